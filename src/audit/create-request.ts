@@ -1,7 +1,6 @@
 /** Completes a user's request: all defaults are written out and all models identified. */
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
-import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { shortenPath } from '../core/display-paths.js';
@@ -10,6 +9,8 @@ import { bundledDrafterFolder, bundledTarget } from '../decode/bundled-models.js
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
+import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
+import { nameDrafter } from '../draft/systems.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { TapConvention } from '../draft/draft-system.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
@@ -88,7 +89,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   const drafters: AuditRequest['drafters'] = [];
   const targetFolder = resolve(await findModel(givenTarget));
   for (const [id, source] of sources) {
-    const folder = findWeightless(source) === undefined ? resolve(await findModel(source)) : source;
+    const folder = await resolveSource(source, findModel);
     const { system, heads, hasGradient } = await describeDrafter(folder);
     if (searches && !hasGradient && settings.search === 'gradient') throw withoutGradient(folder);
     const policy = choosePolicy(plan.draft, heads);
@@ -168,9 +169,16 @@ function chooseDrafters(given: readonly string[], target: string): Map<string, s
         hint: 'Each drafter is audited once in a run.',
       });
     }
-    named.set(numberApart(findWeightless(source)?.name ?? nameModel(source), named), source);
+    named.set(numberApart(nameDrafter(source), named), source);
   }
   return named;
+}
+
+/** A drafter's folder as an absolute path, with the lookup in front of it if there is one. */
+async function resolveSource(source: string, find: (given: string) => Promise<string>): Promise<string> {
+  const hybrid = parseHybrid(source);
+  if (hybrid !== undefined) return withLookup(hybrid.lookup, await resolveSource(hybrid.behind, find));
+  return findWeightless(source) === undefined ? resolve(await find(source)) : source;
 }
 
 interface DrafterKind {
@@ -180,6 +188,8 @@ interface DrafterKind {
 }
 
 async function describeDrafter(source: string): Promise<DrafterKind> {
+  const hybrid = parseHybrid(source);
+  if (hybrid !== undefined) return describeDrafter(hybrid.behind);
   const weightless = findWeightless(source);
   if (weightless !== undefined) return { system: weightless.name, heads: undefined, hasGradient: false };
   const checkpoint = await openCheckpoint(source);

@@ -139,6 +139,8 @@ const armSchema = z.object({
   preservation: preservationSchema,
   /** The slowest finalist whose answer differs. Never the attack. */
   slowOther: otherAnswerSchema.nullable(),
+  /** A role marker of the chat template that a given suffix spells. */
+  roleMarker: z.string().optional(),
 });
 export interface ArmResult extends Readonly<z.infer<typeof armSchema>> {
   /** A searched suffix whose measured answer was not kept; the arm then counts as the clean prompt. */

@@ -3,9 +3,15 @@
  * their seeds and draws are pooled first.
  */
 import { poolHistograms } from '../decode/acceptance.js';
-import { bootstrapInterval, pooledAcceptedLengthInterval } from '../measure/bootstrap.js';
+import type { Interval, StepCounts } from '../measure/bootstrap.js';
+import {
+  acceptedLengthOf,
+  bootstrapInterval,
+  poolCounts,
+  pooledAcceptedLengthInterval,
+} from '../measure/bootstrap.js';
 import { keptClasses, type KeptClass } from '../measure/kept-class.js';
-import { testSignedRanks } from '../measure/wilcoxon.js';
+import { testSignedRanks } from '../measure/significance.js';
 import type { ArmName, ControlName } from './arms/arms.js';
 import { arms, controls } from './arms/arms.js';
 import type {
@@ -16,9 +22,6 @@ import type {
   PairedTest,
   PromptResult,
 } from './result.js';
-import type { StepCounts } from '../measure/step-counts.js';
-import { acceptedLengthOf, poolCounts } from '../measure/step-counts.js';
-import type { Interval } from '../measure/bootstrap.js';
 
 const find = (prompt: PromptResult, arm: ArmName): ArmResult[] =>
   prompt.arms.filter((entry) => entry.arm === arm);

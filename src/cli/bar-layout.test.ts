@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { layOutBar, widthOf } from './bar-layout.js';
+import { layOutBar, widthOf } from './progress.js';
 
 const content = {
   label: 'audit',

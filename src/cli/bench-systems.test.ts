@@ -18,11 +18,15 @@ const plan = (changes: Partial<Subjects>) =>
   planDrafters(flagsWith(changes)).map(({ name, policies }) => [name, ...policies.map(formatDraftPolicy)]);
 
 describe('the systems of a benchmark', () => {
-  it('are the bundled drafters, with their default, unless told otherwise', () => {
-    expect(plan({})).toEqual([['sps'], ['medusa'], ['hydra'], ['eagle'], ['eagle3']]);
-    expect(planDrafters(flagsWith({})).map(({ source }) => source)).toEqual(
-      bundledDrafters.map(bundledDrafterFolder),
-    );
+  it('are the bundled drafters and lookups, with their default, unless told otherwise', () => {
+    const names = [...bundledDrafters, 'ngram', 'ngram+eagle3'];
+    expect(plan({})).toEqual(names.map((name) => [name]));
+    expect(planDrafters(flagsWith({})).map(({ source }) => source)).toEqual([
+      ...bundledDrafters.map(bundledDrafterFolder),
+      'ngram:1,4',
+      `ngram:3,8+${bundledDrafterFolder('eagle3')}`,
+    ]);
+    expect(plan({ draft: ['dynamic:8,2,2'] })).toHaveLength(bundledDrafters.length);
   });
 
   it('take policies for all, for one, and several of each', () => {

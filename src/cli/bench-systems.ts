@@ -1,13 +1,12 @@
 /** Turns --drafter, --draft and --prompts into what is measured, with unique names. */
 import { basename, extname, resolve } from 'node:path';
-import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
-import { findWeightless } from '../draft/systems.js';
+import { nameDrafter } from '../draft/systems.js';
 import { checkPromptSource } from './long-runs.js';
 
 interface BenchSubjects {
@@ -30,7 +29,9 @@ export function planDrafters({ target, drafter, draft }: BenchSubjects): readonl
       hint: 'Give --drafter DIR; the bundled drafters fit the bundled target only.',
     });
   }
-  const given = drafter.length === 0 ? bundledDrafters : drafter;
+  // A lookup drafts chains only, so a policy for all drafters might not fit it.
+  const lookups = draft.length === 0 ? ['ngram', 'ngram+eagle3'] : [];
+  const given = drafter.length === 0 ? [...bundledDrafters, ...lookups] : drafter;
   const sources = nameUniquely('--drafter', given.map(findDrafter), nameDrafter);
   const choices = draft.map((text) => parseDraftChoice(text, [...sources.keys()]));
   const stray = choices.find(({ name }) => name !== undefined && !sources.has(name));
@@ -60,8 +61,6 @@ function parseDraftChoice(text: string, names: readonly string[]): DraftChoice {
   const [, name, policy = text] = /^([^:=]+)=(.*)$/.exec(text) ?? [];
   return { name, policy: parseDraftPolicy(policy) };
 }
-
-const nameDrafter = (source: string): string => findWeightless(source)?.name ?? nameModel(source);
 
 export interface PromptSource {
   readonly name: string;

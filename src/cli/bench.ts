@@ -17,7 +17,7 @@ import { describeMachine } from '../measure/machine.js';
 import { toSpecBenchFiles } from '../measure/spec-bench.js';
 import type { BenchmarkSetting } from '../report/benchmark-table.js';
 import { formatBenchmark } from '../report/benchmark-table.js';
-import { writeWhole } from '../report/audit/write-reports.js';
+import { writeWhole } from '../report/document.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
@@ -27,20 +27,7 @@ import { integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
-import {
-  cacheOf,
-  downloadFlag,
-  machineFlags,
-  progressFlag,
-  promptSetFlags,
-  samplingFlags,
-  samplingOf,
-  tapsFlag,
-  tapsOf,
-  targetFlag,
-  templateFlags,
-  templateOf,
-} from './common-flags.js';
+import * as common from './common-flags.js';
 import type { FlagsOf } from './flags.js';
 import { flag, group, list } from './flags.js';
 import type { DrafterPlan } from './bench-systems.js';
@@ -53,12 +40,12 @@ import type { Terminal } from './terminal.js';
 
 const flags = {
   ...group('What to measure', {
-    ...targetFlag,
+    ...common.targetFlag,
     drafter: list(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; or ngram[:MIN,MAX]`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or both, as in ngram+eagle3`,
       text,
       'model',
-      { short: 'd', shownDefault: 'the bundled drafters' },
+      { short: 'd', shownDefault: 'the bundled drafters, ngram, and ngram+eagle3' },
     ),
     draft: list(
       'how much to draft: auto, chain:4, tree:mc_sim_7b_63, dynamic:60,5,10; or NAME=POLICY for one drafter',
@@ -66,14 +53,14 @@ const flags = {
       'policy',
       { shownDefault: 'auto; chain:4 with a temperature' },
     ),
-    ...tapsFlag,
+    ...common.tapsFlag,
     prompts: list('a .jsonl or .txt file, or mt-bench, humaneval, gsm8k from --prompts-dir', text, 'set', {
       short: 'p',
       shownDefault: 'a small bundled set',
     }),
-    ...promptSetFlags,
-    ...templateFlags,
-    ...downloadFlag,
+    ...common.promptSetFlags,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('How to measure', {
     maxNewTokens: flag('max tokens to generate', integer(1, maxNewTokensLimit), 'count', {
@@ -87,7 +74,7 @@ const flags = {
     concurrency: flag('prompts answered at the same time; answers do not change', integer(1, 256), 'count', {
       default: 1,
     }),
-    ...samplingFlags,
+    ...common.samplingFlags,
     seed: flag('of sampling and of the bootstrap', integer(0), 'number', { default: 0, rare: true }),
   }),
   ...group('Output and machine', {
@@ -101,8 +88,8 @@ const flags = {
       was: ['--answers'],
       rare: true,
     }),
-    ...progressFlag,
-    ...machineFlags,
+    ...common.progressFlag,
+    ...common.machineFlags,
   }),
 };
 export type BenchFlags = FlagsOf<typeof flags>;
@@ -139,9 +126,9 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
   const progress = createProgress(flags.progress, terminal.stderr);
   const settled = await settleDevice(choice, [flags.target, ...sources], progress.note);
   const runtime = await openRuntime(settled, flags.threads);
-  const loading = { onNotice: progress.note, ...cacheOf(flags), ...tapsOf(flags) };
+  const loading = { onNotice: progress.note, ...common.cacheOf(flags), ...common.tapsOf(flags) };
   try {
-    const target = await openTarget(flags.target, { runtime, ...loading, ...templateOf(flags) });
+    const target = await openTarget(flags.target, { runtime, ...loading, ...common.templateOf(flags) });
     const systems: BenchmarkSystem[] = [];
     for (const [index, plan] of plans.entries()) {
       const { model, tokenizer } = target;
@@ -166,7 +153,7 @@ async function readPromptSets(flags: BenchFlags): Promise<readonly PromptSet[]> 
 }
 
 function systemsOf({ name, policies }: DrafterPlan, drafter: Drafter, flags: BenchFlags): BenchmarkSystem[] {
-  const chosen = policies.length > 0 ? policies : [defaultDraftPolicy(drafter, samplingOf(flags))];
+  const chosen = policies.length > 0 ? policies : [defaultDraftPolicy(drafter, common.samplingOf(flags))];
   // Refuses a policy that does not fit the drafter before anything is measured.
   for (const policy of chosen) createPolicy(policy, drafter);
   return chosen.map((policy) => ({
@@ -209,7 +196,14 @@ async function measure({
   if (flags.format === 'jsonl') writeLine({ type: 'setting', ...setting });
   const result = await runBenchmark(
     {
-      ...{ target, systems, promptSets, maxNewTokens, sampling, seed, warmup, concurrency },
+      target,
+      systems,
+      promptSets,
+      maxNewTokens,
+      sampling,
+      seed,
+      warmup,
+      concurrency,
       limit: flags.limit,
       signal: AbortSignal.any([abort.signal, terminal.closed]),
     },
@@ -251,7 +245,7 @@ function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): n
 
 function settingOf(flags: BenchFlags, device: RecordedDevice): BenchmarkSetting {
   const { maxNewTokens, seed, warmup, concurrency } = flags;
-  const sampling = samplingOf(flags);
+  const sampling = common.samplingOf(flags);
   const threads = flags.threads ?? availableParallelism();
   return {
     target: nameModel(flags.target),

@@ -14,6 +14,7 @@ import { clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
 import { byteSize as bytes } from '../core/settings.js';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
+import { countText } from '../core/number-text.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
 import { cacheFolderFlag, formatFlag } from './common-flags.js';
@@ -90,7 +91,7 @@ async function runCache(flags: CacheFlags, { terminal: { stdout }, args }: Invoc
         { removed: removed.map(toJson), inUse: inUse.map(toJson), failures, leftBytes },
         removalLines(removal),
       );
-      return exitCodeOf(removal);
+      return failures.length === 0 ? exitCodes.success : exitCodes.failure;
     }
     case 'verify': {
       const showOne = (checked: CheckedWeights): void => {
@@ -112,10 +113,6 @@ function readTask(given: string): (typeof tasks)[number] {
   throw new MistletoeError('usage', `cache cannot ${given}; one of ${tasks.join(', ')} was expected.`, {
     hint: 'Without a task, it lists the cache.',
   });
-}
-
-function exitCodeOf({ failures }: Removal): number {
-  return failures.length === 0 ? exitCodes.success : exitCodes.failure;
 }
 
 function toJson({ path, sizeBytes, lastUsed, isInUse }: CachedWeights): object {
@@ -202,4 +199,4 @@ function verificationSummary(checked: readonly CheckedWeights[]): readonly strin
 const describeOne = ({ path, sizeBytes }: CachedWeights): string =>
   `${shortName(path)}  ${formatBytes(sizeBytes)}`;
 
-const countFiles = (count: number): string => `${count} ${count === 1 ? 'file' : 'files'}`;
+const countFiles = (count: number): string => countText(count, 'file');

@@ -1,15 +1,17 @@
 /** A command: its flag table, its help, and what it runs. */
 import type { Command } from 'commander';
-import { MistletoeError } from '../core/errors.js';
+import { parseDocument, stringify } from 'yaml';
 import { quoteWord } from '../core/display-paths.js';
-import { formatConfig, readConfig } from './config-file.js';
-import type { Flag, FlagsOf, FlagTable } from './flags.js';
-import { addFlags, flag, longName, parseFlags, toggle } from './flags.js';
-import { text } from '../core/settings.js';
+import { MistletoeError } from '../core/errors.js';
+import { readBoundedFile } from '../core/files.js';
+import { text, toFlagName } from '../core/settings.js';
+import { findNearMiss } from './failure.js';
+import type { Flag, FlagTable, FlagsOf } from './flags.js';
+import { addFlags, flag, group, longName, parseFlags, toggle } from './flags.js';
 import type { Example } from './help.js';
 import { addExamples } from './help.js';
-import { createNotice } from './terminal.js';
 import type { Terminal } from './terminal.js';
+import { createNotice } from './terminal.js';
 
 export interface CommandContext {
   readonly terminal: Terminal;
@@ -46,7 +48,7 @@ export interface CommandDefinition<Table extends FlagTable = FlagTable> {
 
 const configFlags = {
   config: flag('YAML file with any of these flags, as `steps: 200`; flags win', text, 'file', { short: 'c' }),
-  showConfig: toggle('print the settings in effect as YAML, and stop'),
+  showConfig: toggle('print the settings in effect as YAML, and stop', { rare: true }),
 };
 
 export const defineCommand = <Table extends FlagTable>(
@@ -60,20 +62,9 @@ export function setUpCommand<Table extends FlagTable>(
 ): void {
   const { terminal } = context;
   const table: FlagTable = definition.flags;
-  const groups = [...new Set(Object.values(table).map((entry) => entry.group))];
-  const runGroup = groups.find((heading) => heading === 'Run') ?? groups.at(-1);
-  const all: FlagTable =
-    definition.complete === undefined
-      ? table
-      : {
-          ...table,
-          config: { ...configFlags.config, ...(runGroup === undefined ? {} : { group: runGroup }) },
-          showConfig: {
-            ...configFlags.showConfig,
-            rare: true,
-            ...(runGroup === undefined ? {} : { group: runGroup }),
-          },
-        };
+  const headings = Object.values(table).map((entry) => entry.group);
+  const heading = headings.find((each) => each === 'Run') ?? headings.at(-1) ?? 'Options';
+  const all = definition.complete === undefined ? table : { ...table, ...group(heading, configFlags) };
   command.description(definition.description).helpOption('-h, --help', 'print this help');
   for (const [term, help] of definition.arguments ?? []) command.argument(term, help);
   addFlags(command, all);
@@ -137,4 +128,60 @@ function listWords(
       quoteWord(one(String(each))),
     ]);
   });
+}
+
+/** --config and --show-config: the flags of a command as YAML. */
+const maxFileBytes = 1 << 20;
+
+/** By the names of the table. Keys are flag names without dashes in front; camelCase works too. */
+export async function readConfig(file: string, table: FlagTable): Promise<Map<string, unknown>> {
+  const document = parseDocument((await readBoundedFile(file, maxFileBytes)).toString(), { version: '1.2' });
+  const [error] = document.errors;
+  if (error !== undefined) {
+    const [line = ''] = error.message.split('\n');
+    throw new MistletoeError('usage', `${file} is not valid YAML: ${line}`, { hint: 'Fix that line.' });
+  }
+  const contents: unknown = document.toJS({ maxAliasCount: 100 });
+  if (contents === null || contents === undefined) return new Map();
+  if (typeof contents !== 'object' || Array.isArray(contents)) {
+    throw new MistletoeError('usage', `${file} has no settings; lines such as "steps: 200" were expected.`, {
+      hint: 'Write one setting a line; --show-config prints all of them.',
+    });
+  }
+  const names = new Map(Object.entries(table).map(([name, entry]) => [longName(name, entry), name]));
+  return new Map(
+    Object.entries(contents).map(([key, value]: [string, unknown]) => {
+      const long = toFlagName(key).replaceAll('_', '-');
+      const name = names.get(long) ?? (Object.hasOwn(table, key) ? key : undefined);
+      if (name === undefined) throw refuseKey(file, key, [...names.keys()]);
+      const { type } = table[name]!;
+      const checked = type.check(value);
+      if (checked !== undefined) return [name, checked];
+      throw new MistletoeError(
+        'usage',
+        `In ${file}, ${key} is ${JSON.stringify(value)}; ${type.expected} was expected.`,
+        { hint: `It means the same as --${long}; --help-all explains it.` },
+      );
+    }),
+  );
+}
+
+function refuseKey(file: string, key: string, names: readonly string[]): MistletoeError {
+  const near = findNearMiss(toFlagName(key), names);
+  return new MistletoeError('usage', `${file} has an unknown setting: ${key}.`, {
+    hint:
+      near === undefined
+        ? 'The names are those of --help-all, without dashes in front.'
+        : `Did you mean ${near}?`,
+  });
+}
+
+/** YAML that --config accepts. */
+export function formatConfig(table: FlagTable, values: Readonly<Record<string, unknown>>): string {
+  const entries = Object.entries(table).flatMap(([name, entry]) => {
+    const value = values[name];
+    const isEmpty = value === undefined || (Array.isArray(value) && value.length === 0);
+    return isEmpty ? [] : [[longName(name, entry), value]];
+  });
+  return stringify(Object.fromEntries(entries));
 }

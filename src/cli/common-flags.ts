@@ -16,7 +16,7 @@ import { addFlags, flag, toggle } from './flags.js';
 import { Option } from 'commander';
 
 export const targetFlag = {
-  target: flag('model folder, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {
+  target: flag('model folder, GGUF file, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {
     short: 't',
     default: bundledTarget,
     shownDefault: 'the bundled model',
@@ -175,7 +175,7 @@ export function cacheOf({
   };
 }
 
-// `guard` declares its flags with commander; these put the shared ones beside them.
+// `guard` declares its flags with commander; these add the shared ones.
 export const createTargetOption = (): Option =>
   new Option('-t, --target <model>', targetFlag.target.help).default(bundledTarget, 'the bundled model');
 export const addTaps = (command: Command): Command => addFlags(command, tapsFlag);

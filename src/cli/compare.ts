@@ -1,12 +1,7 @@
 /** `mistletoe compare`. */
-import { checkWorse, compareAudits } from '../report/compare/comparison.js';
-import {
-  renderComparisonHtml,
-  renderComparisonMarkdown,
-  renderComparisonText,
-} from '../report/compare/comparison-report.js';
-import type { Comparison } from '../report/compare/comparison-record.js';
-import { readFinishedRun } from '../report/compare/finished-run.js';
+import { checkWorse, compareRuns } from '../report/compare/comparison.js';
+import { createComparisonReport, renderComparisonText } from '../report/compare/comparison-report.js';
+import { renderReportHtml, renderReportMarkdown } from '../report/document.js';
 import { stringifyStably } from '../report/audit/json.js';
 import { decimal, oneOf } from '../core/settings.js';
 import type { Invocation } from './command.js';
@@ -14,7 +9,6 @@ import { defineCommand } from './command.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { flag } from './flags.js';
-import type { Output } from './terminal.js';
 
 const flags = {
   failIfWorse: flag(
@@ -47,28 +41,15 @@ export const compare = defineCommand({
 
 async function runCompare(
   { format, failIfWorse }: CompareFlags,
-  { terminal, args }: Invocation,
+  { terminal: { stdout }, args }: Invocation,
 ): Promise<number> {
   const [before = '', after = ''] = args;
-  const compared = compareAudits(await readFinishedRun(before), await readFinishedRun(after));
+  const compared = await compareRuns(before, after);
   const gate = failIfWorse === undefined ? null : checkWorse(compared, failIfWorse);
-  print({ ...compared, gate }, format, terminal.stdout);
+  const comparison = { ...compared, gate };
+  if (format === 'text') stdout.write(renderComparisonText(comparison));
+  else if (format === 'json') stdout.writeData(stringifyStably(comparison));
+  else if (format === 'html') stdout.writeData(renderReportHtml(createComparisonReport(comparison)));
+  else stdout.write(renderReportMarkdown(createComparisonReport(comparison)));
   return gate?.exitCode ?? exitCodes.success;
-}
-
-function print(comparison: Comparison, format: CompareFlags['format'], stdout: Output): void {
-  switch (format) {
-    case 'text':
-      stdout.write(renderComparisonText(comparison));
-      break;
-    case 'markdown':
-      stdout.write(renderComparisonMarkdown(comparison));
-      break;
-    case 'html':
-      stdout.writeData(renderComparisonHtml(comparison));
-      break;
-    case 'json':
-      stdout.writeData(stringifyStably(comparison));
-      break;
-  }
 }

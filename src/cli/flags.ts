@@ -23,6 +23,16 @@ export type FlagsOf<Table> = {
 /** Values that may be missing, as the commands get them. */
 export type Given<Values> = { readonly [Name in keyof Values]?: Values[Name] | undefined };
 
+/** The values of a table's names that were given. */
+export function pickGiven<Name extends string, Values extends { readonly [Key in Name]?: unknown }>(
+  table: Readonly<Record<Name, unknown>>,
+  flags: Values,
+): { [Key in Name]?: Exclude<Values[Key], undefined> } {
+  const names = Object.keys(table) as Name[];
+  const given = names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]);
+  return Object.fromEntries(given) as { [Key in Name]?: Exclude<Values[Key], undefined> };
+}
+
 type Extras = Partial<
   Pick<Flag, 'rare' | 'flag' | 'short' | 'was' | 'shownDefault' | 'conflicts' | 'variadic'>
 >;

@@ -1,4 +1,5 @@
 /** Output of `generate`: text that streams, or one JSON object per prompt. */
+import { countText } from '../core/number-text.js';
 import type { FinishReason, TokenOrigin } from '../decode/answer.js';
 import type { Generation } from '../decode/plain.js';
 import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
@@ -78,14 +79,17 @@ function createJsonPrinter({ flags, terminal: { stdout }, speculation }: Printer
     begin: () => undefined,
     token: () => undefined,
     end({ id }, generation) {
-      const { promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs, tokensPerSecond } =
-        generation;
+      const { promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs } = generation;
       const result = {
-        ...(flags.prompts === undefined ? {} : { id }),
-        ...{ promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs, tokensPerSecond },
-        ...(speculation !== undefined && isSpeculative(generation)
-          ? describeSpeculation(generation, speculation)
-          : {}),
+        id: flags.prompts === undefined ? undefined : id,
+        promptTokenIds,
+        tokenIds,
+        text,
+        finishReason,
+        prefillMs,
+        decodeMs,
+        tokensPerSecond: generation.tokensPerSecond,
+        ...(speculation && isSpeculative(generation) && describeSpeculation(generation, speculation)),
       };
       stdout.writeData(`${JSON.stringify(result)}\n`);
     },
@@ -94,19 +98,22 @@ function createJsonPrinter({ flags, terminal: { stdout }, speculation }: Printer
 
 function describeSpeculation(generation: SpeculativeGeneration, speculation: Speculation): object {
   const { acceptance, rule } = generation;
-  const { drafterFailed, targetPasses, drafterPasses, draftMs, verifyMs, overheadMs } = generation;
   return {
     drafter: speculation.drafter.name,
     draftPolicy: formatDraftPolicy(speculation.draftPolicy),
     verification: { rule, lossless: verificationRules[rule].lossless },
-    drafterFailed,
+    drafterFailed: generation.drafterFailed,
     steps: acceptance.steps,
     acceptedLengths: acceptance.acceptedLengths,
     meanAcceptedLength: acceptance.meanAcceptedLength,
     acceptanceByDepth: acceptance.acceptanceByDepth,
     acceptedTokens: acceptance.accepted,
     proposedTokens: acceptance.proposed,
-    ...{ targetPasses, drafterPasses, draftMs, verifyMs, overheadMs },
+    targetPasses: generation.targetPasses,
+    drafterPasses: generation.drafterPasses,
+    draftMs: generation.draftMs,
+    verifyMs: generation.verifyMs,
+    overheadMs: generation.overheadMs,
   };
 }
 
@@ -129,7 +136,7 @@ function summarize(generation: Generation, speculation: Speculation | undefined)
 function summarizePlain({ promptTokenIds, tokenIds, prefillMs, tokensPerSecond }: Generation): string[] {
   return [
     `${promptTokenIds.length} prompt tokens in ${prefillMs.toFixed(0)} ms`,
-    count(tokenIds.length, 'new token'),
+    countText(tokenIds.length, 'new token'),
     ...(tokensPerSecond > 0 ? [`${tokensPerSecond.toFixed(1)} tokens/s`] : []),
   ];
 }
@@ -139,17 +146,13 @@ function summarizeSpeculation(generation: SpeculativeGeneration, speculation: Sp
   const share = (ms: number): string => `${((100 * ms) / decodeMs).toFixed(0)}%`;
   const drafting = `${speculation.drafter.name} ${formatDraftPolicy(speculation.draftPolicy)}`;
   return [
-    `${count(tokenIds.length, 'new token')} in ${count(acceptance.steps, 'step')}`,
+    `${countText(tokenIds.length, 'new token')} in ${countText(acceptance.steps, 'step')}`,
     `mean accepted length ${acceptance.meanAcceptedLength.toFixed(2)} (bonus included)`,
     ...(tokensPerSecond > 0 ? [`${tokensPerSecond.toFixed(1)} tokens/s`] : []),
     ...(acceptance.steps > 0 ? [`draft ${share(draftMs)} verify ${share(verifyMs)}`] : []),
     `${drafting}, ${verificationRules[rule].lossless ? 'lossless' : `lossy (${rule} acceptance)`}`,
     ...(generation.drafterFailed ? ['finished without the drafter'] : []),
   ];
-}
-
-function count(amount: number, noun: string): string {
-  return `${amount} ${noun}${amount === 1 ? '' : 's'}`;
 }
 
 /**

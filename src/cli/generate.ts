@@ -23,18 +23,7 @@ import { inlinePrompt, loadPrompts } from '../text/prompts/prompt-set.js';
 import { decodeText } from '../text/text-file.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
-import {
-  cacheOf,
-  downloadFlag,
-  machineFlags,
-  samplingFlags,
-  samplingOf,
-  tapsFlag,
-  tapsOf,
-  targetFlag,
-  templateFlags,
-  templateOf,
-} from './common-flags.js';
+import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { flag, group, list, toggle } from './flags.js';
@@ -46,7 +35,7 @@ import { createNotice } from './terminal.js';
 
 const flags = {
   ...group('What to run', {
-    ...targetFlag,
+    ...common.targetFlag,
     prompt: flag('the prompt, if it is not the first argument; - reads it from stdin', text, 'text', {
       was: ['-p'],
       conflicts: 'prompts',
@@ -54,15 +43,15 @@ const flags = {
     prompts: flag('a .jsonl or .txt file of prompts, answered one after the other', text, 'file'),
     raw: toggle('continue the text as it is, without the chat template'),
     chat: toggle('require a chat template', { conflicts: 'raw', rare: true }),
-    ...templateFlags,
-    ...downloadFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('Sampling', {
     maxNewTokens: flag('max tokens to generate', integer(1, maxNewTokensLimit), 'count', {
       short: 'n',
       default: 128,
     }),
-    ...samplingFlags,
+    ...common.samplingFlags,
     seed: flag(
       'the same seed gives the same text; above temperature 0 it also depends on drafter and --draft',
       integer(0),
@@ -73,7 +62,7 @@ const flags = {
   }),
   ...group('Speculative decoding', {
     drafter: flag(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); or ngram[:MIN,MAX], which works with any model`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); ngram[:MIN,MAX], which works with any model; or both, as in ngram+eagle3`,
       text,
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },
@@ -85,12 +74,12 @@ const flags = {
       { shownDefault: 'auto; chain:4 with a temperature' },
     ),
     verificationRule: flag(
-      'which drafts to accept; greedy and rejection are lossless, typical is lossy',
+      'which drafts to accept: greedy, rejection and block are lossless, typical is lossy; block keeps more of drawn chains and nothing more of lookups',
       oneOf(Object.keys(verificationRules) as VerificationRule[]),
       'rule',
       { was: ['--verify'], rare: true, shownDefault: 'greedy; rejection with a temperature' },
     ),
-    ...tapsFlag,
+    ...common.tapsFlag,
     showDrafts: toggle('put accepted draft tokens between \u27e8 and \u27e9, for terminals without color'),
   }),
   ...group('Output and machine', {
@@ -102,7 +91,7 @@ const flags = {
         default: 'text',
       },
     ),
-    ...machineFlags,
+    ...common.machineFlags,
   }),
 };
 export type GenerateFlags = FlagsOf<typeof flags>;
@@ -128,7 +117,7 @@ export const generate = defineCommand({
 });
 
 async function runGenerate(flags: GenerateFlags, { terminal, args }: Invocation): Promise<number> {
-  const plan = planDrafting(flags, samplingOf(flags));
+  const plan = planDrafting(flags, common.samplingOf(flags));
   const prompts = await readPrompts({ ...flags, prompt: choosePrompt(flags, args) }, terminal);
   const choice = await chooseDevice(flags);
   const findModel = createModelFinder(flags, terminal);
@@ -138,13 +127,13 @@ async function runGenerate(flags: GenerateFlags, { terminal, args }: Invocation)
   const sources = [folder, ...(located === undefined ? [] : [located.source])];
   const device = await settleDevice(choice, sources, onNotice);
   const runtime = await openRuntime(device, flags.threads);
-  const loading = { onNotice, ...cacheOf(flags), ...tapsOf(flags) };
+  const loading = { onNotice, ...common.cacheOf(flags), ...common.tapsOf(flags) };
   try {
     const target = await openTarget(folder, {
       runtime,
       ...loading,
       ...chatOf(flags),
-      ...templateOf(flags),
+      ...common.templateOf(flags),
     });
     const speculation = located === undefined ? undefined : await loadSpeculation(located, target, loading);
     return await answerAll({ target, speculation, prompts, flags, terminal, onNotice });
@@ -237,7 +226,7 @@ async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> 
 
 function optionsOf(flags: GenerateFlags): GenerateOptions {
   const { maxNewTokens, seed, stop } = flags;
-  return { maxNewTokens, seed, stopStrings: stop, sampling: samplingOf(flags) };
+  return { maxNewTokens, seed, stopStrings: stop, sampling: common.samplingOf(flags) };
 }
 
 /** The drafting flags, parsed but not loaded. */

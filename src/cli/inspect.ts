@@ -1,15 +1,19 @@
 /** `mistletoe inspect`. */
-import type { Inspection } from '../draft/inspection.js';
-import { inspectCheckpoint } from '../draft/inspection.js';
-import { chooseDevice } from '../runtime/device-choice.js';
+import { basename } from 'node:path';
+import { formatBytes } from '../core/byte-size.js';
 import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-models.js';
+import { countFittingTokens, estimateGpuMemory, expectedTokens, passBytes } from '../decode/gpu-fit.js';
+import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
+import { inspectCheckpoint } from '../draft/inspection.js';
+import type { DrafterFacts } from '../draft/reading/drafter-facts.js';
+import type { ModelConfiguration } from '../model/configuration.js';
+import type { DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
+import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
 import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './common-flags.js';
 import { closeSentence, exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
-import type { DeviceFit } from './inspection-lines.js';
-import { describeFit, fitLines, inspectionLines } from './inspection-lines.js';
 import { createModelFinder } from './model-source.js';
 import { asOneLine } from './safe-text.js';
 import type { Colors } from './terminal.js';
@@ -26,11 +30,11 @@ type InspectFlags = FlagsOf<typeof flags>;
 export const inspect = defineCommand({
   name: 'inspect',
   description:
-    'Shows what a folder contains (a model, or a drafter and its system), its size, the memory it needs, and every problem with its remedy. It reads headers only, so it is fast on large models too.',
+    'Shows what a folder or GGUF file contains (a model, or a drafter and its system), its size, the memory it needs, and every problem with its remedy. It reads headers only, so it is fast on large models too.',
   arguments: [
     [
       '<model>',
-      'folder of a model or a drafter, a bundled drafter, or ORG/NAME[@REVISION] on the Hugging Face hub',
+      'folder or GGUF file of a model or a drafter, a bundled drafter, or ORG/NAME[@REVISION] on the Hugging Face hub',
     ],
   ],
   flags,
@@ -90,5 +94,207 @@ function formatProblems({ problems }: Inspection, colors: Colors): readonly stri
     colors.red(problems.length === 1 ? '1 problem:' : `${problems.length} problems:`),
     ...shown,
     ...(hidden > 0 ? [`   ... and ${hidden} more; --format json lists them all.`] : []),
+  ];
+}
+
+/** An inspection as text: a label and a value for each line. */
+export type Line = readonly [label: string, value: string];
+
+/** `device`: where it would run, shown after the memory it needs. */
+export function inspectionLines(inspection: Inspection, device: readonly Line[] = []): readonly Line[] {
+  const { folder, kind, layout, model, drafter, weights, memory, tokenizer, chatTemplate } = inspection;
+  const isTarget = kind === 'decoder';
+  return [
+    ['folder', folder],
+    [
+      'kind',
+      kind === 'decoder'
+        ? `${layout} (a target, or a drafter for speculative sampling)`
+        : `${drafter === undefined ? kind : 'drafter'}: ${layout}`,
+    ],
+    ...(model === undefined ? [] : modelLines(model)),
+    ...(drafter === undefined ? [] : drafterLines(drafter)),
+    ...(weights === undefined ? [] : weightLines(weights)),
+    ...(memory === undefined ? [] : memoryLines(memory)),
+    ...device,
+    ...(tokenizer === undefined ? absent('tokenizer', isTarget) : tokenizerLines(tokenizer)),
+    ...(chatTemplate === undefined
+      ? absent('chat template', isTarget && tokenizer !== undefined)
+      : [
+          ['chat template', basename(chatTemplate.origin)] as const,
+          ['  renders Hello! as', quoteSample(chatTemplate.sample)] as const,
+        ]),
+  ];
+}
+
+const shownCharacters = 400;
+
+/** A template can write megabytes around one word. */
+function quoteSample(sample: string): string {
+  const shown = JSON.stringify(sample.slice(0, shownCharacters));
+  return sample.length > shownCharacters
+    ? `${shown} and ${formatCount(sample.length - shownCharacters)} more characters`
+    : shown;
+}
+
+const absent = (label: string, isExpected: boolean): readonly Line[] => (isExpected ? [[label, 'none']] : []);
+
+function modelLines(model: ModelConfiguration): readonly Line[] {
+  const { headCount, keyValueHeadCount, headSize, rotaryScaling } = model;
+  const scaling =
+    rotaryScaling.kind === 'none' ? '' : `, ${rotaryScaling.kind} scaling by ${rotaryScaling.factor}`;
+  const traits = [
+    ...(model.tiedEmbeddings ? ['embeddings tied to the output'] : []),
+    ...(model.queryKeyValueBias ? ['attention bias'] : []),
+    ...(model.queryKeyNorm ? ['query and key norms'] : []),
+  ];
+  return [
+    ['family', [model.family, ...traits].join(', ')],
+    ['layers', formatCount(model.layerCount)],
+    ['hidden size', `${formatCount(model.hiddenSize)} (MLP ${formatCount(model.intermediateSize)})`],
+    ['heads', `${headCount} of ${headSize}, ${keyValueHeadCount} for keys and values`],
+    ['vocabulary', `${formatCount(model.vocabularySize)} tokens`],
+    ['context', contextText(model)],
+    ['rotary', `base ${formatCount(model.rotaryBase)} (${model.rotaryOrigin})${scaling}`],
+  ];
+}
+
+function contextText({ contextLength, slidingWindow }: ModelConfiguration): string {
+  const seen =
+    slidingWindow === undefined ? '' : `, of which a token sees the last ${formatCount(slidingWindow)}`;
+  return `${formatCount(contextLength)} tokens${seen}`;
+}
+
+function drafterLines(facts: DrafterFacts): readonly Line[] {
+  const { heads, hiddenSize, draftVocabularySize, rotary, traits = [], expects } = facts;
+  const target = [
+    ...(expects.hiddenSize === undefined ? [] : [`hidden size ${formatCount(expects.hiddenSize)}`]),
+    ...(expects.vocabularySize === undefined ? [] : [`vocabulary ${formatCount(expects.vocabularySize)}`]),
+    ...(expects.taps === undefined ? [] : [`${expects.taps} of its layers tapped`]),
+  ];
+  return [
+    [
+      'drafts',
+      heads === undefined ? 'to any depth, from its own output' : `${heads} tokens ahead (one per head)`,
+    ],
+    ...(hiddenSize === undefined ? [] : [['hidden size', formatCount(hiddenSize)] as const]),
+    ...(draftVocabularySize === undefined
+      ? []
+      : [['draft vocabulary', `${formatCount(draftVocabularySize)} tokens`] as const]),
+    ...(rotary === undefined
+      ? []
+      : [['rotary', `base ${formatCount(rotary.base)} (${rotary.origin})`] as const]),
+    ...(traits.length === 0 ? [] : [['has', traits.join(', ')] as const]),
+    ['expects a target', target.length === 0 ? 'not known from the tensors' : `with ${target.join(', ')}`],
+    ...(expects.tapRule === undefined ? [] : [['taps', expects.tapRule] as const]),
+  ];
+}
+
+function weightLines({
+  files,
+  sizeBytes,
+  tensorCount,
+  parameterCount,
+  dtypes,
+}: WeightFacts): readonly Line[] {
+  const types = Object.entries(dtypes).map(([dtype, count]) => `${dtype} ${formatShort(count)}`);
+  return [
+    [
+      'parameters',
+      `${formatShort(parameterCount)} in ${formatCount(tensorCount)} tensors (${types.join(', ')})`,
+    ],
+    ['on disk', `${formatBytes(sizeBytes)} in ${files.length} ${files.length === 1 ? 'file' : 'files'}`],
+  ];
+}
+
+function memoryLines({ weightBytes, cacheBytesPerThousandTokens }: MemoryFacts): readonly Line[] {
+  return [
+    [
+      'memory needed',
+      `${formatBytes(weightBytes)} of float32 weights (mapped), ` +
+        `${formatBytes(cacheBytesPerThousandTokens)} of KV cache per 1000 tokens`,
+    ],
+  ];
+}
+
+function tokenizerLines({ kind, vocabularySize, specialTokens }: TokenizerFacts): readonly Line[] {
+  const shown = specialTokens.slice(0, 6).join(' ');
+  const hidden = specialTokens.length - 6;
+  return [
+    ['tokenizer', `${kind}, ${formatCount(vocabularySize)} tokens`],
+    [
+      '  special tokens',
+      specialTokens.length === 0 ? 'none' : `${shown}${hidden > 0 ? ` and ${hidden} more` : ''}`,
+    ],
+  ];
+}
+
+function formatCount(value: number): string {
+  return value.toLocaleString('en-US');
+}
+
+/** 12_345_678 -> 12.3 M */
+function formatShort(value: number): string {
+  const scale = [
+    { size: 1e9, unit: ' B' },
+    { size: 1e6, unit: ' M' },
+    { size: 1e3, unit: ' k' },
+  ].find(({ size }) => value >= size);
+  return scale === undefined ? String(value) : `${(value / scale.size).toPrecision(3)}${scale.unit}`;
+}
+
+/** Where a model would run, and whether it fits there. */
+export interface DeviceFit {
+  readonly device: RecordedDevice;
+  /** Why not a GPU, if the machine seems to have one. */
+  readonly reason?: string;
+  /** On a GPU only. */
+  readonly memory?: {
+    readonly weightBytes: number;
+    /** Keys and values of the whole context. */
+    readonly cacheBytes: number;
+    readonly freeBytes: number;
+    /** Context tokens that fit; 0 if the weights alone are too large. */
+    readonly fittingTokens: number;
+  };
+}
+
+export async function describeFit(
+  model: ModelConfiguration,
+  wish: DeviceWish,
+  host: GpuHost = thisMachine,
+): Promise<DeviceFit> {
+  const { contextLength } = model;
+  const countBytes = (dtype: RecordedDevice['dtype']): Promise<number> => {
+    const { weightBytes, bytesPerToken } = estimateGpuMemory(model, dtype);
+    return Promise.resolve(passBytes + weightBytes + bytesPerToken * Math.min(expectedTokens, contextLength));
+  };
+  const choice = await keepIfRoom(await chooseDevice(wish, host), countBytes, host);
+  const device = recordDevice(choice);
+  if (choice.kind === 'cpu')
+    return choice.reason === undefined ? { device } : { device, reason: choice.reason };
+  const memory = estimateGpuMemory(model, choice.dtype);
+  const freeBytes = await host.freeBytes(choice.ordinal);
+  const fittingTokens = Math.min(contextLength, Math.max(0, countFittingTokens(memory, freeBytes)));
+  const { weightBytes, bytesPerToken } = memory;
+  const cacheBytes = bytesPerToken * contextLength;
+  return { device, memory: { weightBytes, cacheBytes, freeBytes, fittingTokens } };
+}
+
+export function fitLines({ device, reason, memory }: DeviceFit, model: ModelConfiguration): readonly Line[] {
+  if (memory === undefined) return [['would run on', reason ?? nameDevice(device)]];
+  const { weightBytes, cacheBytes, freeBytes, fittingTokens } = memory;
+  const isWhole = fittingTokens === model.contextLength;
+  const verdict = isWhole
+    ? 'fits'
+    : fittingTokens > 0
+      ? `fits with a context of up to ${formatCount(fittingTokens)} tokens`
+      : 'does not fit';
+  return [
+    ['would run on', `${nameDevice(device)}, ${formatBytes(freeBytes)} free: ${verdict}`],
+    [
+      '  memory there',
+      `${formatBytes(weightBytes)} of weights, ${formatBytes(cacheBytes)} of KV cache for the whole context`,
+    ],
   ];
 }

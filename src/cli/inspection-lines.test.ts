@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { parseConfiguration } from '../model/configuration.js';
 import { estimateGpuMemory, passBytes } from '../decode/gpu-fit.js';
 import type { GpuHost } from '../runtime/device-choice.js';
-import { describeFit, fitLines } from './inspection-lines.js';
+import { describeFit, fitLines } from './inspect.js';
 
 const model = parseConfiguration(
   {

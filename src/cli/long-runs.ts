@@ -1,13 +1,16 @@
-/** Shared by commands with long runs: Ctrl-C saves, and runs resume with their original settings. */
+/** Shared by audit, train and harden: Ctrl-C saves, and runs resume with their original settings. */
 import { basename, extname, isAbsolute, relative } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/display-paths.js';
-import { largest, pushAll } from '../core/long-lists.js';
-import { bundledPrompts } from '../decode/bundled-models.js';
+import { pushAll } from '../core/long-lists.js';
+import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import { loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { Invocation } from './command.js';
-import type { Progress } from './progress.js';
+import { cacheOf, resumable } from './common-flags.js';
+import { exitCodes } from './failure.js';
+import type { Progress, ProgressClock, ProgressMode } from './progress.js';
+import { createProgress } from './progress.js';
 import type { Colors, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
@@ -36,36 +39,88 @@ interface OpenedRun {
   readonly request: { readonly targetFolder: string };
 }
 
-/** Also returns the target, which a resumed run reads from its folder. */
-export async function followRun<
-  Outcome,
-  Events extends { onOpen?(run: OpenedRun): void },
->(
-  terminal: Terminal,
-  progress: Progress,
-  events: Events,
-  start: (options: { readonly events: Events; readonly signal: AbortSignal }) => Promise<Outcome>,
-): Promise<{ readonly outcome: Outcome; readonly targetFolder: string | undefined }> {
-  let targetFolder: string | undefined;
-  const onOpen = (run: OpenedRun): void => {
-    ({ targetFolder } = run.request);
-    events.onOpen?.(run);
-  };
-  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
-    start({ events: { ...events, onOpen }, signal }),
-  );
-  return { outcome, targetFolder };
+interface RunFlags {
+  readonly progress: ProgressMode;
+  readonly format: 'text' | 'json' | 'markdown';
+  readonly resume: string | undefined;
+  readonly cacheDir: string | undefined;
+  readonly verifyCache: true | undefined;
 }
 
-export function describeInterruption(command: string, folder: string): string {
-  return `Interrupted; progress is saved. Resume with:\n  mistletoe ${command} --resume ${quoteWord(folder)}\n`;
+/** `train` and `harden`: how they start, resume and end. */
+interface FolderRun<Events, Options, Outcome> {
+  readonly command: 'train' | 'harden';
+  createEvents(progress: Progress, clock: ProgressClock): Events;
+  /** Checks the flags and reads what they name. */
+  prepare(onNotice: (message: string) => void): Promise<(options: Options) => Promise<Outcome>>;
+  resume(folder: string, options: Options): Promise<Outcome>;
+  /** Writes the reports. `target` is undefined for the bundled one. */
+  finish(
+    outcome: Exclude<Outcome, { status: 'interrupted' }>,
+    target: string | undefined,
+  ): Promise<ResultForms & { readonly exitCode: number }>;
+}
+
+interface RunOptions<Events> {
+  readonly events: Events;
+  readonly signal: AbortSignal;
+  readonly cacheFolder?: string;
+  readonly verifyCache?: boolean;
+}
+
+/** Starts or resumes a run, follows it, and prints its result. */
+export async function runInFolder<
+  Events extends { onOpen?(run: OpenedRun): void },
+  Outcome extends { readonly status: 'complete' | 'interrupted'; readonly folder: string },
+>(
+  flags: RunFlags,
+  invocation: Invocation,
+  run: FolderRun<Events, RunOptions<Events>, Outcome>,
+): Promise<number> {
+  const { terminal } = invocation;
+  const { resume } = flags;
+  const progress = createProgress(flags.progress, terminal.stderr);
+  if (resume !== undefined) refuseChanges(invocation, resumable);
+  const start =
+    resume === undefined
+      ? await run.prepare(progress.note)
+      : (options: RunOptions<Events>) => run.resume(resume, options);
+  const events = run.createEvents(progress, { now: () => performance.now() });
+  // A resumed run reads its target from its folder.
+  let target: string = bundledTarget;
+  const onOpen = (opened: OpenedRun): void => {
+    target = opened.request.targetFolder;
+    events.onOpen?.(opened);
+  };
+  // Until here Ctrl-C kills the process: there is nothing to save yet.
+  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
+    start({ events: { ...events, onOpen }, signal, ...cacheOf(flags) }),
+  );
+  if (outcome.status === 'interrupted') {
+    terminal.stderr.write(
+      `Interrupted; progress is saved. Resume with:\n  mistletoe ${run.command} --resume ${quoteWord(outcome.folder)}\n`,
+    );
+    return exitCodes.interrupted;
+  }
+  const { exitCode, ...forms } = await run.finish(
+    outcome as Exclude<Outcome, { status: 'interrupted' }>,
+    target === bundledTarget ? undefined : typedPath(target),
+  );
+  printResult(flags.format, terminal, forms);
+  return exitCode;
+}
+
+export interface ResultForms {
+  text(colors: Colors): string;
+  json(): string;
+  markdown(): string;
 }
 
 /** A result in the form that --format names; only that form is made. */
 export function printResult(
   format: 'text' | 'json' | 'markdown',
   terminal: Terminal,
-  forms: { text(colors: Colors): string; json(): string; markdown(): string },
+  forms: ResultForms,
 ): void {
   const { stdout } = terminal;
   if (format === 'json') stdout.writeData(forms.json());
@@ -128,18 +183,9 @@ export function describeNext(drafter: string, target: string | undefined): strin
   return ['Next:', `  mistletoe bench ${words}`, `  mistletoe audit ${words}`];
 }
 
-/** A table in a terminal: the first columns are left-aligned, the others right-aligned. */
-export function alignRows(rows: readonly (readonly string[])[], leftColumns = 1): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => largest(rows.map((row) => row[column]!.length)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) =>
-        column < leftColumns ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!),
-      )
-      .join('  ')
-      .trimEnd(),
-  );
-}
+/** For a terminal: a name with a line feed must not start a new line. */
+export const joinLines = (lines: readonly string[]): string =>
+  `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
 
 /** The path as one would type it in the current folder. */
 export function typedPath(path: string): string {

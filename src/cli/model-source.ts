@@ -8,6 +8,7 @@ import { formatHubId, hubIdForm, parseHubId } from '../checkpoint/hub/hub-settin
 import { readHubSettings } from '../checkpoint/hub/hub-settings.js';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
+import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
 import { findWeightless } from '../draft/systems.js';
 import type { DownloadFlags } from './common-flags.js';
 import type { Progress, ProgressClock, ProgressMode } from './progress.js';
@@ -22,7 +23,9 @@ interface SourceFlags extends DownloadFlags {
 
 /** An existing path wins over a hub name, as in transformers. Without --download, no network is used. */
 export function createModelFinder(flags: SourceFlags, terminal: Terminal): ModelFinder {
-  return async (given) => {
+  const find: ModelFinder = async (given) => {
+    const hybrid = parseHybrid(given);
+    if (hybrid !== undefined) return withLookup(hybrid.lookup, await find(hybrid.behind));
     if (existsSync(given) || findWeightless(given) !== undefined) return given;
     const id = parseHubId(given);
     if (id === undefined) {
@@ -42,6 +45,7 @@ export function createModelFinder(flags: SourceFlags, terminal: Terminal): Model
       throw failure;
     }
   };
+  return find;
 }
 
 function refuseToFetch(given: string): MistletoeError {

@@ -6,99 +6,51 @@ import { Command, CommanderError } from 'commander';
 import type { CommandContext, CommandDefinition } from './command.js';
 import { setUpCommand } from './command.js';
 import { exitCodes, reportFailure, signalCodes, suggestName } from './failure.js';
-import type { FlagTable } from './flags.js';
 import { addExamples, formatHelp, wrapText } from './help.js';
-import { readVersion } from './package-version.js';
+import { readVersion } from '../decode/bundled-models.js';
 import type { Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
-interface CommandEntry {
-  readonly name: string;
-  readonly group: string;
-  readonly summary: string;
-  readonly load: () => Promise<(program: Command, context: CommandContext) => void>;
-}
+type AddCommand = (program: Command, context: CommandContext) => void;
+/** A module that exports the definition under the command's name, or a function that adds the command. */
+type LoadCommand = () => Promise<Readonly<Record<string, unknown>> | AddCommand>;
 
-const withDefinition =
-  <Table extends FlagTable>(definition: CommandDefinition<Table>) =>
-  (program: Command, context: CommandContext): void => {
-    setUpCommand(program.command(definition.name), definition, context);
-  };
-
-const commands: readonly CommandEntry[] = [
-  {
-    name: 'demo',
-    group: 'Try it:',
-    summary: 'see speculative decoding and an audit at work',
-    load: async () => withDefinition((await import('./demo/demo.js')).demo),
-  },
-  {
-    name: 'audit',
-    group: 'How fragile is my drafter?',
-    summary: 'search for suffixes that slow a drafter down',
-    load: async () => withDefinition((await import('./audit/audit.js')).audit),
-  },
-  {
-    name: 'compare',
-    group: 'How fragile is my drafter?',
-    summary: 'compare two finished audits',
-    load: async () => withDefinition((await import('./compare.js')).compare),
-  },
-  {
-    name: 'bench',
-    group: 'How fragile is my drafter?',
-    summary: 'measure drafters against plain decoding',
-    load: async () => withDefinition((await import('./bench.js')).bench),
-  },
-  {
-    name: 'doctor',
-    group: 'Is it happening to me now?',
-    summary: 'show what draft metrics a running server exposes',
-    load: async () => (await import('./guard/doctor-command.js')).addDoctorCommand,
-  },
-  {
-    name: 'guard',
-    group: 'Is it happening to me now?',
-    summary: 'watch speculative decoding in production',
-    load: async () => (await import('./guard/guard-command.js')).addGuardCommand,
-  },
-  {
-    name: 'train',
-    group: 'How do I harden it?',
-    summary: 'train a drafter for a target',
-    load: async () => withDefinition((await import('./train/train.js')).train),
-  },
-  {
-    name: 'harden',
-    group: 'How do I harden it?',
-    summary: 'make a drafter robust against suffixes, and audit it again',
-    load: async () => withDefinition((await import('./train/harden.js')).harden),
-  },
-  {
-    name: 'generate',
-    group: 'Run models:',
-    summary: 'answer prompts with a model',
-    load: async () => withDefinition((await import('./generate.js')).generate),
-  },
-  {
-    name: 'serve',
-    group: 'Run models:',
-    summary: 'answer over HTTP with an OpenAI-compatible API',
-    load: async () => withDefinition((await import('./serve.js')).serve),
-  },
-  {
-    name: 'inspect',
-    group: 'Run models:',
-    summary: 'show what a model folder contains, and any problems',
-    load: async () => withDefinition((await import('./inspect.js')).inspect),
-  },
-  {
-    name: 'cache',
-    group: 'Run models:',
-    summary: 'list, trim, verify or clear the converted weights',
-    load: async () => withDefinition((await import('./cache.js')).cache),
-  },
-];
+const groups: Readonly<
+  Record<string, readonly (readonly [name: string, summary: string, load: LoadCommand])[]>
+> = {
+  'Try it:': [['demo', 'see speculative decoding and an audit at work', () => import('./demo/demo.js')]],
+  'How fragile is my drafter?': [
+    ['audit', 'search for suffixes that slow a drafter down', () => import('./audit/audit.js')],
+    ['compare', 'compare two finished audits', () => import('./compare.js')],
+    ['bench', 'measure drafters against plain decoding', () => import('./bench.js')],
+  ],
+  'Is it happening to me now?': [
+    [
+      'doctor',
+      'show what draft metrics a running server exposes',
+      async () => (await import('./guard/doctor-command.js')).addDoctorCommand,
+    ],
+    [
+      'guard',
+      'watch speculative decoding in production',
+      async () => (await import('./guard/guard-command.js')).addGuardCommand,
+    ],
+  ],
+  'How do I harden it?': [
+    ['train', 'train a drafter for a target', () => import('./train/train.js')],
+    [
+      'harden',
+      'make a drafter robust against suffixes, and audit it again',
+      () => import('./train/harden.js'),
+    ],
+  ],
+  'Run models:': [
+    ['generate', 'answer prompts with a model', () => import('./generate.js')],
+    ['serve', 'answer over HTTP with an OpenAI-compatible API', () => import('./serve.js')],
+    ['inspect', 'show what a model folder contains, and any problems', () => import('./inspect.js')],
+    ['cache', 'list, trim, verify or clear the converted weights', () => import('./cache.js')],
+  ],
+};
 
 /** Runs one command line and returns its exit code, after printing any failure. */
 export async function run(argv: readonly string[], terminal: Terminal): Promise<number> {
@@ -113,7 +65,16 @@ async function runCommand(argv: readonly string[], terminal: Terminal): Promise<
   const showAll = argv.includes('--help-all');
   const program = createProgram(terminal, showAll);
   try {
-    for (const entry of commands) await addCommand(program, entry, argv.includes(entry.name), context);
+    for (const [group, entries] of Object.entries(groups))
+      for (const [name, summary, load] of entries) {
+        const loaded = argv.includes(name) ? await load() : undefined;
+        if (typeof loaded === 'function') loaded(program, context);
+        else {
+          const command = program.command(name);
+          if (loaded !== undefined) setUpCommand(command, loaded[name] as CommandDefinition, context);
+        }
+        program.commands.at(-1)?.summary(summary).helpGroup(group);
+      }
     const words = argv.map((word) => (word === '--help-all' ? '--help' : word));
     await program.parseAsync(words, { from: 'user' });
     return context.exitCode;
@@ -124,17 +85,6 @@ async function runCommand(argv: readonly string[], terminal: Terminal): Promise<
     if (failure.code === 'commander.help') return exitCodes.badInput;
     return reportFailure(suggestName(failure, listNames(program, argv)) ?? failure, terminal);
   }
-}
-
-async function addCommand(
-  program: Command,
-  { name, group, summary, load }: CommandEntry,
-  isNamed: boolean,
-  context: CommandContext,
-): Promise<void> {
-  if (isNamed) (await load())(program, context);
-  else program.command(name);
-  program.commands.at(-1)?.summary(summary).helpGroup(group);
 }
 
 /** Commands, and the flags of the command that argv names. */

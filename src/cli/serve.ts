@@ -1,11 +1,10 @@
 /** `mistletoe serve`. */
 import { existsSync } from 'node:fs';
-import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { pageHandler } from '../dashboard/page-handler.js';
-import { findWeightless } from '../draft/systems.js';
+import { nameDrafter } from '../draft/systems.js';
 import type { NamedKey } from '../serve/access.js';
 import { parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/record-watch.js';
@@ -16,20 +15,11 @@ import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
-import {
-  cacheOf,
-  downloadFlag,
-  machineFlags,
-  tapsFlag,
-  tapsOf,
-  targetFlag,
-  templateFlags,
-  templateOf,
-} from './common-flags.js';
+import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { ModelFinder } from './model-source.js';
 import { createModelFinder } from './model-source.js';
-import { readVersion } from './package-version.js';
+import { readVersion } from '../decode/bundled-models.js';
 import type { FlagsOf } from './flags.js';
 import { flag, group, list, toggle } from './flags.js';
 import type { Terminal } from './terminal.js';
@@ -37,9 +27,9 @@ import { createNotice } from './terminal.js';
 
 const flags = {
   ...group('What to run', {
-    ...targetFlag,
+    ...common.targetFlag,
     drafter: list(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; or ngram[:MIN,MAX]; requests may name another than the first`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or both, as in ngram+eagle3; requests may name another than the first`,
       text,
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },
@@ -50,10 +40,10 @@ const flags = {
       'policy',
       { shownDefault: 'auto; chain:4 with a temperature' },
     ),
-    ...tapsFlag,
+    ...common.tapsFlag,
     servedModelName: flag('model name in requests', text, 'name', { shownDefault: 'the name of its folder' }),
-    ...templateFlags,
-    ...downloadFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('When drafts fail', {
     guarded: toggle(
@@ -129,7 +119,7 @@ const flags = {
       { default: 'none' },
     ),
     logPrompts: toggle('log prompts and answers', { rare: true }),
-    ...machineFlags,
+    ...common.machineFlags,
   }),
 };
 type ServeFlags = FlagsOf<typeof flags>;
@@ -169,15 +159,18 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
   const target = await findModel(flags.target);
   const notice = createNotice(terminal);
   const server = await startServer({
-    ...{ target, drafters, keys, ...nameOf(flags) },
+    target,
+    drafters,
+    keys,
+    ...nameOf(flags),
     ...watchRecords(readVersion(), ({ text }) => {
       notice(text);
     }),
     page: pageHandler,
     ...optionsOf(flags),
-    ...cacheOf(flags),
-    ...tapsOf(flags),
-    ...templateOf(flags),
+    ...common.cacheOf(flags),
+    ...common.tapsOf(flags),
+    ...common.templateOf(flags),
     onNotice: notice,
     onLog: (line) => {
       terminal.stdout.writeData(line);
@@ -206,7 +199,7 @@ async function nameDrafters(
   const named = new Map<string, string>();
   for (const drafter of given) {
     const source = await findModel(findDrafter(drafter));
-    const short = findWeightless(source)?.name ?? nameModel(source);
+    const short = nameDrafter(source);
     const name = named.has(short) || short === 'none' ? drafter : short;
     if (named.has(name)) {
       throw new MistletoeError('usage', `--drafter ${drafter} was given twice.`, {
@@ -227,7 +220,9 @@ function nameOf({ servedModelName, target }: ServeFlags): Pick<ServeOptions, 'mo
 function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
   const { host, port, draft, concurrency, maxMemory, device, dtype, threads } = flags;
   return {
-    ...{ host, port, concurrency },
+    host,
+    port,
+    concurrency,
     allowAnonymous: flags.allowAnonymous === true,
     metricsLevel: flags.perRequestSpecDecodeMetrics,
     logPrompts: flags.logPrompts === true,

@@ -1,8 +1,14 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url)));
+
+/** The version of this package. */
+export function readVersion(): string {
+  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
+  return contents.version;
+}
 
 export const bundledTarget = join(packageRoot, 'models/reference/target');
 

@@ -1,14 +1,17 @@
 import { existsSync } from 'node:fs';
 import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
+import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
 import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
 import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';
 
 /**
- * Resolves a folder, a bundled name, or a system without weights such as `ngram:1,4`. Names take precedence; write
- * `./eagle3` for a folder of that name.
+ * Resolves a folder, a bundled name, a system without weights such as `ngram:1,4`, or both as in `ngram+eagle3`. Names
+ * take precedence; write `./eagle3` for a folder of that name.
  */
 export function findDrafter(given: string): string {
+  const hybrid = parseHybrid(given);
+  if (hybrid !== undefined) return withLookup(hybrid.lookup, findDrafter(hybrid.behind));
   const name = bundledDrafters.find((bundled) => bundled === given);
   if (name !== undefined) return bundledDrafterFolder(name);
   const weightless = findWeightless(given);

@@ -1,5 +1,6 @@
 /** Estimates whether models fit on a GPU before they are opened. */
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import { parseHybrid } from '../draft/hybrid/hybrid.js';
 import { recogniseCheckpoint } from '../draft/systems.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import { parseConfiguration } from '../model/configuration.js';
@@ -79,7 +80,7 @@ export async function settleDevice(
 
 async function countFolder(folder: string, dtype: ComputeType): Promise<number> {
   try {
-    const checkpoint = await openCheckpoint(folder);
+    const checkpoint = await openCheckpoint(parseHybrid(folder)?.behind ?? folder);
     if (recogniseCheckpoint(checkpoint).kind === 'decoder') {
       const configuration = parseConfiguration(checkpoint.config, folder);
       const { weightBytes, bytesPerToken } = estimateGpuMemory(configuration, dtype);

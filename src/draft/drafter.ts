@@ -12,6 +12,7 @@ import type { CacheSizes } from '../model/cache/cache-pool.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { RotaryTable } from '../model/rotary/rotary.js';
+import type { MatchLengths } from './ngram/lookup-index.js';
 import type {
   DrawnChain,
   PreparedDrafts,
@@ -34,6 +35,8 @@ export interface Drafter {
   readonly taps: readonly number[];
   /** Without weights borrowed from the target. */
   readonly parameterCount: number;
+  /** Matches in the text that replace its chains (hybrid.ts). */
+  readonly lookup?: MatchLengths | undefined;
   /** Compiles programs ahead of time. */
   prepare(drafts?: PreparedDrafts): Promise<void>;
   /** `scheduler` joins its passes with those of other sequences. */
@@ -50,6 +53,11 @@ export interface DraftSession {
   /** Proposals depend only on the text, at any temperature; it has draftChain. */
   readonly isDeterministic?: boolean | undefined;
   /**
+   * Tokens found in the text itself (hybrid.ts), at most `length`: they replace a chain and are merged into a tree. Empty
+   * where nothing was found.
+   */
+  lookUp?(length: number): readonly number[];
+  /**
    * Scores of the tokens after each node. Node 0 is the root; the nodes of a call have one depth, and their parents
    * were expanded since the last observe.
    */
@@ -62,14 +70,14 @@ export interface DraftSession {
    * The most likely chain in one program; the same as expanding level by level. May be shorter. Only observe may
    * follow.
    */
-  draftChain?(length: number): Promise<readonly number[]>;
+  draftChain?: ((length: number) => Promise<readonly number[]>) | undefined;
   /**
    * A chain sampled in one program with the given random numbers; the same as drawing level by level. Only if the
    * runtime draws in programs.
    */
-  drawChain?(uniforms: readonly number[], sampling: SamplingOptions): Promise<DrawnChain>;
+  drawChain?: ((uniforms: readonly number[], sampling: SamplingOptions) => Promise<DrawnChain>) | undefined;
   /** A dynamic tree in one program; the same as expanding level by level. */
-  draftTree?(size: TreeSize): Promise<readonly TreeLevel[]>;
+  draftTree?: ((size: TreeSize) => Promise<readonly TreeLevel[]>) | undefined;
   close(): void;
 }
 

@@ -58,6 +58,7 @@ function rotateSessions(
     get room() {
       return current().room;
     },
+    lookUp: (length) => current().lookUp?.(length) ?? [],
     observe(verified) {
       for (const { reads, session } of members)
         session.observe(reads === 'tokens' ? { ...verified, states: undefined } : verified);

@@ -1,3 +1,4 @@
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { draftModel } from './draft-model/draft-model.js';
@@ -6,19 +7,29 @@ import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
 import { eagle3 } from './eagle/eagle3.js';
+import { addLookup, parseHybrid } from './hybrid/hybrid.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { ngram } from './ngram/ngram.js';
 import { misfit } from './reading/checks.js';
 
-/** `source`: a folder, recognized by its tensors, or a text such as `ngram:1,4`. */
+/** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:3,8+FOLDER`. */
 export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
   const drafter = await openDrafter(source, options);
   options.target.checkTaps(drafter.taps);
   return drafter;
 }
 
+/** Short: `eagle3`, `ngram`, `ngram+eagle3`. */
+export function nameDrafter(source: string): string {
+  const hybrid = parseHybrid(source);
+  if (hybrid !== undefined) return `ngram+${nameDrafter(hybrid.behind)}`;
+  return findWeightless(source)?.name ?? nameModel(source);
+}
+
 async function openDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
+  const hybrid = parseHybrid(source);
+  if (hybrid !== undefined) return addLookup(hybrid.lookup, await openDrafter(hybrid.behind, options));
   const weightless = findWeightless(source);
   if (weightless !== undefined) return weightless.create(source, options.target);
   const checkpoint = await openCheckpoint(source);
@@ -58,6 +69,7 @@ export function recogniseCheckpoint(checkpoint: Pick<Checkpoint, 'tensors'>): Re
 
 /** As in `ngram:1,4`; write `./ngram` for a folder of that name. */
 export function findWeightless(text: string): WeightlessSystem | undefined {
+  if (parseHybrid(text) !== undefined) return undefined;
   const [name] = text.split(':', 1);
   return weightless.find((system) => system.name === name);
 }

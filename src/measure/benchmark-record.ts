@@ -3,9 +3,10 @@ import type { AcceptanceRecord } from '../decode/acceptance.js';
 import type { FinishReason } from '../decode/answer.js';
 import type { Generation } from '../decode/plain.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
+import { isSpeculative } from '../decode/speculative-text.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 
-/** The name and policy that plain decoding goes by. */
+/** The name and policy of plain decoding. */
 export const plainSystem = { system: 'plain', policy: 'none' } as const;
 
 export interface RequestRecord {
@@ -74,10 +75,6 @@ function haveSameTokens({ tokenIds }: Generation, other: Generation): boolean {
   return (
     tokenIds.length === other.tokenIds.length && tokenIds.every((id, index) => id === other.tokenIds[index])
   );
-}
-
-function isSpeculative(generation: Generation): generation is SpeculativeGeneration {
-  return 'acceptance' in generation;
 }
 
 function speculationOf(

@@ -1,6 +1,6 @@
 /**
- * What the records of a benchmark come to. Ratios are ratios of sums, and intervals resample prompts, the independent
- * unit: speedup keeps each prompt's two sides together, since a long answer is long for both.
+ * Summaries of a benchmark's records. Ratios are ratios of sums, and intervals resample prompts, the independent unit.
+ * The speedup keeps both sides of a prompt together, since a long answer is long for both.
  */
 import type { AcceptanceRecord } from '../decode/acceptance.js';
 import { meanOfRequestMeans, poolAcceptance } from '../decode/acceptance.js';
@@ -10,7 +10,7 @@ import { bootstrapInterval, pooledAcceptedLengthInterval } from './bootstrap.js'
 
 export interface SystemSummary {
   readonly set: string;
-  /** Absent where all prompts of the set are meant. */
+  /** Absent for the whole set. */
   readonly category?: string;
   readonly system: string;
   readonly policy: string;

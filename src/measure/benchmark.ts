@@ -1,7 +1,7 @@
 /**
- * Drafting systems against plain decoding on the same prompts, in one process. Every prompt is answered by plain decoding
- * and by all systems one after the other, beginning with another one each time, so that a machine that slows down or
- * warms up treats all alike. A record is kept only when its prompt was answered by all of them.
+ * Compares drafting systems with plain decoding on the same prompts, in one process. Plain decoding and all systems
+ * answer each prompt in turn, in rotating order, so that a machine that slows down or warms up affects all equally. A
+ * record is kept only if every system answered its prompt.
  *
  * With a concurrency of n, n prompts are answered at once, by plain decoding and by every system alike.
  */
@@ -40,7 +40,7 @@ export interface BenchmarkOptions {
   readonly target: Target;
   readonly systems: readonly BenchmarkSystem[];
   readonly promptSets: readonly PromptSet[];
-  /** The first so many prompts of each set; all by default. */
+  /** Prompts of each set to use; all by default. */
   readonly limit?: number | undefined;
   readonly maxNewTokens: number;
   readonly sampling: SamplingOptions;
@@ -53,7 +53,7 @@ export interface BenchmarkOptions {
 }
 
 export interface BenchmarkEvents {
-  /** Told the number of generations, without those for warming up. */
+  /** `total`: generations without the warm-up. */
   readonly onStart?: (total: number) => void;
   readonly onGeneration?: (progress: BenchmarkProgress) => void;
   readonly onRecord?: (record: RequestRecord) => void;
@@ -66,7 +66,7 @@ export interface BenchmarkProgress {
   readonly system: string;
 }
 
-/** What prompts that are answered at the same time come to. */
+/** Throughput of prompts that are answered at the same time. */
 export interface Throughput {
   readonly set: string;
   readonly system: string;
@@ -170,7 +170,7 @@ interface EncodedPrompt {
   readonly seed: number;
 }
 
-/** All of them before the first generation: a prompt that does not fit is refused before time goes into the others. */
+/** Before the first generation, so that a prompt that does not fit is refused at once. */
 function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions) {
   return Promise.all(
     promptSets.map(async ({ name, prompts }) => ({
@@ -223,9 +223,13 @@ function checkSystems(systems: readonly BenchmarkSystem[]): void {
   for (const { name, policy } of systems) {
     const key = `${name} with ${policy}`;
     if (name === plainSystem.system || seen.has(key)) {
-      throw new MistletoeError('usage', `${key} is in the benchmark already; each system may stand once.`, {
-        hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.',
-      });
+      throw new MistletoeError(
+        'usage',
+        `${key} is in the benchmark already; each system may be measured once.`,
+        {
+          hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.',
+        },
+      );
     }
     seen.add(key);
   }

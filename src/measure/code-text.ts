@@ -1,5 +1,17 @@
-/** Where the code of an answer is: in its first fence, or all of it. */
-import { DECLARATIONS, KEYWORDS } from './code-tokens.js';
+/** Finds the code of an answer: its first fenced block, or all of it. */
+
+const words = (list: string): ReadonlySet<string> => new Set(list.split(' '));
+
+/** Words before an operand, or between two. */
+const KEYWORDS = words(
+  'and as assert async await case class def del delete do elif else except extends finally for from if import in ' +
+    'instanceof is lambda match new not of or raise return switch throw try typeof while with yield',
+);
+/** Words that a brace language puts directly before a name. */
+const DECLARATIONS = words(
+  'auto bool boolean char const double enum export extends final float fn func function int interface let long ' +
+    'namespace new package private protected public static String string struct throw unsigned using var void',
+);
 
 /** The first fenced block, or the whole text where it is code without a fence. */
 export function extractCode(text: string): string | undefined {
@@ -32,7 +44,7 @@ const STATEMENTS: readonly RegExp[] = [
   /^(?:\} ?)?(?:if|else|for|while|switch|try|catch)\b.*\{$/u,
   /(?:\)|=.*\S)\s*;$/u,
 ];
-/** These begin sentences too, so that no two names may stand side by side behind them. */
+/** These begin sentences too, so they count only without two names side by side. */
 const LIKELY_STATEMENTS: readonly RegExp[] = [
   /^(?:return|raise|yield|assert|throw)(?:\s+.*[^.!?]|\s*\(.*)?$/u,
   /^(?:if|elif|while|with|except) .+:$/u,

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { TaskKind } from './kept-class.js';
 import {
   classifyAnswer,
   isKept,
@@ -9,7 +10,6 @@ import {
   satisfies,
   taskOf,
 } from './kept-class.js';
-import type { TaskKind } from './kept-class.js';
 
 /** One token a character: enough for the relations between ids and text. */
 const answer = (text: string) => ({

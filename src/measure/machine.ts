@@ -1,13 +1,11 @@
-/** The machine that numbers were measured on, and the version that measured them, as reports name both. */
-import { readFileSync } from 'node:fs';
+/** The machine and the version that numbers were measured with. */
 import { availableParallelism, cpus, totalmem, type as systemName } from 'node:os';
-import { join } from 'node:path';
-import { packageRoot } from '../decode/bundled-models.js';
+import { readVersion } from '../decode/bundled-models.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { processorDevice } from '../runtime/device-choice.js';
 
 export interface Machine {
-  /** What computed, and in which type; the processor, or a GPU beside it. */
+  /** The processor or a GPU, and the compute type. */
   readonly device: RecordedDevice;
   readonly processor: string;
   readonly cores: number;
@@ -29,9 +27,4 @@ export function describeMachine(device: RecordedDevice = processorDevice): Machi
     nodeVersion: process.version,
     mistletoeVersion: readVersion(),
   };
-}
-
-function readVersion(): string {
-  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
-  return contents.version;
 }

@@ -9,38 +9,12 @@
 import { createHash } from 'node:crypto';
 import type { RequestRecord } from './benchmark-record.js';
 
-export interface SpecBenchAnswer {
-  readonly question_id: string | number;
-  readonly category: string;
-  readonly answer_id: string;
-  readonly model_id: string;
-  readonly choices: readonly [SpecBenchChoice];
-  /** Seconds since 1970. */
-  readonly tstamp: number;
-}
-
-export interface SpecBenchChoice {
-  readonly index: number;
-  readonly turns: readonly string[];
-  readonly decoding_steps: readonly number[]; // [turn]
-  readonly new_tokens: readonly number[]; // [turn]
-  readonly wall_time: readonly number[]; // [turn]
-  readonly accept_lengths: readonly number[]; // [step], all turns in a row
-}
-
-export interface SpecBenchFile {
-  readonly set: string;
-  readonly modelId: string;
-  readonly answers: readonly SpecBenchAnswer[];
-}
-
 /** One file for each prompt set and system: question ids are unique only inside a set. */
-export function toSpecBenchFiles(
-  records: readonly RequestRecord[],
-  target: string,
-  timeMs: number,
-): readonly SpecBenchFile[] {
-  const files = new Map<string, { set: string; modelId: string; answers: SpecBenchAnswer[] }>();
+export function toSpecBenchFiles(records: readonly RequestRecord[], target: string, timeMs: number) {
+  const files = new Map<
+    string,
+    { set: string; modelId: string; answers: ReturnType<typeof toSpecBenchAnswer>[] }
+  >();
   for (const record of records) {
     const modelId = modelIdOf(record, target);
     const key = JSON.stringify([record.set, modelId]);
@@ -57,7 +31,7 @@ function modelIdOf({ system, policy, speculation }: RequestRecord, target: strin
   return parts.map((part) => part.replace(/[^\w.]+/g, '-').replace(/^[-.]+|[-.]+$/g, '')).join('-');
 }
 
-function toSpecBenchAnswer(record: RequestRecord, modelId: string, timeMs: number): SpecBenchAnswer {
+function toSpecBenchAnswer(record: RequestRecord, modelId: string, timeMs: number) {
   const { set, promptId, category, tokenIds, text, prefillMs, decodeMs, speculation } = record;
   const acceptLengths = speculation?.acceptance.acceptedLengths ?? tokenIds.map(() => 1);
   return {
@@ -72,12 +46,13 @@ function toSpecBenchAnswer(record: RequestRecord, modelId: string, timeMs: numbe
       {
         index: 0,
         turns: [text],
+        // [turn]
         decoding_steps: [acceptLengths.length],
         new_tokens: [tokenIds.length],
         wall_time: [(prefillMs + decodeMs) / 1000],
-        accept_lengths: acceptLengths,
+        accept_lengths: acceptLengths, // [step], all turns in a row
       },
-    ],
+    ] as const,
     tstamp: timeMs / 1000,
   };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { agree, extractAnswer } from './task-answer.js';
+import { agree, extractAnswer } from './kept-class.js';
 
 describe('extractAnswer', () => {
   it.each([

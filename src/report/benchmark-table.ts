@@ -1,11 +1,13 @@
 /** A benchmark as Markdown: tables to paste into an issue, and below them in words what they mean. */
 import type { SamplingOptions } from '../core/sampling.js';
-import { largest } from '../core/long-lists.js';
+import { countText } from '../core/number-text.js';
 import type { BenchmarkResult } from '../measure/benchmark.js';
 import type { SpeculationSummary, SystemSummary } from '../measure/benchmark-summary.js';
 import type { Interval } from '../measure/bootstrap.js';
 import type { Machine } from '../measure/machine.js';
 import { nameDevice } from '../runtime/device-choice.js';
+import type { Column } from './table.js';
+import { paddedMarkdown } from './table.js';
 
 /** What a reader needs to know to repeat the run. */
 export interface BenchmarkSetting {
@@ -35,16 +37,14 @@ export function formatBenchmark(result: BenchmarkResult, setting: BenchmarkSetti
   return `${sections.join('\n\n')}\n`;
 }
 
-interface Column {
-  readonly title: string;
-  readonly align: 'left' | 'right';
+interface SummaryColumn extends Column {
   cell(summary: SystemSummary): string;
 }
 
-const left = (title: string, cell: Column['cell']): Column => ({ title, align: 'left', cell });
-const right = (title: string, cell: Column['cell']): Column => ({ title, align: 'right', cell });
+const left = (name: string, cell: SummaryColumn['cell']): SummaryColumn => ({ name, align: 'left', cell });
+const right = (name: string, cell: SummaryColumn['cell']): SummaryColumn => ({ name, cell });
 
-const summaryColumns: readonly Column[] = [
+const summaryColumns: readonly SummaryColumn[] = [
   left('prompts', ({ set }) => set),
   left('system', ({ system }) => system),
   left('policy', ({ policy }) => policy),
@@ -63,6 +63,11 @@ const summaryColumns: readonly Column[] = [
     speculation === undefined ? '' : formatShares(speculation.shares),
   ),
 ];
+
+function formatTable(columns: readonly SummaryColumn[], summaries: readonly SystemSummary[]): string {
+  const rows = summaries.map((summary) => ({ cells: columns.map(({ cell }) => cell(summary)) }));
+  return paddedMarkdown({ columns, rows }).join('\n');
+}
 
 function formatDepths(summaries: readonly SystemSummary[]): string {
   const depth = Math.max(
@@ -131,7 +136,7 @@ function describeSetting(setting: BenchmarkSetting): string {
   ].join(', ');
   return (
     `Target model ${target}, ${distribution}, at most ${maxNewTokens} new tokens, ` +
-    `seed ${seed}, ${warmup} warm-up ${warmup === 1 ? 'answer' : 'answers'} per system and set. ` +
+    `seed ${seed}, ${countText(warmup, 'warm-up answer')} per system and set. ` +
     'Brackets: 95 % bootstrap intervals over prompts. Speed is of decoding alone, without prefill.'
   );
 }
@@ -139,7 +144,7 @@ function describeSetting(setting: BenchmarkSetting): string {
 function describeMachine({ machine, threads }: BenchmarkSetting): string {
   const { processor, cores, system, architecture, nodeVersion } = machine;
   const gpu = machine.device.kind === 'cpu' ? '' : `${nameDevice(machine.device)}; `;
-  return `Machine: ${gpu}${processor}, ${cores} cores, ${threads} ${threads === 1 ? 'thread' : 'threads'}, ${system} ${architecture}, Node ${nodeVersion}, Mistletoe ${machine.mistletoeVersion}.`;
+  return `Machine: ${gpu}${processor}, ${cores} cores, ${countText(threads, 'thread')}, ${system} ${architecture}, Node ${nodeVersion}, Mistletoe ${machine.mistletoeVersion}.`;
 }
 
 function describeTogether(
@@ -216,23 +221,4 @@ function formatShares({ draft, verify, rest }: SpeculationSummary['shares']): st
 
 function formatPercent(share: number | undefined): string {
   return share === undefined ? '' : `${(100 * share).toFixed(0)} %`;
-}
-
-/** Padded, so that it reads well before it is rendered, too. */
-function formatTable(columns: readonly Column[], rows: readonly SystemSummary[]): string {
-  const cells = rows.map((row) => columns.map((column) => column.cell(row).replaceAll('|', '\\|')));
-  const widths = columns.map(({ title }, index) =>
-    largest(
-      cells.map((line) => line[index]!.length),
-      Math.max(title.length, 3),
-    ),
-  );
-  const pad = (text: string, index: number): string =>
-    columns[index]!.align === 'left' ? text.padEnd(widths[index]!) : text.padStart(widths[index]!);
-  const line = (texts: readonly string[]): string => `| ${texts.map(pad).join(' | ')} |`;
-  const rule = columns.map(({ align }, index) => {
-    const dashes = '-'.repeat(widths[index]! - (align === 'right' ? 1 : 0));
-    return align === 'right' ? `${dashes}:` : dashes;
-  });
-  return [line(columns.map(({ title }) => title)), `| ${rule.join(' | ')} |`, ...cells.map(line)].join('\n');
 }

@@ -3,6 +3,7 @@
  * width while its text keeps the size of the page. Colors are variables of the page's theme.
  */
 import { largest } from '../core/long-lists.js';
+import { percentText } from '../core/number-text.js';
 import type { Content, Markup } from './markup.js';
 import { fragment } from './markup.js';
 
@@ -123,7 +124,7 @@ function drawSymbol({ color, symbol = 'circle', filled = false }: Omit<MarkStyle
   return fragment`<path d="${outlines[symbol]}" fill="${filled ? color : 'var(--card)'}" stroke="${color}" stroke-width="1.5"/>`;
 }
 
-/** Names each style beside a sample of it. */
+/** A sample and a name for each style. */
 export function drawKey(styles: readonly MarkStyle[]): Markup {
   return fragment`<ul class="key">${styles.map((style) => {
     const { name, color, dash = 'none', symbol } = style;
@@ -147,5 +148,44 @@ function roundTicks([from, to]: Axis['domain']): { at: number; text: string }[] 
     const at = (first + index) * step;
     const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
     return { at, text: digits > 4 ? at.toExponential(0) : at.toFixed(digits) };
+  });
+}
+
+/** The share of steps that accept each depth of a draft. */
+export interface DepthShares {
+  readonly style: MarkStyle;
+  /** [depth - 1] */
+  readonly shares: readonly number[];
+}
+
+export function drawDepths(
+  title: string,
+  deepest: number,
+  rows: readonly DepthShares[],
+  hasKey = false,
+): Markup {
+  const present = rows.filter(({ shares }) => shares.length > 0);
+  const series = present.map(({ style, shares }) => {
+    const dots = shares.map((share, index) => ({
+      x: index + 1,
+      y: 100 * share,
+      title: `${style.name}, depth ${index + 1}: ${percentText(share, 1)} of steps`,
+    }));
+    return { ...style, lines: [dots], dots };
+  });
+  const spoken = present.map(
+    ({ style, shares }) => `${style.name}: ${shares.map((share) => percentText(share)).join(', ')}.`,
+  );
+  return drawChart({
+    description: `${title} ${spoken.join(' ')}`,
+    height: 190,
+    x: {
+      label: 'depth in the draft →',
+      domain: [0.8, deepest + 0.2],
+      ticks: Array.from({ length: deepest }, (_, index) => ({ at: index + 1, text: String(index + 1) })),
+    },
+    y: { label: '↑ steps that accept it (%)', domain: [0, 100] },
+    key: hasKey ? present.map(({ style }) => style) : undefined,
+    series,
   });
 }

@@ -1,14 +1,13 @@
 /**
- * The frame of every HTML report: one file that asks nothing of the network and runs one script of its own. The content
- * security policy allows exactly that script by its hash and forbids every request, so text of a model could not act
- * even if an escape were missing somewhere.
+ * The frame of every HTML report: one self-contained file. Its content security policy allows only its own script, by
+ * hash, and forbids every request, so model output could not act even if an escape were missing.
  */
 import { createHash } from 'node:crypto';
 import type { Content, Markup } from './markup.js';
 import { fragment, trusted } from './markup.js';
 import { pageStyle } from './page-style.js';
 
-/** All the script there is: the reader's choice of light or dark, and prompts that open for printing. */
+/** The whole script: the reader's choice of light or dark, and prompts that open for printing. */
 const pageScript = `(() => {
   const root = document.documentElement;
   const button = document.getElementById('theme');
@@ -138,7 +137,7 @@ stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"><path d="M16 3
 </svg>${name}</span>`;
 }
 
-/** A part of the page with a name of its own in the navigation. */
+/** A part of the page, named in the navigation. */
 export interface Chapter {
   readonly id: string;
   readonly name: string;

@@ -1,8 +1,7 @@
 /** One table for every report: columns and rows of cells that print as text, as Markdown and as HTML. */
 import { largest } from '../core/long-lists.js';
-import { escapeMarkdown } from './escape.js';
 import type { Content, Markup } from './markup.js';
-import { fragment } from './markup.js';
+import { escapeMarkdown, fragment } from './markup.js';
 
 export interface Column {
   readonly name: string;
@@ -48,23 +47,28 @@ export function cellText({ value, interval }: Cell): string {
 }
 
 /** Lines with aligned columns, the names first. */
-export function tableText(table: Table): string[] {
-  const names = table.columns.map((column) => asColumn(column).name);
-  return alignLines(
-    [names, ...table.rows.map(({ cells }) => cells.map((cell) => cellText(asCell(cell))))],
-    (index) => isLeft(table, index),
+export const tableText = (table: Table): string[] =>
+  padCells(table, 0).map((line) => line.join('  ').trimEnd());
+
+/** Markdown that reads well in a terminal too: padded, and only pipes are escaped. */
+export function paddedMarkdown(table: Table): string[] {
+  const [names = [], ...rows] = padCells(table, 3, (text) => text.replaceAll('|', '\\|'));
+  const rule = names.map(({ length }, column) =>
+    isLeft(table, column) ? '-'.repeat(length) : `${'-'.repeat(length - 1)}:`,
   );
+  return [names, rule, ...rows].map((line) => `| ${line.join(' | ')} |`);
 }
 
-function alignLines(lines: readonly (readonly string[])[], isLeftAt: (column: number) => boolean): string[] {
-  const widths = (lines[0] ?? []).map((_, column) => largest(lines.map((line) => line[column]!.length)));
+function padCells(table: Table, minWidth: number, escape = (text: string) => text): string[][] {
+  const lines = [
+    table.columns.map((column) => escape(asColumn(column).name)),
+    ...table.rows.map(({ cells }) => cells.map((cell) => escape(cellText(asCell(cell))))),
+  ];
+  const widths = table.columns.map((_, column) => largest(lines.map((line) => line[column]!.length), minWidth)); // prettier-ignore
   return lines.map((line) =>
-    line
-      .map((text, column) =>
-        isLeftAt(column) ? text.padEnd(widths[column]!) : text.padStart(widths[column]!),
-      )
-      .join('  ')
-      .trimEnd(),
+    line.map((text, column) =>
+      isLeft(table, column) ? text.padEnd(widths[column]!) : text.padStart(widths[column]!),
+    ),
   );
 }
 

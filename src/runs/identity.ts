@@ -1,6 +1,6 @@
 /** The identity of a model: name, size and one hash over the files that determine its output. */
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { z } from 'zod';
 import { readExactly, withFile } from '../checkpoint/binary-file.js';
@@ -9,17 +9,13 @@ import { hashFile } from '../checkpoint/cache/content-hash.js';
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { makeFolder } from '../core/files.js';
+import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
 import { findWeightless } from '../draft/systems.js';
-import { packageRoot } from '../decode/bundled-models.js';
 
 export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
 export type ModelIdentity = Readonly<z.infer<typeof identitySchema>>;
 
-/** The version of this package. */
-export function readVersion(): string {
-  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
-  return contents.version;
-}
+export { readVersion } from '../decode/bundled-models.js';
 
 /** Beside the weights: each of these changes what is computed, or the text that it is computed from. */
 const describingFiles = [
@@ -37,6 +33,12 @@ export async function identifyModel(
   folder: string,
   cacheFolder = defaultCacheFolder(),
 ): Promise<ModelIdentity> {
+  const hybrid = parseHybrid(folder);
+  if (hybrid !== undefined) {
+    const { name, parameterCount, sha256 } = await identifyModel(hybrid.behind, cacheFolder);
+    const hash = createHash('sha256').update(withLookup(hybrid.lookup, sha256));
+    return { name: withLookup(hybrid.lookup, name), parameterCount, sha256: hash.digest('hex') };
+  }
   // A system without weights is what its name says.
   if (findWeightless(folder) !== undefined)
     return { name: folder, parameterCount: 0, sha256: createHash('sha256').update(folder).digest('hex') };

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { createAccess, parseKeys, readKeys } from './access.js';
 
 describe('keys', () => {
-  it('are read one a line, alone or behind a name', () => {
+  it('are read one a line, alone or after a name', () => {
     const text = '# of the team\n\nalice 0123456789\r\n  abcdefghij  \n';
     expect(parseKeys(text, 'keys.txt')).toEqual([
       { name: 'alice', key: '0123456789' },
@@ -11,8 +11,8 @@ describe('keys', () => {
   });
 
   it.each([
-    ['', 'keys.txt holds no key.'],
-    ['# nothing\n', 'keys.txt holds no key.'],
+    ['', 'keys.txt has no key.'],
+    ['# nothing\n', 'keys.txt has no key.'],
     ['alice short', 'Key 1 of keys.txt has 5 characters'],
     ['0123456789\na b c', 'Key 2 of keys.txt has 3 words'],
   ])('%j is refused, without showing a key', (text, message) => {
@@ -20,7 +20,7 @@ describe('keys', () => {
   });
 
   it('come from a file that is there', async () => {
-    await expect(readKeys('/nowhere/keys.txt')).rejects.toThrow('/nowhere/keys.txt is not there');
+    await expect(readKeys('/nowhere/keys.txt')).rejects.toThrow('/nowhere/keys.txt does not exist');
   });
 
   it('admit by name whoever shows one of them, in any case of the word Bearer', () => {

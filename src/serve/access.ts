@@ -36,8 +36,8 @@ export function createAccess(keys: readonly NamedKey[]): Access {
       if (found !== undefined && shown !== undefined) return found;
       throw new ApiError(
         shown === undefined
-          ? 'No key was shown; an Authorization header with a bearer key was expected.'
-          : 'The key that was shown is not known here.',
+          ? 'No key was given; an Authorization header with a bearer key was expected.'
+          : 'The key is unknown.',
         { status: 401, code: 'invalid_api_key', headers: { 'www-authenticate': 'Bearer' } },
       );
     },
@@ -56,14 +56,14 @@ export function parseKeys(text: string, place: string): readonly NamedKey[] {
     if (words.length > 2 || key.length < minKeyLength) {
       throw new MistletoeError(
         'usage',
-        `Key ${index + 1} of ${place} ${words.length > 2 ? `has ${words.length} words` : `has ${key.length} characters`}; a key of ${minKeyLength} characters or more, alone or behind a name, was expected.`,
+        `Key ${index + 1} of ${place} ${words.length > 2 ? `has ${words.length} words` : `has ${key.length} characters`}; a key of ${minKeyLength} characters or more, alone or after a name, was expected.`,
         { hint: 'Make one with: openssl rand -hex 24' },
       );
     }
     return { name, key };
   });
   if (keys.length > 0) return keys;
-  throw new MistletoeError('usage', `${place} holds no key.`, {
+  throw new MistletoeError('usage', `${place} has no key.`, {
     hint: 'Write one key a line; make one with: openssl rand -hex 24',
   });
 }
@@ -71,7 +71,7 @@ export function parseKeys(text: string, place: string): readonly NamedKey[] {
 export async function readKeys(path: string): Promise<readonly NamedKey[]> {
   const text = await readTextFile(path, maxFileBytes);
   if (text !== undefined) return parseKeys(text, path);
-  throw new MistletoeError('usage', `The file of keys ${path} is not there.`, {
+  throw new MistletoeError('usage', `The key file ${path} does not exist.`, {
     hint: 'Give a file with one key a line.',
   });
 }

@@ -114,7 +114,9 @@ const bounded = (logprob: number): number => Math.max(logprob, minLogprob);
 
 export function chatLogprobs(likelihoods: readonly SpelledLikelihood[]) {
   const write = ({ text, bytes, logprob }: Pick<SpelledLikelihood, 'text' | 'bytes' | 'logprob'>) => ({
-    ...{ token: text, logprob: bounded(logprob), bytes },
+    token: text,
+    logprob: bounded(logprob),
+    bytes,
   });
   return {
     content: likelihoods.map(({ top, ...token }) => ({ ...write(token), top_logprobs: top.map(write) })),

@@ -53,6 +53,8 @@ export function apiErrorOf(cause: unknown): ApiError {
       return new ApiError(message, { status: 400, code: 'invalid_value', cause });
   }
   return new ApiError('The server failed to answer; its log says more.', {
-    ...{ status: 500, code: 'internal_error', cause },
+    status: 500,
+    code: 'internal_error',
+    cause,
   });
 }

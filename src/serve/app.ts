@@ -71,7 +71,7 @@ export function createApp(options: AppOptions): Hono<Variables> {
   });
   app.get('/version', (context) => context.json({ version, engine: 'mistletoe' }));
   app.get('/metrics', async (context) => {
-    const text = await metrics.text(await host.load());
+    const text = metrics.text(await host.load());
     return context.body(text, 200, { 'content-type': metrics.contentType });
   });
   const posted = ['/v1/chat/completions', '/v1/completions'];
@@ -79,8 +79,7 @@ export function createApp(options: AppOptions): Hono<Variables> {
   for (const path of posted) app.all(path, () => refuseMethod('POST'));
   for (const path of read) app.all(path, () => refuseMethod('GET, HEAD'));
   app.notFound(() => {
-    const error = new ApiError('There is no such route here.', { status: 404, code: 'not_found' });
-    throw error;
+    throw new ApiError('There is no such route here.', { status: 404, code: 'not_found' });
   });
   app.onError((cause, context) => {
     const error = apiErrorOf(cause);
@@ -121,15 +120,21 @@ function requireKey(access: Access): MiddlewareHandler<Variables> {
 
 function checkModel(asked: string | undefined, served: string): void {
   if (asked === undefined || asked === served) return;
-  throw new ApiError(`There is no such model here; there is ${served}.`, {
-    ...{ status: 404, code: 'model_not_found', param: 'model' },
+  throw new ApiError(`The model is unknown; this server has ${served}.`, {
+    status: 404,
+    code: 'model_not_found',
+    param: 'model',
   });
 }
 
 function describeModel({ model }: EngineHost, metrics: MetricsLevel, created: number) {
   const { name, contextLength, drafters, draft, guarded } = model;
   return {
-    ...{ id: name, object: 'model', created, owned_by: 'mistletoe', root: name },
+    id: name,
+    object: 'model',
+    created,
+    owned_by: 'mistletoe',
+    root: name,
     max_model_len: contextLength,
     // Clients learn the defaults without generating anything.
     mistletoe: { drafters, draft: draft ?? null, guarded, metrics },
@@ -137,7 +142,9 @@ function describeModel({ model }: EngineHost, metrics: MetricsLevel, created: nu
 }
 
 function refuseMethod(allow: string): Response {
-  throw new ApiError(`The route takes ${allow} alone.`, {
-    ...{ status: 405, code: 'method_not_allowed', headers: { allow } },
+  throw new ApiError(`The route supports ${allow} only.`, {
+    status: 405,
+    code: 'method_not_allowed',
+    headers: { allow },
   });
 }

@@ -41,7 +41,9 @@ async function respondWhole(context: CompletionContext): Promise<Response> {
   });
   exchange.answered(answer);
   const body = answerBody({
-    ...{ head: headOf(context), request, answer },
+    head: headOf(context),
+    request,
+    answer,
     likelihoods: request.topLikelihoods === undefined ? undefined : likelihoods,
     report: reportOf(context, answer),
   });

@@ -13,7 +13,7 @@ import { finishedReasonOf, usageOf } from './answer-format.js';
 import type { ApiError } from './api-error.js';
 import type { HostedAnswer } from './engine-host.js';
 import type { ServeMetrics } from './serve-metrics.js';
-import { countByDrafter } from './speculation-report.js';
+import { countByDrafter, countDrafts } from './speculation-report.js';
 
 export interface ExchangeContext {
   readonly log: Logger;
@@ -71,12 +71,12 @@ export class Exchange {
     const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
     const totalMs = performance.now() - this.startMs;
     metrics.ended({
-      ...{ promptTokens: usage.prompt_tokens, completionTokens: usage.completion_tokens, totalMs },
-      ...{
-        finishedReasons: generations.map(finishedReasonOf),
-        firstTokenMs: this.firstTokenMs,
-        acceptedLength,
-      },
+      promptTokens: usage.prompt_tokens,
+      completionTokens: usage.completion_tokens,
+      totalMs,
+      finishedReasons: generations.map(finishedReasonOf),
+      firstTokenMs: this.firstTokenMs,
+      acceptedLength,
       switches,
       drafts: generations.map((generation) => this.countDrafts(generation)),
     });
@@ -85,14 +85,14 @@ export class Exchange {
       promptTokens: usage.prompt_tokens,
       completionTokens: usage.completion_tokens,
       finish: finishes.length === 1 ? finishes[0] : finishes,
-      ...(cut === undefined ? {} : { cut }),
-      ...(this.drafter === undefined ? {} : { drafter: this.drafter }),
-      ...(acceptedLength === undefined ? {} : { acceptedLength: round(acceptedLength) }),
-      ...(switches.length === 0 ? {} : { switches }),
-      ...(this.firstTokenMs === undefined ? {} : { firstTokenMs: round(this.firstTokenMs) }),
-      ...(logsPrompts
-        ? { prompts: this.request?.prompts, answers: generations.map(({ text }) => text) }
-        : {}),
+      // The log leaves out what is undefined.
+      cut,
+      drafter: this.drafter,
+      acceptedLength: round(acceptedLength),
+      switches: switches.length === 0 ? undefined : switches,
+      firstTokenMs: round(this.firstTokenMs),
+      prompts: logsPrompts ? this.request?.prompts : undefined,
+      answers: logsPrompts ? generations.map(({ text }) => text) : undefined,
     });
     this.record(status, hasLeft ? 'client-left' : 'complete', totalMs, usage, switches);
   }
@@ -102,7 +102,7 @@ export class Exchange {
     if (!this.begin()) return;
     const { log, metrics } = this.context;
     metrics.refused(error.status);
-    const entry = { ...this.entry(status), error: error.code, ...fieldOf(error) };
+    const entry = { ...this.entry(status), error: error.code, param: fieldOf(error) };
     // The message of a client error may quote the request, so it is not logged.
     if (error.status >= 500) log.error({ ...entry, cause: describe(error.cause ?? error) });
     else log.info(entry);
@@ -123,8 +123,12 @@ export class Exchange {
   private entry(status: number) {
     const { id, route, caller, request } = this;
     return {
-      ...{ id, route, status, caller },
-      ...(request === undefined ? {} : { stream: request.isStream, choices: request.choices }),
+      id,
+      route,
+      status,
+      caller,
+      stream: request?.isStream,
+      choices: request?.choices,
       ms: round(performance.now() - this.startMs),
     };
   }
@@ -153,15 +157,15 @@ export class Exchange {
     const { onRecord, model } = this.context;
     if (onRecord === undefined || this.request === undefined) return;
     onRecord({
-      ...{
-        id: this.id,
-        endedMs: Date.now(),
-        engine: 'mistletoe',
-        model,
-        route: this.route,
-        tenant: this.caller,
-      },
-      ...{ status, ending, upstream: this.drafter === undefined ? 'plain' : 'speculative' },
+      id: this.id,
+      endedMs: Date.now(),
+      engine: 'mistletoe',
+      model,
+      route: this.route,
+      tenant: this.caller,
+      status,
+      ending,
+      upstream: this.drafter === undefined ? 'plain' : 'speculative',
       isStream: this.request.isStream,
       promptTokens: usage?.prompt_tokens ?? null,
       completionTokens: usage?.completion_tokens ?? null,
@@ -173,26 +177,21 @@ export class Exchange {
   }
 }
 
-/** Counts only steps of the request's own drafter; those of its stand-ins are not comparable. */
+/** Counts only steps of the request's own drafter; those of its substitutes are not comparable. */
 function summarizeSteps(drafted: readonly StepRecord[]): Speculation | null {
   const steps = drafted.filter(({ drafter = 0 }) => drafter === 0);
   if (steps.length === 0) return null;
-  const histogram: number[] = [];
-  const sum = { accepted: 0, proposed: 0, depth: 0 };
-  for (const { accepted, proposed, depth } of steps) {
-    while (histogram.length <= depth) histogram.push(0);
-    histogram[accepted]! += 1;
-    sum.accepted += accepted;
-    sum.proposed += proposed;
-    sum.depth = Math.max(sum.depth, depth);
-  }
+  const { accepted, proposed, histogram, depth, isTree } = countDrafts(steps);
   return {
     evidence: 'reported',
-    ...{ steps: steps.length, accepted: sum.accepted, proposed: sum.proposed, histogram },
-    perStepAccepted: steps.map(({ accepted }) => accepted),
-    perStepProposed: steps.map(({ proposed }) => proposed),
-    draftLength: sum.depth,
-    isTree: steps.some(({ proposed, depth }) => proposed > depth),
+    steps: steps.length,
+    accepted,
+    proposed,
+    histogram,
+    perStepAccepted: steps.map((step) => step.accepted),
+    perStepProposed: steps.map((step) => step.proposed),
+    draftLength: depth,
+    isTree,
   };
 }
 
@@ -201,11 +200,14 @@ function switchesOf(generation: Generation): readonly DrafterSwitch[] {
 }
 
 /** The top-level field. Nested and unknown names may be the client's text, so they are not logged. */
-function fieldOf({ param, code }: ApiError): { readonly param?: string } {
-  return param === null || code === 'unknown_field' ? {} : { param: param.split('.')[0]! };
-}
+const fieldOf = ({ param, code }: ApiError): string | undefined =>
+  param === null || code === 'unknown_field' ? undefined : param.split('.')[0];
 
-const round = (ms: number): number => Math.round(ms * 100) / 100;
+function round(value: number): number;
+function round(value: number | undefined): number | undefined;
+function round(value: number | undefined): number | undefined {
+  return value === undefined ? undefined : Math.round(value * 100) / 100;
+}
 
 function describe(cause: unknown): string {
   return cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause);

@@ -46,7 +46,8 @@ export function checkAgainst(limits: ServerLimits, contextLength: number, reques
 
 export function tooBusy(waiting: number, seconds: number): ApiError {
   return new ApiError(`${waiting} answers are waiting already; try again later.`, {
-    ...{ status: 429, code: 'queue_full' },
+    status: 429,
+    code: 'queue_full',
     headers: { 'retry-after': String(Math.min(60, Math.max(1, Math.ceil(seconds)))) },
   });
 }
@@ -80,7 +81,9 @@ export async function readJsonBody(
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
   const tooLarge = (): ApiError =>
     new ApiError(`The body has more than ${maxBytes} bytes.`, {
-      ...{ status: 413, code: 'body_too_large', headers: { connection: 'close' } },
+      status: 413,
+      code: 'body_too_large',
+      headers: { connection: 'close' },
     });
   if (Number(request.headers.get('content-length') ?? 0) > maxBytes) throw tooLarge();
   const chunks: Uint8Array[] = [];

@@ -109,7 +109,7 @@ export const neutralAnswerFields = {
   reasoning_content: neutral(),
 };
 
-/** Compares a value with an allowed one, no deeper than the allowed one goes. */
+/** Compares to the depth of the allowed value only. */
 function isSame(allowed: unknown, given: unknown): boolean {
   if (typeof allowed !== 'object' || allowed === null) return allowed === given;
   if (typeof given !== 'object' || given === null || Array.isArray(given) !== Array.isArray(allowed))

@@ -46,8 +46,14 @@ function actionsOf({ id, model, tenant, endedMs, switches = [] }: Observation): 
     const text = `Continued ${to === null ? 'without drafts' : `with ${to}`} instead of ${from} from step ${step}: ${why}.`;
     return [
       {
-        ...{ atMs: endedMs, action: 'switch-drafter', change: 'applied', tenant, model },
-        ...{ requestId: id, alertId: null, text },
+        atMs: endedMs,
+        action: 'switch-drafter',
+        change: 'applied',
+        tenant,
+        model,
+        requestId: id,
+        alertId: null,
+        text,
       },
     ];
   });

@@ -173,9 +173,9 @@ export function readFields<Schema extends z.ZodType>(schema: Schema, body: unkno
   const path = issue.path.map(String);
   if (issue.code === 'unrecognized_keys') {
     const field = cut([...path, issue.keys[0] ?? ''].join('.'));
-    throw badRequest(`The field ${field} is not known here.`, field, 'unknown_field');
+    throw badRequest(`The field ${field} is unknown.`, field, 'unknown_field');
   }
-  if (path.length === 0) throw badRequest('The body is no JSON object.');
+  if (path.length === 0) throw badRequest('The body is not a JSON object.');
   const field = cut(path.join('.'));
   throw badRequest(`${field}: ${issue.message}.`, field);
 }

@@ -7,7 +7,7 @@ import { pino } from 'pino';
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { isLoopback } from '../core/loopback.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledTarget, readVersion } from '../decode/bundled-models.js';
 import type { EngineLoad } from '../decode/engine/engine.js';
 import { defaultConcurrency } from '../decode/engine/engine.js';
 import type { EngineWorkerOptions } from '../decode/engine/engine-worker.js';
@@ -16,7 +16,6 @@ import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Observation } from '../guard/observation.js';
 import type { PageHandler } from '../guard/proxy/operator.js';
 import { createOperatorServer, requireKey } from '../guard/proxy/operator.js';
-import { describeMachine } from '../measure/machine.js';
 import type { NamedKey } from './access.js';
 import { createAccess } from './access.js';
 import { createApp } from './app.js';
@@ -49,9 +48,9 @@ export interface ServeOptions extends EngineWorkerOptions {
   readonly onLog?: (line: string) => void;
   /** Lets the log hold prompts and answers. */
   readonly logPrompts?: boolean;
-  /** Hears of every request that ended, in the guard's words. */
+  /** Called with the guard's record of every finished request. */
   readonly onRecord?: (record: Observation) => void;
-  /** Page and its data have a listener of their own, which needs a key on any address but loopback. */
+  /** The page and its data have a separate listener, which needs a key on any address but loopback. */
   readonly page?: PageHandler;
   readonly pageState?: ReadPageState;
   /** Default 127.0.0.1. */
@@ -78,8 +77,8 @@ export interface RunningServer {
 /** Of the bundled target, whose folder is called `target`. */
 const bundledName = 'mistletoe-reference';
 const defaultOperatorPort = 8002;
-const usualGraceMs = 10_000;
-/** For what has been answered to reach clients that still read. */
+const defaultGraceMs = 10_000;
+/** Time for finished answers to reach their clients. */
 const flushMs = 2000;
 const requestTimeoutMs = 60_000;
 
@@ -109,11 +108,15 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     name: modelName ?? (engine.target === bundledTarget ? bundledName : nameModel(engine.target)),
     contextLength: worker.target.contextLength,
     drafters: Object.keys(engine.drafters ?? {}),
-    ...{ draft, guarded },
+    draft,
+    guarded,
   };
   const { concurrency = defaultConcurrency } = engine;
   const engineHost = new EngineHost({
-    ...{ worker, model, limits: { ...defaultLimits, ...limits }, concurrency },
+    worker,
+    model,
+    limits: { ...defaultLimits, ...limits },
+    concurrency,
     hiddenPaths: pathsOf(engine),
   });
   const isLocal = isLoopback(hostname) && keys.length === 0;
@@ -122,8 +125,10 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     access: createAccess(keys),
     metrics: createServeMetrics(model.name),
     log: createLog(onLog),
-    version: describeMachine().mistletoeVersion,
-    ...{ metricsLevel, logsPrompts: logPrompts, onRecord },
+    version: readVersion(),
+    metricsLevel,
+    logsPrompts: logPrompts,
+    onRecord,
     hostNames: isLocal ? ['localhost', '127.0.0.1', '[::1]', hostname] : undefined,
   });
   const server = createAdaptorServer({
@@ -160,9 +165,11 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     url: urlOf(hostname, (server.address() as AddressInfo).port),
     operatorUrl:
       operator === undefined ? undefined : urlOf(operatorHost, (operator.address() as AddressInfo).port),
-    ...{ modelName: model.name, device: worker.device, ended: worker.ended },
+    modelName: model.name,
+    device: worker.device,
+    ended: worker.ended,
     load: () => engineHost.load(),
-    close: ({ graceMs = usualGraceMs } = {}) => {
+    close: ({ graceMs = defaultGraceMs } = {}) => {
       operator?.close();
       operator?.closeAllConnections();
       return (closing ??= closeServer(server, engineHost, graceMs));
@@ -192,9 +199,7 @@ function listen(server: Server, hostname: string, port: number): Promise<void> {
         new MistletoeError(
           'usage',
           `The server cannot listen on ${hostname}:${port}: ${describeCause(cause)}.`,
-          {
-            ...{ hint: 'Choose another --host or --port; --port 0 takes any that is free.', cause },
-          },
+          { hint: 'Choose another --host or --port; --port 0 takes any free port.', cause },
         ),
       );
     });
@@ -221,7 +226,7 @@ async function closeServer(server: Server, host: EngineHost, graceMs: number): P
 function openToAll(hostname: string): MistletoeError {
   return new MistletoeError(
     'usage',
-    `The server would listen on ${hostname} without keys: whoever reaches this machine could use it.`,
+    `The server would listen on ${hostname} without keys: anyone who reaches this machine could use it.`,
     { hint: 'Give --keys FILE, or --allow-anonymous if that is what you want.' },
   );
 }

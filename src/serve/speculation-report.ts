@@ -111,7 +111,9 @@ export function countByDrafter(
     const name = names[drafter];
     if (proposed === 0 || name === undefined) continue;
     const count = counts.get(name) ?? {
-      ...{ num_spec_steps: 0, num_accepted_draft_tokens: 0, num_draft_tokens: 0 },
+      num_spec_steps: 0,
+      num_accepted_draft_tokens: 0,
+      num_draft_tokens: 0,
     };
     count.num_spec_steps += 1;
     count.num_accepted_draft_tokens += accepted;
@@ -121,19 +123,26 @@ export function countByDrafter(
   return Object.fromEntries(counts);
 }
 
+/** Counts over steps with a draft; the histogram has at least `minDepth` + 1 entries. */
+export function countDrafts(drafted: readonly StepRecord[], minDepth = 0) {
+  const depth = drafted.reduce((deepest, step) => Math.max(deepest, step.depth), minDepth);
+  const histogram = Array.from({ length: depth + 1 }, () => 0);
+  const sum = { accepted: 0, proposed: 0 };
+  for (const { accepted, proposed } of drafted) {
+    histogram[accepted]! += 1;
+    sum.accepted += accepted;
+    sum.proposed += proposed;
+  }
+  return { ...sum, histogram, depth, isTree: drafted.some((step) => step.proposed > step.depth) };
+}
+
 function summarize(
   drafted: readonly StepRecord[],
   { draft }: Drafting,
 ): NonNullable<SpeculationReport['speculative_decoding']> {
-  const total = (count: (step: StepRecord) => number): number =>
-    drafted.reduce((sum, step) => sum + count(step), 0);
-  const accepted = total((step) => step.accepted);
-  const proposed = total((step) => step.proposed);
   const policy = draft === undefined ? undefined : parseDraftPolicy(draft);
-  const minLevels = policy?.kind === 'chain' ? policy.length : 0;
-  const levels = drafted.reduce((deepest, { depth }) => Math.max(deepest, depth), minLevels);
-  const histogram = Array.from({ length: levels + 1 }, () => 0);
-  for (const step of drafted) histogram[step.accepted]! += 1;
+  const minDepth = policy?.kind === 'chain' ? policy.length : 0;
+  const { accepted, proposed, histogram, depth, isTree } = countDrafts(drafted, minDepth);
   return {
     mean_acceptance_length: 1 + accepted / drafted.length,
     draft_acceptance_rate: accepted / proposed,
@@ -141,7 +150,7 @@ function summarize(
     num_spec_steps: drafted.length,
     num_accepted_draft_tokens: accepted,
     num_draft_tokens: proposed,
-    num_spec_tokens: levels,
-    is_tree: drafted.some((step) => step.proposed > step.depth),
+    num_spec_tokens: depth,
+    is_tree: isTree,
   };
 }

@@ -15,6 +15,7 @@ import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { TapConvention } from '../draft/draft-system.js';
 import { refuseAtOnce, tapConventions } from '../draft/draft-system.js';
+import { parseHybrid } from '../draft/hybrid/hybrid.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
@@ -191,6 +192,12 @@ function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
 }
 
 export function findStart(given: string): string {
+  const hybrid = parseHybrid(given);
+  if (hybrid !== undefined) {
+    throw new MistletoeError('usage', `${given} begins with a lookup, which has nothing to train.`, {
+      hint: `Name the drafter alone: ${hybrid.behind}.`,
+    });
+  }
   if (findWeightless(given) === undefined) return resolve(findDrafter(given));
   throw new MistletoeError('usage', `${given} has no weights: there is nothing to train.`, {
     hint: 'Give the folder of a drafter, or name a system to begin with fresh weights.',

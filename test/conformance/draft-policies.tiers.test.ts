@@ -12,7 +12,7 @@ import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { byTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import type { DrafterVariant } from '../support/tiny-drafters.js';
-import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
+import { drafterVariants, hybridVariant, ngramVariant } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
@@ -44,13 +44,15 @@ const greedy = { sampling: { temperature: 0 }, seed: 0 };
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());
 
-describe.each([...drafterVariants, ...byTier({ quick: [ngramVariant], full: [] })])('$name', (variant) => {
+const withLookups = byTier({ quick: [ngramVariant, hybridVariant], full: [] });
+
+describe.each([...drafterVariants, ...withLookups])('$name', (variant) => {
   const isChainOnly = variant === ngramVariant;
   const rows = policies.filter(
     (row) =>
       row.levels <= variant.maximumDepth &&
-      (isChainOnly
-        ? row.title.startsWith('chain:')
+      (withLookups.includes(variant)
+        ? row.title.startsWith('chain:') || !isChainOnly
         : isQuick(variant, row) === byTier({ quick: true, full: false })),
   );
   let pair: TinyPair;

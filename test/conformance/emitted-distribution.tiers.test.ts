@@ -16,7 +16,12 @@ import { namedShape, shapeFromPaths } from '../../src/draft/tree/tree-shapes.js'
 import type { TargetDistribution } from '../../src/decode/verification/node-chances.js';
 import { hostChances } from '../../src/decode/verification/node-chances.js';
 import type { Verification } from '../../src/decode/verification/verification.js';
-import { verifyRejection, verifySampled, verifyTypical } from '../../src/decode/verification/verification.js';
+import {
+  verifyBlock,
+  verifyRejection,
+  verifySampled,
+  verifyTypical,
+} from '../../src/decode/verification/verification.js';
 
 const VOCABULARY = 8;
 const START = 0;
@@ -170,6 +175,17 @@ describe('the distribution of what is emitted', () => {
     expect(excess.joint).toBeLessThan(1);
   });
 
+  it.each<[string, Drafter]>([
+    ['a chain of 1', draftChain(1, draft)],
+    ['a chain of 2', draftChain(2, draft)],
+    ['a chain of 4, close to the target', draftChain(4, closeDraft)],
+    ['a chain of 3 that equals the target', draftChain(3, target)],
+  ])('is the target distribution after %s judged as a block', (name, drafter) => {
+    const excess = measureExcess(drafter, verifyBlock, { seed: name, answers });
+    expect(excess.first).toBeLessThan(1);
+    expect(excess.joint).toBeLessThan(1);
+  });
+
   it('is another distribution under typical acceptance, which is why that is marked lossy', () => {
     const excess = measureExcess(
       draftTree(bushy, draft, 'sampled'),
@@ -224,5 +240,33 @@ describe('the mean accepted length at a given acceptance rate', () => {
       const standardError = Math.sqrt((squares / steps - mean * mean) / steps);
       expect(Math.abs(mean - expectedLengths[rate]![column]!)).toBeLessThan(4 * standardError);
     });
+  });
+});
+
+describe('judging a chain as one block', () => {
+  it('keeps 11/9 draft tokens where rejection keeps 10/9, and nothing more of certain drafts', () => {
+    const targetDistribution = Float32Array.of(1 / 3, 2 / 3);
+    const draftDistribution = Float32Array.of(2 / 3, 1 / 3);
+    const countKept = (rule: Rule, q: Float32Array): { mean: number; error: number } => {
+      const random = createRandom('block');
+      const steps = answers / 2;
+      let [total, squares] = [0, 0];
+      for (let step = 0; step < steps; step++) {
+        const tree = chainTree(0, [drawFrom(q, random), drawFrom(q, random)], [q, q]);
+        const kept = rule(tree, () => targetDistribution, random).path.length;
+        total += kept;
+        squares += kept * kept;
+      }
+      const mean = total / steps;
+      return { mean, error: Math.sqrt((squares / steps - mean * mean) / steps) };
+    };
+    const block = countKept(verifyBlock, draftDistribution);
+    expect(Math.abs(block.mean - 11 / 9)).toBeLessThan(4 * block.error);
+    const rejection = countKept(onHost(verifyRejection), draftDistribution);
+    expect(Math.abs(rejection.mean - 10 / 9)).toBeLessThan(4 * rejection.error);
+    expect(block.mean - rejection.mean).toBeGreaterThan(3 * (block.error + rejection.error));
+    const certain = Float32Array.of(1, 0);
+    const [likely, usual] = [countKept(verifyBlock, certain), countKept(onHost(verifyRejection), certain)];
+    expect(Math.abs(likely.mean - usual.mean)).toBeLessThan(4 * (likely.error + usual.error));
   });
 });

@@ -15,7 +15,7 @@ import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { byTier, casesOfTier } from '../support/tier.js';
 import { tiniest } from '../support/tiny-checkpoints.js';
-import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
+import { drafterVariants, hybridVariant, ngramVariant } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { resolveText, TinyModels } from '../support/tiny-pair.js';
 
@@ -28,7 +28,7 @@ const repeatingPrompt = Array.from(
   { length: 2 * vocabularySize },
   (_, place) => (3 * place) % vocabularySize,
 );
-const draws = byTier({ quick: 500, full: 1000 });
+const draws = byTier({ quick: 500, full: 700 });
 
 const smallTree = models.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0]]);
 const gappedTree = models.writeTree([[1], [3], [1, 2], [3, 0]]);
@@ -96,7 +96,12 @@ const requestFor = (sampling: SamplingOptions, seed: number, promptIds = shortPr
   seed,
 });
 
-const quick = ['draft model chain:2', `EAGLE-3 with d2t ${gappedTree}`, 'ngram chain:1'];
+const quick = [
+  'draft model chain:2',
+  `EAGLE-3 with d2t ${gappedTree}`,
+  'ngram chain:1',
+  'ngram+eagle3 chain:2',
+];
 
 const systems = [
   {
@@ -130,16 +135,24 @@ const systems = [
       { policyText: 'chain:1', sampling: cut },
     ],
   },
+  {
+    name: 'ngram+eagle3',
+    cases: [
+      { policyText: 'chain:2', sampling: whole },
+      { policyText: smallTree, sampling: cut },
+      { policyText: 'dynamic:8,1,3', sampling: whole },
+    ],
+  },
 ].map(({ name, cases }) => ({
   name,
   cases: casesOfTier(cases, ({ policyText }) => quick.includes(`${name} ${policyText}`)),
 }));
 
 describe.each(systems.filter(({ cases }) => cases.length > 0))('$name', ({ name, cases }) => {
-  const promptIds = name === 'ngram' ? repeatingPrompt : shortPrompt;
+  const promptIds = name.startsWith('ngram') ? repeatingPrompt : shortPrompt;
   let pair: TinyPair;
   beforeAll(async () => {
-    const variant = [...drafterVariants, ngramVariant].find((other) => other.name === name)!;
+    const variant = [...drafterVariants, ngramVariant, hybridVariant].find((other) => other.name === name)!;
     pair = await models.load(variant.write(models.freshFolder(), tiniest));
   });
 

@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Random } from '../../src/core/random.js';
+import { createRandom } from '../../src/core/random.js';
 import { symbol } from '../../src/graph/dimension.js';
 import { gradient } from '../../src/graph/gradient.js';
 import { contract, matmul } from '../../src/graph/operations/contraction.js';
@@ -96,26 +97,45 @@ interface Experiment {
   readonly name: string;
 }
 
-/** The gradient of the loss by each source, against (f(x + h) - f(x - h)) / 2h in double precision. */
+const maxDirections = 8;
+
+/** Unit vectors: every axis of a small input, random directions of a large one. */
+function chooseDirections(length: number, random: Random): readonly Float64Array[] {
+  if (length <= maxDirections)
+    return Array.from({ length }, (_, axis) => new Float64Array(length).fill(1, axis, axis + 1));
+  return Array.from({ length: maxDirections }, () => {
+    const direction = Float64Array.from({ length }, () => random.next() - 0.5);
+    const norm = Math.hypot(...direction);
+    return direction.map((value) => value / norm);
+  });
+}
+
+/** The slope of the loss along directions of each source, against (f(x + hv) - f(x - hv)) / 2h in double precision. */
 function expectGradientsByDifferences({ loss, sources, sizes, draws, weights, name }: Experiment): void {
   const gradients = gradientsOf(loss, sources);
   const values = widen(drawValues({ loss, ...gradients }, sizes, draws, name));
   const known = widenWeights(weights);
-  const expected: Record<string, DenseValue> = {};
+  // The loss is asked for too: a gradient may need lengths that only the loss's inputs carry.
+  const computed = interpret({ ...gradients, loss }, values, known);
+  const random = createRandom(name, 'directions');
+  const [found, expected]: Record<string, DenseValue>[] = [{}, {}];
   for (const source of sources) {
     const { shape, data } = values[source]!;
-    const slopes = data.map((value, at) => {
-      const step = 1e-5;
-      const lossAt = (moved: number): number =>
-        interpret({ loss }, { ...values, [source]: { shape, data: data.with(at, moved) } }, known).loss!
-          .data[0]!;
-      return (lossAt(value + step) - lossAt(value - step)) / (2 * step);
-    });
-    expected[source] = { shape, data: slopes };
+    const directions = chooseDirections(data.length, random);
+    const lossAt = (direction: Float64Array, step: number): number => {
+      const moved = Float64Array.from(data, (value, at) => value + step * direction[at]!);
+      return interpret({ loss }, { ...values, [source]: { shape, data: moved } }, known).loss!.data[0]!;
+    };
+    const step = 1e-5;
+    const slopes = directions.map((each) => (lossAt(each, step) - lossAt(each, -step)) / (2 * step));
+    const products = directions.map((each) =>
+      each.reduce((total, value, at) => total + value * computed[source]!.data[at]!, 0),
+    );
+    expected![source] = { shape: [slopes.length], data: Float64Array.from(slopes) };
+    found![source] = { shape: [products.length], data: Float64Array.from(products) };
+    expect(computed[source]!.shape).toEqual(shape);
   }
-  // The loss is asked for too: a gradient may need lengths that only the loss's inputs carry.
-  const found = interpret({ ...gradients, loss }, values, known);
-  expectClose(found, { ...expected, ...interpret({ loss }, values, known) }, byDifferences);
+  expectClose(found!, expected!, byDifferences);
 }
 
 async function expectGradientsByRuntime(experiment: Experiment, sizes: readonly Sizes[]): Promise<void> {

@@ -52,7 +52,7 @@ describe('mistletoe compare', () => {
     expect(json.schema).toBe('mistletoe.comparison/1');
     expect(json.drafters).toHaveLength(2);
     expect(json.drafters[0]!.counted.growth.estimate).toBeGreaterThan(0.1);
-    expect((await compare(weak, strong, '--format', 'markdown')).out).toMatch(/^## Mistletoe: two audits/);
+    expect((await compare(weak, strong, '--format', 'markdown')).out).toMatch(/^## eagle3 got worse: /);
   });
 
   it('finds no difference between a run and itself', async () => {
@@ -87,7 +87,7 @@ describe('mistletoe compare', () => {
   it.each([
     ['a folder that is not there', () => join(temporary.path, 'nowhere'), 'nowhere does not exist'],
     ['a file', () => join(emptyFolder({ 'a.txt': '' }), 'a.txt'), 'is not a folder'],
-    ['a folder without a run', () => emptyFolder(), 'is no run of mistletoe audit'],
+    ['a folder without a run', () => emptyFolder(), 'is not a run of mistletoe audit'],
     ['a run that has not ended', () => emptyFolder({ 'config.json': '{}' }), 'is not finished'],
     ['half a result', () => emptyFolder({ 'result.json': text.slice(0, 999) }), 'result.json is not JSON'],
     ['null', () => emptyFolder({ 'result.json': 'null' }), 'has the schema of no audit'],

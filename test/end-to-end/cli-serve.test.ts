@@ -49,7 +49,7 @@ describe('mistletoe serve', () => {
     [['--draft', 'chain:4'], '--draft was given without a drafter'],
     [['--drafter', 'sps', '--draft', 'chain'], 'is not understood'],
     [['--drafter', 'sps', '--drafter', 'sps'], 'was given twice'],
-    [['--keys', '/nowhere/keys'], 'is not there'],
+    [['--keys', '/nowhere/keys'], 'does not exist'],
     [['--guarded'], 'there is no drafter'],
     [['--drafter', 'sps', '--slowdown', '0'], 'above 0 and up to 10'],
     [['--port', '70000'], 'from 0 to 65535'],

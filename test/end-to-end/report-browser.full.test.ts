@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { browserPath } from '../support/dashboard/browser-session.js';
-import { escapeMarkup } from '../../src/report/escape.js';
+import { escapeMarkup } from '../../src/report/markup.js';
 import { renderHtml } from '../../src/report/audit/audit-page.js';
 import { createSampleAudit } from '../support/report/sample-audit.js';
 import { judge } from '../../src/report/audit/verdict.js';

@@ -22,11 +22,16 @@ const repeats = ['', '?', '?', '*', '+', '{3}', '{1,3}', '{40}', '??', '*?'];
 /** Regular expressions in which the same letters can be matched in many ways. */
 export function writeRegex(random: Random): string {
   const piece = (): string => pick(random, atoms) + pick(random, repeats);
-  switch (random.nextInteger(4)) {
+  switch (random.nextInteger(5)) {
     case 0:
       return Array.from({ length: 1 + random.nextInteger(4) }, piece).join(pick(random, ['', '|']));
     case 1:
       return `(${piece()}${piece()})${pick(random, ['+', '*', '{2,}'])}${piece()}$`;
+    case 2: {
+      // Optional letters before the same letters: on a shorter run, each choice of optional ones is tried.
+      const [letter, count] = [pick(random, ['a', '[ab]', '.', '\\p{L}']), 20 + random.nextInteger(30)];
+      return `${letter}?`.repeat(count) + `${letter}{${count}}`;
+    }
     default:
       return piece().repeat(2 + random.nextInteger(40)) + pick(random, atoms) + pick(random, repeats);
   }

@@ -233,7 +233,7 @@ export const mutations = [
   // measure
   {
     name: 'p-values are not corrected by Holm',
-    file: 'src/measure/holm.ts',
+    file: 'src/measure/significance.ts',
     search: '(order.length - rank) * pValues[index]!',
     replace: 'pValues[index]!',
     tests: ['src/measure/holm.test.ts'],

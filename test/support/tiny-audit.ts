@@ -24,7 +24,7 @@ import type { Runtime } from '../../src/runtime/program.js';
 import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';
 import type { TinySizes } from './tiny-checkpoints.js';
 import { tiny, writeDecoder, writeLetterTokenizer } from './tiny-checkpoints.js';
-import { drafterVariants, ngramVariant } from './tiny-drafters.js';
+import { drafterVariants, hybridVariant, ngramVariant } from './tiny-drafters.js';
 
 export const tinySettings = {
   suffixLength: 5,
@@ -89,7 +89,7 @@ export class TinyAudits {
   }
 
   writeDrafter(variant: string): string {
-    const found = [...drafterVariants, ngramVariant].find(({ name }) => name === variant);
+    const found = [...drafterVariants, ngramVariant, hybridVariant].find(({ name }) => name === variant);
     if (found === undefined) throw new Error(`There is no variant ${variant}.`);
     return found.write(this.freshFolder(), this.sizes);
   }

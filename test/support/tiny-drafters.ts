@@ -394,6 +394,18 @@ export const ngramVariant: DrafterVariant = {
   write: () => 'ngram:1,3',
 };
 
+/** A lookup in front of a head. Matches may be short, so that both of them draft. */
+export const hybridVariant: DrafterVariant = {
+  name: 'ngram+eagle3',
+  kind: 'eagle3',
+  layout: 'none',
+  maximumDepth: Infinity,
+  write: (folder, sizes) => {
+    const head = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
+    return `ngram:1,3+${head.write(folder, sizes)}`;
+  },
+};
+
 const plainestLayouts = ['draft model', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t']; // prettier-ignore
 
 /** One drafter of each system, for suites about systems rather than layouts. */

@@ -3,7 +3,7 @@
  * if its text survives: the whole prompt with it, encoded as usual, must give the same ids.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { perplexityOf } from '../../measure/perplexity.js';
+import { perplexityOf } from '../../measure/answer-measures.js';
 import type { Generation } from '../../decode/plain.js';
 import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';

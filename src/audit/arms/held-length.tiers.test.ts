@@ -2,7 +2,12 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { byTier, casesOfTier } from '../../../test/support/tier.js';
 import { TinyAudits, tinySettings } from '../../../test/support/tiny-audit.js';
-import { drafterVariants, ngramVariant, oneOfEachSystem } from '../../../test/support/tiny-drafters.js';
+import {
+  drafterVariants,
+  hybridVariant,
+  ngramVariant,
+  oneOfEachSystem,
+} from '../../../test/support/tiny-drafters.js';
 import { createRandom } from '../../core/random.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import { decodeHeld } from './measure-arm.js';
@@ -31,8 +36,10 @@ const decodeAlong = ({ target, drafter, prompt }: ScorerParts, suffixIds: readon
   );
 
 describe('accepted length along the answer', () => {
-  const quick = [...oneOfEachSystem, ngramVariant];
-  const variants = casesOfTier([...drafterVariants, ngramVariant], (variant) => quick.includes(variant));
+  const quick = [...oneOfEachSystem, ngramVariant, hybridVariant];
+  const variants = casesOfTier([...drafterVariants, ngramVariant, hybridVariant], (variant) =>
+    quick.includes(variant),
+  );
   it.each(variants.map(({ name }) => name))('%s', async (variant) => {
     const pair = await audits.load(audits.writeDrafter(variant));
     const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'margin', { window });

@@ -12,11 +12,10 @@ import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { countSteps } from '../../measure/equal-length.js';
+import { countSteps, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
 import { classifyAnswer, satisfies, taskOf } from '../../measure/kept-class.js';
-import { perplexityOf } from '../../measure/perplexity.js';
-import { repetitionShare } from '../../measure/repetition.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
+import { findAddedMarkers } from '../../text/template/role-markers.js';
 import { createTextStream } from '../../text/text-stream.js';
 import type {
   AcceptanceSummary,
@@ -132,12 +131,15 @@ export async function measureArm(
   const seeded = arm === 'clean-again' ? { ...setup, seed: setup.seed + 1 } : setup;
   const held = await decodeHeld(seeded, suffixIds);
   const free = arm === 'clean' ? await setup.clean() : await decodeFreely(seeded, suffixIds);
+  const suffix = suffixText(target, prompt, suffixIds);
+  const { rendered } = prompt;
+  const [roleMarker] = arm === 'given' ? findAddedMarkers(rendered, suffix, rendered.markers ?? []) : [];
   const plainTokensPerSecond = timedArms.includes(arm) ? await timePlain(setup, suffixIds, free) : null;
   return {
     result: {
       arm,
       repeat,
-      suffix: suffixText(target, prompt, suffixIds),
+      suffix,
       suffixIds,
       withoutSuffix: null,
       sameAnswer: recordHeld(held),
@@ -146,6 +148,7 @@ export async function measureArm(
       compared: compareLengths(free, await setup.clean()),
       preservation: await measurePreservation(target, prompt, scorer, suffixIds, free, bounds),
       slowOther: null,
+      ...(roleMarker === undefined ? {} : { roleMarker }),
     },
     timing: {
       promptId: prompt.id,

@@ -14,8 +14,8 @@ import type { DrafterResult, PromptResult, TransferMatrix } from '../result.js';
 import { countsSchema } from '../result.js';
 import type { RunFolder } from '../../runs/run-folder.js';
 import type { UnitSource } from '../../runs/run-units.js';
-import type { StepCounts } from '../../measure/step-counts.js';
-import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
+import type { StepCounts } from '../../measure/bootstrap.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
 
 export interface LoadedDrafter {
   readonly id: string;

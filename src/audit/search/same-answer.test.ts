@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
 import { walkAnswer } from './same-answer.js';
-import { acceptedLengthOf } from '../../measure/step-counts.js';
+import { acceptedLengthOf } from '../../measure/bootstrap.js';
 
 const levels = (...rows: number[][]): Float32Array[] => rows.map((row) => Float32Array.from(row));
 

@@ -4,8 +4,10 @@
  * the same walk gives expectations: `reached[i]` is the probability that token i is a root.
  */
 import type { Drafter } from '../../draft/drafter.js';
+import type { MatchLengths } from '../../draft/ngram/lookup-index.js';
+import { LookupIndex } from '../../draft/ngram/lookup-index.js';
 import { requireGraph } from '../../draft/reading/checks.js';
-import type { StepCounts } from '../../measure/step-counts.js';
+import type { StepCounts } from '../../measure/bootstrap.js';
 
 /** [level][row] From answer token `row` as root. */
 export type AcceptanceTable = readonly Float32Array[];
@@ -30,6 +32,26 @@ export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCo
     }
   }
   return { steps, accepted };
+}
+
+/** The table of a drafter with a lookup in front of it: where the lookup finds something, that is drafted. */
+export function applyLookups(
+  table: AcceptanceTable,
+  lengths: MatchLengths,
+  promptIds: readonly number[],
+  answerIds: readonly number[],
+): AcceptanceTable {
+  const index = new LookupIndex(lengths);
+  for (const token of promptIds) index.push(token);
+  const levels = table.map((row) => row.slice());
+  for (let root = 0; root < answerIds.length - 1; root++) {
+    index.push(answerIds[root]!);
+    index.findContinuation(levels.length).forEach((token, level) => {
+      if (root + 1 + level < answerIds.length)
+        levels[level]![root] = Number(token === answerIds[root + 1 + level]);
+    });
+  }
+  return levels;
 }
 
 /**

@@ -12,7 +12,7 @@ import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
 import type { SizeGroup } from './pass-rows.js';
 import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } from './pass-rows.js';
-import { countDraftsAlong, walkAnswer } from './same-answer.js';
+import { applyLookups, countDraftsAlong, walkAnswer } from './same-answer.js';
 import { answerInputs } from './held-answer.js';
 import type { PromptState } from './prompt-state.js';
 import { extendState, passInputs, releaseState } from './prompt-state.js';
@@ -21,7 +21,7 @@ import { declaredOf, runDeclared } from './search-programs.js';
 import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
 import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
 import { rankingInputs, readRanking } from './steepest-tokens.js';
-import { acceptedLengthOf } from '../../measure/step-counts.js';
+import { acceptedLengthOf } from '../../measure/bootstrap.js';
 
 export class Scorer implements SuffixScorer {
   readonly answerLength: number;
@@ -143,9 +143,14 @@ export class Scorer implements SuffixScorer {
     const table = Array.from({ length: draftLevels }, (_, level) =>
       rowOf(outputs, `accepted${level}`, index, length - 1 - level),
     );
+    const { lookup } = models.drafter;
+    const drafted =
+      lookup === undefined
+        ? table
+        : applyLookups(table, lookup, joinPrompt(prompt, suffixIds), prompt.windowIds);
     return {
       degradation: floatsOf(outputs, 'degradation')[index]!,
-      length: acceptedLengthOf(walkAnswer(table, length)),
+      length: acceptedLengthOf(walkAnswer(drafted, length)),
     };
   }
 

@@ -1,6 +1,6 @@
 /** Writes a state dict as torch.save does, for code that reads no safetensors. */
 import { basename } from 'node:path';
-import type { StoredDType } from '../stored-tensor.js';
+import type { PlainDType } from '../stored-tensor.js';
 import { countElements } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
 import type { Append, WriteOptions } from '../written-folder.js';
@@ -155,7 +155,7 @@ function describeState(tensors: readonly TensorSource[]): Picklable {
   );
 }
 
-const storageNames: Readonly<Record<StoredDType, string>> = {
+const storageNames: Readonly<Record<PlainDType, string>> = {
   F32: 'FloatStorage',
   F16: 'HalfStorage',
   BF16: 'BFloat16Storage',
@@ -167,7 +167,7 @@ const storageNames: Readonly<Record<StoredDType, string>> = {
 };
 
 export interface TorchView {
-  readonly dtype: StoredDType;
+  readonly dtype: PlainDType;
   readonly key: string;
   readonly elements: number;
   readonly offset?: number | undefined;

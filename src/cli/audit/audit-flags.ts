@@ -2,19 +2,9 @@
 import type { AuditSettings, PresetName } from '../../audit/settings.js';
 import { auditSettings, presets } from '../../audit/settings.js';
 import { decimal, integer, omitSetting, oneOf, text } from '../../core/settings.js';
-import {
-  downloadFlag,
-  machineFlags,
-  progressFlag,
-  promptSetFlags,
-  reportFormatFlag,
-  runFlags,
-  tapsFlag,
-  targetFlag,
-  templateFlags,
-} from '../common-flags.js';
+import * as common from '../common-flags.js';
 import type { FlagsOf, Given } from '../flags.js';
-import { flag, group, list, settingFlags, toggle } from '../flags.js';
+import { flag, group, list, pickGiven, settingFlags, toggle } from '../flags.js';
 
 const presetNames = Object.keys(presets) as PresetName[];
 
@@ -37,7 +27,7 @@ export const auditSettingFlags = settingFlags(searchSettings, (name) => {
 
 export const auditFlags = {
   ...group('What to audit', {
-    ...targetFlag,
+    ...common.targetFlag,
     drafter: list('folder, hub name or bundled name of a drafter, or ngram[:MIN,MAX]', text, 'model', {
       short: 'd',
       shownDefault: 'the bundled eagle3',
@@ -46,18 +36,18 @@ export const auditFlags = {
       shownDefault: 'chain:4, or as deep as the drafter has heads',
       rare: true,
     }),
-    ...tapsFlag,
+    ...common.tapsFlag,
     prompts: flag('a .jsonl or .txt file, or mt-bench, humaneval, gsm8k from --prompts-dir', text, 'set', {
       short: 'p',
       conflicts: 'prompt',
       shownDefault: 'a small bundled set',
     }),
     prompt: flag('one prompt; {suffix} marks the place of the suffix, else it is appended', text, 'text'),
-    ...promptSetFlags,
+    ...common.promptSetFlags,
     raw: toggle('send prompts without the chat template', { rare: true }),
     chat: toggle('apply the chat template (default)', { conflicts: 'raw', rare: true }),
-    ...templateFlags,
-    ...downloadFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('How to search', {
     ...presetFlag,
@@ -74,7 +64,7 @@ export const auditFlags = {
   }),
   ...group('Run', {
     seed: flag('random seed', integer(0), 'number', { default: 0 }),
-    ...runFlags,
+    ...common.runFlags,
     verify: flag('check that a run folder is unchanged since it was written; runs nothing', text, 'dir', {
       rare: true,
     }),
@@ -94,21 +84,17 @@ export const auditFlags = {
         rare: true,
       },
     ),
-    ...reportFormatFlag,
-    ...progressFlag,
-    ...machineFlags,
+    ...common.reportFormatFlag,
+    ...common.progressFlag,
+    ...common.machineFlags,
   }),
 };
 export type AuditFlags = FlagsOf<typeof auditFlags>;
 
 /** The settings that were given; the preset has the others. */
-export function givenSettings(
+export const givenSettings = (
   flags: Given<AuditSettings> & { readonly raw?: true | undefined },
-): Partial<AuditSettings> {
-  const names = Object.keys(searchSettings) as (keyof typeof searchSettings)[];
-  const given = names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]);
-  return {
-    ...(Object.fromEntries(given) as Partial<AuditSettings>),
-    ...(flags.raw === true ? { chat: false } : {}),
-  };
-}
+): Partial<AuditSettings> => ({
+  ...pickGiven(searchSettings, flags),
+  ...(flags.raw === true ? { chat: false } : {}),
+});

@@ -19,9 +19,10 @@ import {
 } from '../../core/number-text.js';
 import { phaseColumns, phaseTable } from '../../report/audit/timing-summary.js';
 import { lengthCell, rowContext } from '../../report/audit/row-columns.js';
-import { cellText, tableText } from '../../report/table.js';
+import type { Row } from '../../report/table.js';
+import { tableText } from '../../report/table.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
-import { alignRows } from '../long-runs.js';
+import { joinLines } from '../long-runs.js';
 import type { Colors } from '../terminal.js';
 
 export interface AuditTextOptions {
@@ -30,19 +31,11 @@ export interface AuditTextOptions {
   readonly timings: AuditTimings;
 }
 
-type Row = readonly string[];
-
-const heading: Row = [
+const columns = [
   'drafter',
-  'row',
-  'accepted length',
-  'change',
-  'passes',
-  'answers',
-  'free-running',
-  'KL',
-  'n',
-];
+  { name: 'row', align: 'left' },
+  ...['accepted length', 'change', 'passes', 'answers', 'free-running', 'KL', 'n'],
+] as const;
 
 /** Explains the columns, under the table. */
 const legend = [
@@ -56,7 +49,7 @@ export function formatAudit(
   verdict: Verdict,
   { report, colors, timings }: AuditTextOptions,
 ): string {
-  const table = alignTable([heading, ...result.drafters.flatMap(drawRows)]);
+  const [heading = '', ...rows] = tableText({ columns, rows: result.drafters.flatMap(listRows) });
   const notes = [
     '',
     ...result.drafters.flatMap((drafter, index) => describeEvidence(drafter, verdict.drafters[index])),
@@ -66,32 +59,24 @@ export function formatAudit(
     ...result.universal.flatMap(describeUniversal),
     ...drawPhases(timings),
   ];
-  const closing = [
+  return joinLines([
+    ...(verdict.warnings ?? []).flatMap((warning) => [colors.red(`Warning: ${warning}`), '']),
+    colors.dim(heading),
+    ...rows,
+    ...legend.map((line) => colors.dim(line)),
+    ...notes,
     `${colors.bold(verdict.level)}: ${verdict.headline}`,
     ...verdict.failures.map((failure) => colors.red(failure)),
     '',
     `Report: ${report}`,
-  ];
-  const [first = '', ...rows] = table;
-  const warnings = (verdict.warnings ?? []).flatMap((warning) => [colors.red(`Warning: ${warning}`), '']);
-  const lines = [
-    ...warnings,
-    colors.dim(first),
-    ...rows,
-    ...legend.map((line) => colors.dim(line)),
-    ...notes,
-    ...closing,
-  ];
-  // An id or a folder name with a line feed must not start a new line.
-  return `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
+  ]);
 }
 
-function drawRows(result: DrafterResult): Row[] {
+function listRows(result: DrafterResult): Row[] {
   const { drafter, summary } = result;
   const clean = findArm(summary, 'clean');
-  if (clean === undefined) {
-    return [[drafter, 'nothing audited', ...heading.slice(3).map(() => '–'), '0']];
-  }
+  if (clean === undefined)
+    return [{ cells: [drafter, 'nothing audited', ...columns.slice(3).map(() => '–'), '0'] }];
   return summary.arms.map((row) => {
     const context = rowContext(result, row);
     const free = acceptedLengthText(row.freeRunning);
@@ -105,17 +90,10 @@ function drawRows(result: DrafterResult): Row[] {
             `${free} ${changeText(row.passRatio - 1).padStart(6)}`,
             divergenceText(row.divergence),
           ];
-    return [
-      drafter,
-      armLabels[row.arm],
-      cellText(lengthCell(row.sameAnswer)),
-      ...compared,
-      String(row.sameAnswer.n),
-    ];
+    const length = lengthCell(row.sameAnswer);
+    return { cells: [drafter, armLabels[row.arm], length, ...compared, String(row.sameAnswer.n)] };
   });
 }
-
-const alignTable = (rows: readonly Row[]): string[] => alignRows(rows, 2);
 
 function describeEvidence(
   { drafter, summary }: DrafterResult,
@@ -141,11 +119,17 @@ function describeSkipped({ drafter, prompts }: DrafterResult): string[] {
 function describeTransfer(transfer: TransferMatrix | null): string[] {
   if (transfer === null) return [];
   const { drafters, prompts, attacked, clean } = transfer;
-  const rows = attacked.map((row, index) => [drafters[index]!, '', ...row.map(acceptedLengthText)]);
+  const named = [
+    ['no suffix', clean] as const,
+    ...attacked.map((row, index) => [drafters[index]!, row] as const),
+  ];
   return [
     'Transfer: accepted length along the clean answers on each drafter (across) with the suffixes found on each (down),',
     `over the ${countText(prompts.length, 'prompt')} audited on all of them`,
-    ...alignTable([['', '', ...drafters], ['no suffix', '', ...clean.map(acceptedLengthText)], ...rows]),
+    ...tableText({
+      columns: ['', { name: '', align: 'left' }, ...drafters],
+      rows: named.map(([name, lengths]) => ({ cells: [name, '', ...lengths.map(acceptedLengthText)] })),
+    }),
     '',
   ];
 }

@@ -1,9 +1,43 @@
-/** `mistletoe audit`: its help, and what it runs. */
-import { applyPreset } from '../../audit/settings.js';
+/** `mistletoe audit`. */
+import { relative } from 'node:path';
+import { createRequest } from '../../audit/create-request.js';
+import { deviceOf } from '../../runs/run-device.js';
+import type { AuditRequest } from '../../audit/audit-request.js';
+import type { Effort } from '../../audit/effort.js';
+import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
+import { planAudit, resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { MistletoeError } from '../../core/errors.js';
+import { quoteWord, shortenPath } from '../../core/display-paths.js';
+import { pushAll } from '../../core/long-lists.js';
+import { countGpuBytes } from '../../decode/gpu-fit.js';
+import { nameDevice } from '../../runtime/device-choice.js';
+import { renderJson } from '../../report/audit/json.js';
+import { renderMarkdown } from '../../report/audit/audit-markdown.js';
+import { countText, durationText } from '../../core/number-text.js';
+import { judge } from '../../report/audit/verdict.js';
+import { writeReports } from '../../report/audit/write-reports.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import { inlinePrompt } from '../../text/prompts/prompt-set.js';
+import type { GivenSuffix } from '../../text/prompts/suffix-list.js';
+import { dropRepeated, parseSuffixes } from '../../text/prompts/suffix-list.js';
+import type { RunVerification } from '../../report/audit/verify-run.js';
+import { verifyFinishedRun } from '../../report/audit/verify-run.js';
+import { applyPreset } from '../../audit/settings.js';
+import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
-import { targetFlag } from '../common-flags.js';
+import { cacheOf, resumable, targetFlag } from '../common-flags.js';
+import { exitCodes } from '../failure.js';
+import { joinLines, printResult, readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
+import type { ModelFinder } from '../model-source.js';
+import { createModelFinder } from '../model-source.js';
+import { createProgress } from '../progress.js';
+import { asOneLine } from '../safe-text.js';
+import type { Output, Terminal } from '../terminal.js';
+import { createNotice } from '../terminal.js';
+import type { AuditFlags } from './audit-flags.js';
 import { auditFlags, givenSettings } from './audit-flags.js';
+import { createAuditProgress } from './audit-progress.js';
+import { formatAudit } from './audit-text.js';
 
 export const audit = defineCommand({
   name: 'audit',
@@ -28,20 +62,217 @@ export const audit = defineCommand({
     ...flags,
     ...applyPreset(flags.preset, givenSettings(flags)),
     chat: undefined,
-    target: undefined,
-    ...(flags.target === targetFlag.target.default ? {} : { target: flags.target }),
+    target: flags.target === targetFlag.target.default ? undefined : flags.target,
   }),
   async run(flags, invocation) {
-    const { runAudit, runVerify } = await import('./run-audit.js');
-    const { terminal, allowOnly } = invocation;
     if (flags.verify === undefined) return runAudit(flags, invocation);
-    allowOnly(
+    invocation.allowOnly(
       ['verify', 'format'],
       (name) =>
         new MistletoeError('usage', `${name} has no effect on --verify, which runs nothing.`, {
           hint: 'Leave it out; only --format may be given.',
         }),
     );
-    return runVerify(flags.verify, flags.format, terminal.stdout);
+    return runVerify(flags.verify, flags.format, invocation.terminal.stdout);
   },
 });
+
+async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<number> {
+  const { terminal } = invocation;
+  if (flags.dryRun === true) return describePlan(flags, invocation);
+  const progress = createProgress(flags.progress, terminal.stderr);
+  const start = await prepare(flags, invocation, {
+    onNotice: progress.note,
+    findModel: createModelFinder(flags, terminal),
+  });
+  // Until here Ctrl-C kills the process: there is nothing to save yet.
+  const events = createAuditProgress(progress, { now: () => performance.now() });
+  const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
+    start({ events, signal, ...cacheOf(flags) }),
+  );
+  return finish(outcome, flags, terminal);
+}
+
+async function prepare(
+  flags: AuditFlags,
+  invocation: Invocation,
+  reading: RequestOptions,
+): Promise<(options: AuditOptions) => Promise<AuditOutcome>> {
+  const { resume } = flags;
+  if (resume !== undefined) {
+    const gate = ['failIfDrop', 'failIfAcceptedLengthBelow'];
+    refuseChanges(
+      invocation,
+      [...resumable, ...gate],
+      '--progress, --format, --cache-dir, --verify-cache and the gate',
+    );
+    return (options) => resumeAudit(resume, options);
+  }
+  const request = await readRequest(flags, formatCommandLine(invocation), reading);
+  const name = [request.target.name, ...request.drafters.map(({ id }) => id), request.seed].join('-');
+  return (options) => startAudit(flags.out ?? { parent: 'runs', name }, request, options);
+}
+
+interface RequestOptions {
+  readonly onNotice: (message: string) => void;
+  readonly findModel: ModelFinder;
+}
+
+async function readRequest(
+  flags: AuditFlags,
+  command: string,
+  { onNotice, findModel }: RequestOptions,
+): Promise<AuditRequest> {
+  return createRequest({
+    target: flags.target,
+    drafters: flags.drafter,
+    draft: flags.draft,
+    taps: flags.taps,
+    prompts: await readPrompts(flags),
+    suffixes: dropRepeated(await readSuffixes(flags.suffix), onNotice),
+    preset: flags.preset,
+    settings: givenSettings(flags),
+    seed: flags.seed,
+    threads: flags.threads,
+    device: flags.device,
+    dtype: flags.dtype,
+    transfer: flags.transfer,
+    universal: flags.universal,
+    chatTemplate: flags.chatTemplate,
+    date: flags.date,
+    command,
+    cacheFolder: flags.cacheDir,
+    findModel,
+    onNotice,
+  });
+}
+
+async function readSuffixes(given: readonly string[]): Promise<GivenSuffix[]> {
+  const suffixes: GivenSuffix[] = [];
+  for (const value of given) pushAll(suffixes, await parseSuffixes(value));
+  return suffixes;
+}
+
+async function describePlan(flags: AuditFlags, invocation: Invocation): Promise<number> {
+  const { terminal } = invocation;
+  if (flags.resume !== undefined) {
+    throw new MistletoeError('usage', '--dry-run and --resume were both given; one was expected.', {
+      hint: 'Leave --dry-run out to resume the run.',
+    });
+  }
+  const onNotice = createNotice(terminal);
+  const findModel = createModelFinder(flags, terminal);
+  const request = await readRequest(flags, formatCommandLine(invocation), { onNotice, findModel });
+  const effort = await planAudit(request, {
+    events: { onNotice },
+    ...cacheOf(flags),
+  });
+  const { stdout } = terminal;
+  if (flags.format === 'json')
+    stdout.writeData(
+      `${JSON.stringify({ ...effort, device: request.device, settings: request.settings }, undefined, 2)}\n`,
+    );
+  else stdout.write(formatPlan(request, effort, await describeMemory(request, effort)));
+  return exitCodes.success;
+}
+
+function formatPlan(request: AuditRequest, effort: Effort, memory: string): string {
+  const { settings, prompts, drafters, target, suffixes } = request;
+  const what =
+    suffixes.length > 0
+      ? `measure ${countText(suffixes.length, 'given suffix')}`
+      : `run ${countText(effort.searches, 'search')} of ${settings.steps} steps, which score ${effort.scoredCandidates} candidates`;
+  return joinLines([
+    `It would audit ${drafters.map(({ id, policy }) => `${id} (${policy})`).join(', ')} on ${target.name}, ${countText(prompts.length, 'prompt')}, preset ${request.preset}:`,
+    `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens.`,
+    `It would run on ${nameDevice(deviceOf(request))}.`,
+    `Time: about ${durationText(effort.expectedMs)} on this machine. Memory: about ${memory}.`,
+    `Settings: ${Object.entries(settings)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(', ')}.`,
+  ]);
+}
+
+async function describeMemory(request: AuditRequest, { memoryBytes, mappedBytes }: Effort): Promise<string> {
+  const mebibytes = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+  const { kind, dtype } = deviceOf(request);
+  if (kind === 'cuda') {
+    const folders = [request.targetFolder, ...request.drafters.map(({ folder }) => folder)];
+    return `${mebibytes(await countGpuBytes(folders, dtype))} of GPU memory, plus what searches need`;
+  }
+  if (mappedBytes === 0) return mebibytes(memoryBytes);
+  return `${mebibytes(memoryBytes)}, and ${mebibytes(mappedBytes)} of weights mapped from the cache`;
+}
+
+async function readPrompts({ prompt, prompts, ...flags }: AuditFlags): Promise<readonly Prompt[]> {
+  if (prompt !== undefined) return [inlinePrompt(prompt)];
+  return readPromptSets(prompts === undefined ? [] : [prompts], flags);
+}
+
+/** Flags that do not change the result. */
+const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun', 'download'];
+
+/** Reports are shared, so the command line in them shows no folders. */
+const shownValues: Readonly<Record<string, (value: string) => string>> = {
+  target: shortenPath,
+  drafter: shortenPath,
+  prompts: shortenPath,
+  promptsDir: shortenPath,
+  chatTemplate: shortenPath,
+  draft: (policy) => policy.replace(/(?<=^tree:).*/s, shortenPath),
+  suffix: (text) => (/\.(txt|jsonl)$/.test(text) ? shortenPath(text) : text),
+};
+
+const formatCommandLine = ({ commandLine }: Invocation): string => commandLine(irrelevant, shownValues);
+
+async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Terminal): Promise<number> {
+  const path = outcome.folder.path;
+  if (outcome.status === 'interrupted') {
+    terminal.stderr.write(
+      `Interrupted. Resume with:\n  mistletoe audit --resume ${quoteWord(path)}${gateWords(flags)}\n`,
+    );
+    return exitCodes.interrupted;
+  }
+  const { result, timings } = outcome;
+  const { failIfDrop, failIfAcceptedLengthBelow } = flags;
+  const verdict = judge(result, { failIfDrop, failIfAcceptedLengthBelow });
+  const reports = await writeReports(path, result, timings, verdict);
+  const report = relative('.', reports.html);
+  printResult(flags.format, terminal, {
+    text: (colors) => formatAudit(result, verdict, { report, timings, colors }),
+    json: () => renderJson(result, timings, verdict, path),
+    markdown: () => renderMarkdown(result, timings, verdict),
+  });
+  return verdict.exitCode;
+}
+
+function gateWords({ failIfDrop, failIfAcceptedLengthBelow }: AuditFlags): string {
+  return [
+    failIfDrop === undefined ? '' : ` --fail-if-drop ${failIfDrop}`,
+    failIfAcceptedLengthBelow === undefined
+      ? ''
+      : ` --fail-if-accepted-length-below ${failIfAcceptedLengthBelow}`,
+  ].join('');
+}
+
+/** Throws if anything was changed since it was written. */
+async function runVerify(folder: string, format: string, stdout: Output): Promise<number> {
+  const verified = await verifyFinishedRun(folder);
+  if (format === 'json') stdout.writeData(`${JSON.stringify(verified, undefined, 2)}\n`);
+  else stdout.write(describeVerified(verified));
+  return exitCodes.success;
+}
+
+function describeVerified({ folder, version, units, steps, sha256, result }: RunVerification): string {
+  const results: Readonly<Record<RunVerification['result'], string>> = {
+    follows: 'result.json and suffixes.jsonl follow from them.',
+    unfinished: 'The run is not finished: there is no result.json.',
+    'other-version': `result.json was written by Mistletoe ${version} and was not recomputed.`,
+  };
+  const counts = `${countText(units, 'unit')} and ${countText(steps, 'step')}`;
+  return joinLines([
+    asOneLine(`${folder}: config.json, ${counts} are unchanged.`),
+    results[result],
+    `sha256 ${sha256}`,
+  ]);
+}

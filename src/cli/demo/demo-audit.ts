@@ -8,12 +8,30 @@ import { quoteWord } from '../../core/display-paths.js';
 import { armLabels } from '../../report/audit/arm-names.js';
 import { judge } from '../../report/audit/verdict.js';
 import { writeReports } from '../../report/audit/write-reports.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import { createAuditProgress } from '../audit/audit-progress.js';
 import { cacheOf } from '../common-flags.js';
 import { createProgress } from '../progress.js';
-import { demoPrompts } from './demo-prompts.js';
 import type { Stage } from './demo-stage.js';
 import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js';
+
+/** Code and math prompts that the bundled model answers correctly. */
+const texts = {
+  reverse: 'Write a Python function that reverses a string.',
+  vowels: 'Write a Python function that counts the vowels in a word.',
+  prime: 'Write a Python function to check if a number is prime.',
+  factorial: 'Write a Python function that computes the factorial of a number.',
+  palindrome: 'Write a Python function that checks if a string is a palindrome.',
+  fibonacci: 'Write a Python function that returns the n-th Fibonacci number.',
+  apples:
+    'Tom has 12 apples. He gives 5 to his sister and then buys 8 more. How many apples does he have now?',
+} as const;
+
+const demoPrompts: readonly Prompt[] = Object.entries(texts).map(([id, text]) => ({
+  ...inlinePrompt(text),
+  id,
+}));
 
 /** A shorter search than the quick preset, over more prompts: enough prompts to decide, in two minutes. */
 const settings = {

@@ -12,6 +12,7 @@ import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { BenchmarkResult } from '../../measure/benchmark.js';
 import { runBenchmark } from '../../measure/benchmark.js';
 import { plainSystem } from '../../measure/benchmark-record.js';
+import { median } from '../../report/audit/timing-summary.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { loadPrompts } from '../../text/prompts/prompt-set.js';
 import { cacheOf } from '../common-flags.js';
@@ -121,7 +122,8 @@ async function saySpeeds(stage: Stage, drafter: Drafter, prompt: Prompt): Promis
   const { records, interrupted } = await measure(stage, drafter, prompt);
   if (interrupted) return;
   const speedOf = (wanted: string): number =>
-    median(records.filter((record) => record.policy === wanted).map((record) => record.tokensPerSecond));
+    median(records.filter((record) => record.policy === wanted).map((record) => record.tokensPerSecond)) ??
+    NaN;
   const plain = speedOf(plainSystem.policy);
   const drafted = speedOf(policy);
   const figure = (speed: number): string => `${speed.toFixed(0)} tokens/s`;
@@ -140,12 +142,6 @@ async function saySpeeds(stage: Stage, drafter: Drafter, prompt: Prompt): Promis
   if (drafted / plain >= 1.05) return;
   say('  Not faster in this run: on a busy machine, or with a target this small,');
   say('  drafting can cost more than it saves.');
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((left, right) => left - right);
-  const middle = Math.floor(sorted.length / 2);
-  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
 
 async function measure(

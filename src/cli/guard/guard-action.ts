@@ -10,7 +10,7 @@ import type { GuardFlags } from './guard-flags.js';
 import { flagValues } from './guard-flags.js';
 import { runScrape } from './guard-scrape.js';
 import { createNotice } from '../terminal.js';
-import { readVersion } from '../package-version.js';
+import { readVersion } from '../../decode/bundled-models.js';
 import type { Terminal } from '../terminal.js';
 
 const maxFileBytes = 1 << 20;

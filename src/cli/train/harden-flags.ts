@@ -13,19 +13,9 @@ import {
 } from '../../train/harden/hardening-settings.js';
 import { learningSettings, objectiveSettings, textSettings } from '../../train/settings.js';
 import { auditSettingFlags, presetFlag } from '../audit/audit-flags.js';
-import {
-  downloadFlag,
-  machineFlags,
-  progressFlag,
-  promptSetFlags,
-  reportFormatFlag,
-  runFlags,
-  tapsFlag,
-  targetFlag,
-  templateFlags,
-} from '../common-flags.js';
+import * as common from '../common-flags.js';
 import type { FlagsOf, FlagTable } from '../flags.js';
-import { flag, group, list, settingFlags } from '../flags.js';
+import { flag, group, list, pickGiven, settingFlags } from '../flags.js';
 import { conversationFlags, givenTraining } from './train-flags.js';
 
 function pick<Table extends FlagTable, Name extends keyof Table & string>(
@@ -77,7 +67,7 @@ export const sharedAudit = pick(auditSettingFlags, [
 
 export const hardenFlags = {
   ...group('What to harden', {
-    ...targetFlag,
+    ...common.targetFlag,
     drafter: flag('a folder, a hub name or a bundled name', text, 'model', { short: 'd' }),
     data: conversationFlags.data,
     answers: { ...conversationFlags.answers, rare: true },
@@ -87,10 +77,10 @@ export const hardenFlags = {
       'set',
       { short: 'p', shownDefault: 'a small bundled set', variadic: true },
     ),
-    ...promptSetFlags,
-    ...tapsFlag,
-    ...templateFlags,
-    ...downloadFlag,
+    ...common.promptSetFlags,
+    ...common.tapsFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('Attack and training [default]', {
     ...settingFlags(hardeningSettings, (name) => [hardeningDefaults[name]].flat().join(', ')),
@@ -128,27 +118,27 @@ export const hardenFlags = {
     ),
     ...sharedAudit,
   }),
-  ...group('Run', { ...runFlags, ...reportFormatFlag, ...progressFlag, ...machineFlags }),
+  ...group('Run', {
+    ...common.runFlags,
+    ...common.reportFormatFlag,
+    ...common.progressFlag,
+    ...common.machineFlags,
+  }),
 };
 export type HardenFlags = FlagsOf<typeof hardenFlags>;
 
 /** The settings that were given. */
-export function givenHardening(flags: HardenFlags): Partial<HardeningSettings> {
-  const names = Object.keys(hardeningSettings) as (keyof HardeningSettings)[];
-  return Object.fromEntries(
-    names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]),
-  );
-}
+export const givenHardening = (flags: HardenFlags): Partial<HardeningSettings> =>
+  pickGiven(hardeningSettings, flags);
 
+/** Settings of the audits; three have other names here. */
 export function givenAudit(flags: HardenFlags): Partial<AuditSettings> {
-  const names = Object.keys(sharedAudit) as (keyof typeof sharedAudit)[];
   const renamed = {
     steps: flags.auditSteps,
     objective: flags.auditObjective,
     maxNewTokens: flags.auditNewTokens,
   };
-  const all = [...names.map((name) => [name, flags[name]] as const), ...Object.entries(renamed)];
-  return Object.fromEntries(all.filter(([, value]) => value !== undefined)) as Partial<AuditSettings>;
+  return { ...pickGiven(sharedAudit, flags), ...pickGiven(renamed, renamed) };
 }
 
 export const givenHardenTraining = (flags: HardenFlags): ReturnType<typeof givenTraining> =>

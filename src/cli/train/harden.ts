@@ -1,9 +1,43 @@
-/** `mistletoe harden`: its help, and what it runs. */
+/** `mistletoe harden`. */
 import { applyPreset } from '../../audit/settings.js';
-import { completeHardening, hardeningPace, hardeningRate } from '../../train/harden/hardening-settings.js';
+import { MistletoeError } from '../../core/errors.js';
+import { findDrafter } from '../../decode/find-drafter.js';
+import { writeReports } from '../../report/audit/write-reports.js';
+import { renderReportMarkdown } from '../../report/document.js';
+import {
+  createHardeningReport,
+  describeTimes,
+  writeHardeningReports,
+} from '../../report/harden/hardening-report.js';
+import * as words from '../../report/harden/hardening-words.js';
+import { tableText } from '../../report/table.js';
+import { createHardenRequest } from '../../train/harden/harden-request.js';
+import type { HardenOptions, HardenOutcome } from '../../train/harden/harden-run.js';
+import { resumeHardening, startHardening } from '../../train/harden/harden-run.js';
+import type { AuditComparison, HardeningResult } from '../../train/harden/hardening-result.js';
+import {
+  baselineNames,
+  completeHardening,
+  hardeningPace,
+  hardeningRate,
+} from '../../train/harden/hardening-settings.js';
+import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
 import { targetFlag } from '../common-flags.js';
-import { givenAudit, givenHardening, hardenFlags, sharedAudit } from './harden-flags.js';
+import { exitCodes } from '../failure.js';
+import {
+  describeNext,
+  joinLines,
+  readPromptSets,
+  requireData,
+  runInFolder,
+  typedPath,
+} from '../long-runs.js';
+import { createModelFinder } from '../model-source.js';
+import type { Colors } from '../terminal.js';
+import type { HardenFlags } from './harden-flags.js';
+import { givenAudit, givenHardening, givenHardenTraining, hardenFlags, sharedAudit } from './harden-flags.js';
+import { createHardenProgress } from './harden-progress.js';
 
 export const harden = defineCommand({
   name: 'harden',
@@ -39,8 +73,92 @@ export const harden = defineCommand({
       target,
     };
   },
-  async run(flags, invocation) {
-    const { runHarden } = await import('./run-harden.js');
-    return runHarden(flags, invocation);
-  },
+  run: (flags, invocation) =>
+    runInFolder(flags, invocation, {
+      command: 'harden',
+      createEvents: createHardenProgress,
+      prepare: (onNotice) => prepare(flags, invocation, onNotice),
+      resume: (folder, options) => resumeHardening(folder, { ...options, writeAuditReports: writeReports }),
+      async finish({ folder, result, hardened }, target) {
+        const { html } = await writeHardeningReports(folder, result);
+        const isAudited = result.audits[0]?.rows.every(({ promptsAudited }) => promptsAudited > 0) === true;
+        return {
+          exitCode: isAudited ? exitCodes.success : exitCodes.incomplete,
+          text: (colors) => formatHardening(result, { hardened, report: typedPath(html), target, colors }),
+          json: () => `${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`,
+          markdown: () => renderReportMarkdown(createHardeningReport(result)),
+        };
+      },
+    }),
 });
+
+async function prepare(
+  flags: HardenFlags,
+  { terminal }: Invocation,
+  onNotice: (message: string) => void,
+): Promise<(options: HardenOptions) => Promise<HardenOutcome>> {
+  const { drafter, baseline } = flags;
+  if (drafter === undefined) {
+    throw new MistletoeError('usage', '--drafter was not given, so there is nothing to harden.', {
+      hint: 'Give the folder of a drafter, its hub name or a bundled name.',
+    });
+  }
+  const data = requireData(flags.data);
+  const prompts = await readPromptSets(flags.prompts, flags);
+  const findModel = createModelFinder(flags, terminal);
+  const request = await createHardenRequest({
+    target: await findModel(flags.target),
+    drafter: await findModel(findDrafter(drafter)),
+    data,
+    prompts,
+    hardening: givenHardening(flags),
+    training: givenHardenTraining(flags),
+    audit: givenAudit(flags),
+    preset: flags.preset,
+    audits: flags.audits,
+    strongerPrompts: flags.strongerPrompts,
+    baselines: baseline.length === 0 ? ['random'] : baselineNames.filter((name) => baseline.includes(name)),
+    taps: flags.taps,
+    answers: flags.answers,
+    chatTemplate: flags.chatTemplate,
+    date: flags.date,
+    device: flags.device,
+    dtype: flags.dtype,
+    threads: flags.threads,
+    cacheFolder: flags.cacheDir,
+    onNotice,
+  });
+  const place = flags.out ?? { parent: 'runs', name: 'harden' };
+  return (options) => startHardening(place, request, { ...options, writeAuditReports: writeReports });
+}
+
+interface TextOptions {
+  readonly hardened: string;
+  readonly report: string;
+  readonly target: string | undefined;
+  readonly colors: Colors;
+}
+
+function formatHardening(result: HardeningResult, { hardened, report, target, colors }: TextOptions): string {
+  return joinLines([
+    ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
+    ...words.resultLegend.map((line) => colors.dim(line)),
+    '',
+    colors.bold(words.describeOutcome(result)),
+    `It took ${describeTimes(result)}.`,
+    '',
+    `${colors.bold('hardened')}  ${typedPath(hardened)}`,
+    '',
+    ...describeNext(typedPath(hardened), target),
+    '',
+    `Report: ${report}`,
+  ]);
+}
+
+function drawAudit(comparison: AuditComparison, colors: Colors): string[] {
+  const [heading = '', ...rows] = tableText(words.auditTable(comparison));
+  return [
+    `${colors.bold(words.auditTitles[comparison.audit])}: ${words.describeAudit(comparison)}`,
+    ...[colors.dim(heading), ...rows, ...words.describeComparison(comparison), ''],
+  ];
+}

@@ -11,19 +11,9 @@ import {
   trainSettings,
 } from '../../train/settings.js';
 import type { DrafterShape } from '../../train/train-request.js';
-import {
-  downloadFlag,
-  machineFlags,
-  progressFlag,
-  promptSetFlags,
-  reportFormatFlag,
-  runFlags,
-  tapsFlag,
-  targetFlag,
-  templateFlags,
-} from '../common-flags.js';
+import * as common from '../common-flags.js';
 import type { FlagsOf, Given } from '../flags.js';
-import { flag, group, settingFlags, toggle } from '../flags.js';
+import { flag, group, pickGiven, settingFlags, toggle } from '../flags.js';
 
 /** The value that most systems have, and the exceptions. */
 function describeDefault(name: keyof TrainSettings): string {
@@ -65,14 +55,14 @@ const shapeFlags = {
 
 export const trainFlags = {
   ...group('What to train', {
-    ...targetFlag,
+    ...common.targetFlag,
     system: flag(`start with fresh weights: ${trainableSystems.join(', ')}`, text, 'name'),
     from: flag('start from this drafter: a folder, a hub name or a bundled name', text, 'model'),
     ...conversationFlags,
-    limit: { ...promptSetFlags.limit, help: 'use only the first conversations' },
-    ...tapsFlag,
-    ...templateFlags,
-    ...downloadFlag,
+    limit: { ...common.promptSetFlags.limit, help: 'use only the first conversations' },
+    ...common.tapsFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('Size of a fresh drafter (default: as published, or derived from the target)', shapeFlags),
   ...group('How it learns [default]', {
@@ -83,25 +73,21 @@ export const trainFlags = {
     noGenerate: toggle('learn from the answers in the data instead of generating them', { rare: true }),
     ...settingFlags(otherTextSettings, describeDefault),
   }),
-  ...group('Run', { ...runFlags, ...reportFormatFlag, ...progressFlag, ...machineFlags }),
+  ...group('Run', {
+    ...common.runFlags,
+    ...common.reportFormatFlag,
+    ...common.progressFlag,
+    ...common.machineFlags,
+  }),
 };
 export type TrainFlags = FlagsOf<typeof trainFlags>;
 
 /** The settings that were given. */
-export function givenTraining(
+export const givenTraining = (
   flags: Given<TrainSettings> & { readonly noGenerate?: true | undefined },
-): Partial<TrainSettings> {
-  const names = Object.keys(trainSettings) as (keyof TrainSettings)[];
-  const given = names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]);
-  return {
-    ...(Object.fromEntries(given) as Partial<TrainSettings>),
-    ...(flags.noGenerate === true ? { generate: false } : {}),
-  };
-}
+): Partial<TrainSettings> => ({
+  ...pickGiven(trainSettings, flags),
+  ...(flags.noGenerate === true ? { generate: false } : {}),
+});
 
-export function givenShape(flags: FlagsOf<typeof shapeFlags>): DrafterShape {
-  const names = Object.keys(shapeFlags) as (keyof typeof shapeFlags)[];
-  return Object.fromEntries(
-    names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]),
-  );
-}
+export const givenShape = (flags: FlagsOf<typeof shapeFlags>): DrafterShape => pickGiven(shapeFlags, flags);

@@ -1,9 +1,33 @@
-/** `mistletoe train`: its help, and what it runs. */
-import { trainableSystems } from '../../draft/fresh/new-drafter.js';
+/** `mistletoe train`. */
+import { join } from 'node:path';
+import { MistletoeError } from '../../core/errors.js';
+import { durationText } from '../../core/number-text.js';
+import { findDrafter } from '../../decode/find-drafter.js';
+import { renderReportMarkdown } from '../../report/document.js';
+import { tableText } from '../../report/table.js';
+import {
+  createTrainingReport,
+  describeEnd,
+  describeTexts,
+  lengthTable,
+  writeTrainingReports,
+} from '../../report/training/training-report.js';
 import { defaultSettings } from '../../train/settings.js';
+import { trainableSystems } from '../../draft/fresh/new-drafter.js';
+import { createTrainRequest } from '../../train/train-request.js';
+import type { TrainOptions, TrainOutcome } from '../../train/train-run.js';
+import { resumeTraining, startTraining } from '../../train/train-run.js';
+import type { TrainingResult } from '../../train/training-result.js';
+import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
 import { targetFlag } from '../common-flags.js';
-import { givenTraining, trainFlags } from './train-flags.js';
+import { exitCodes } from '../failure.js';
+import { describeNext, joinLines, requireData, runInFolder, typedPath } from '../long-runs.js';
+import { createModelFinder } from '../model-source.js';
+import type { Colors } from '../terminal.js';
+import type { TrainFlags } from './train-flags.js';
+import { givenShape, givenTraining, trainFlags } from './train-flags.js';
+import { createTrainProgress } from './train-progress.js';
 
 export const train = defineCommand({
   name: 'train',
@@ -32,8 +56,92 @@ export const train = defineCommand({
     const target = flags.target === targetFlag.target.default ? undefined : flags.target;
     return { ...flags, ...finite, target };
   },
-  async run(flags, invocation) {
-    const { runTrain } = await import('./run-train.js');
-    return runTrain(flags, invocation);
-  },
+  run: (flags, invocation) =>
+    runInFolder(flags, invocation, {
+      command: 'train',
+      createEvents: createTrainProgress,
+      prepare: (onNotice) => prepare(flags, invocation, onNotice),
+      resume: resumeTraining,
+      async finish({ folder, result }, target) {
+        const { html } = await writeTrainingReports(folder, result);
+        return {
+          exitCode: exitCodes.success,
+          text: (colors) => formatTraining(result, { folder, report: typedPath(html), target, colors }),
+          json: () => `${JSON.stringify({ folder, ...result }, undefined, 2)}\n`,
+          markdown: () => renderReportMarkdown(createTrainingReport(result)),
+        };
+      },
+    }),
 });
+
+async function prepare(
+  flags: TrainFlags,
+  { terminal }: Invocation,
+  onNotice: (message: string) => void,
+): Promise<(options: TrainOptions) => Promise<TrainOutcome>> {
+  if (flags.from === undefined && flags.system === undefined) {
+    throw new MistletoeError(
+      'usage',
+      'Neither --system nor --from was given, so there is nothing to train.',
+      {
+        hint: `Give --system with one of ${trainableSystems.join(', ')}, or --from with a drafter.`,
+      },
+    );
+  }
+  const data = requireData(flags.data);
+  const findModel = createModelFinder(flags, terminal);
+  const request = await createTrainRequest({
+    target: await findModel(flags.target),
+    system: flags.system,
+    shape: givenShape(flags),
+    data,
+    settings: givenTraining(flags),
+    from: flags.from === undefined ? undefined : await findModel(findDrafter(flags.from)),
+    taps: flags.taps,
+    limit: flags.limit,
+    answers: flags.answers,
+    chatTemplate: flags.chatTemplate,
+    date: flags.date,
+    device: flags.device,
+    dtype: flags.dtype,
+    threads: flags.threads,
+    cacheFolder: flags.cacheDir,
+    onNotice,
+  });
+  return (options) => startTraining(flags.out ?? { parent: 'runs', name: 'train' }, request, options);
+}
+
+interface TextOptions {
+  readonly folder: string;
+  readonly report: string;
+  readonly target: string | undefined;
+  readonly colors: Colors;
+}
+
+function formatTraining(result: TrainingResult, { folder, report, target, colors }: TextOptions): string {
+  const best = typedPath(join(folder, 'best'));
+  return joinLines([
+    ...drawLengths(result, colors),
+    `${describeEnd(result)}, in ${durationText(result.elapsedMs)}`,
+    describeTexts(result),
+    '',
+    `${colors.bold('best')}  ${best}`,
+    `${colors.bold('last')}  ${typedPath(join(folder, 'last'))}`,
+    '',
+    ...describeNext(best, target),
+    '',
+    `Report: ${report}`,
+  ]);
+}
+
+function drawLengths(result: TrainingResult, colors: Colors): string[] {
+  const table = lengthTable(result);
+  if (table === undefined)
+    return ['No text was held out; run `mistletoe bench` to measure the accepted length.'];
+  const [heading = '', ...rows] = tableText({
+    columns: table.columns.slice(0, 4),
+    rows: table.rows.map(({ cells }) => ({ cells: cells.slice(0, 4) })),
+  });
+  const legend = `accepted length: tokens a step on held-out texts, with drafts of ${result.settings.chain}`;
+  return [colors.dim(heading), ...rows, colors.dim(legend), ''];
+}

@@ -51,7 +51,7 @@ const message = z.strictObject({
   name: z.string().optional(),
 });
 
-const rules = ['greedy', 'rejection', 'typical'] as const satisfies readonly VerificationRule[];
+const rules = ['greedy', 'rejection', 'block', 'typical'] as const satisfies readonly VerificationRule[];
 
 export const taskSchema = z.strictObject({
   prompt: z.union([z.string(), z.array(z.number().int().nonnegative()), z.array(message)]),

@@ -172,4 +172,18 @@ describe('the adaptive policy with several sequences', () => {
     expect(countDrafts(runBatch(chooser, measured(8, 0.65), 100, random).choices)).toBeLessThan(15);
     expect(countDrafts(runBatch(chooser, measured(1, 0.65), 100, random).choices)).toBeGreaterThan(85);
   });
+
+  it('does not learn costs from steps in which sequences join', () => {
+    const chooser = createAdaptivePolicy(drafter);
+    for (let batchSize = 1; batchSize <= 8; batchSize++) {
+      const choice = chooser.choose();
+      const depth = choice.policy?.kind === 'chain' ? choice.policy.length : 0;
+      const outcome = { proposed: depth, accepted: depth, depth, draftMs: 1, verifyMs: 9 };
+      // Plain steps seem slow because prompts are read in them.
+      const batch = { pass: -batchSize, batchSize, rows: depth + 1, stepMs: depth === 0 ? 500 : 10 };
+      chooser.learn(choice, { ...outcome, batch });
+    }
+    const { choices } = runBatch(chooser, measured(8, 0.65), 100, createRandom(1, 'world'));
+    expect(countDrafts(choices)).toBeLessThan(40);
+  });
 });

@@ -44,6 +44,8 @@ const trialShare = 0.01;
 const minTrialPause = 24;
 /** The pause after a first trial, as a share of later ones: a busy machine may have misled it. */
 const secondTrialShare = 0.25;
+/** The same for plain steps, in steps at most: they are the fallback, and trying them costs little. */
+const maxSecondPlainPause = 48;
 /** How much better a draft must be than a plain step, and any choice than the one in use. */
 const plainBonus = 1.02;
 const currentBonus = 1.01;
@@ -122,9 +124,12 @@ class AdaptivePolicy implements PolicyChooser {
     if (pass !== undefined && pass === this.pass) return;
     this.pass = pass;
     this.decision = undefined;
+    // While sequences join or leave, a step's time includes the reading of prompts.
+    const isSteady = batchSize === this.batchSize;
     this.batchSize = batchSize;
     const costs = this.costsOfBatch();
     if (choice === this.plain) this.acceptance.fade(plainStepFade);
+    if (!isSteady) return;
     if (!mayCatchUp) costs.learn(rows, stepMs, isTrial);
     else if (costs.pace !== undefined)
       this.catchUpSteps = Math.max(0, stepMs / costs.pace - costs.costOf(rows)) / costs.costOf(1);
@@ -185,7 +190,8 @@ class AdaptivePolicy implements PolicyChooser {
       const catchUp = this.current === this.plain ? this.catchUpSteps : 0;
       const pause = Math.max(minTrialPause, (trialSteps * gap + catchUp) / share);
       const isConfirmed = costs.countSamples(choice.rows) > trialSteps;
-      const overdue = (this.step - choice.lastTried) / (isConfirmed ? pause : secondTrialShare * pause);
+      const second = choice === this.plain ? Math.min(pause, maxSecondPlainPause) : secondTrialShare * pause;
+      const overdue = (this.step - choice.lastTried) / (isConfirmed ? pause : second);
       if (overdue < mostOverdue) continue;
       found = choice;
       mostOverdue = overdue;

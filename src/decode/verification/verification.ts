@@ -5,9 +5,11 @@
  * processed distributions (temperature, top-k, top-p) and never write to them.
  */
 import type { Random } from '../../core/random.js';
-import { argmax } from '../../core/vector.js';
+import { drawFrom } from '../../core/random.js';
+import { argmax, sum } from '../../core/vector.js';
 import type { TokenTree } from '../../draft/tree/token-tree.js';
 import { pathTo } from '../../draft/tree/token-tree.js';
+import { minResidualMass } from '../../model/lanes/token-draws.js';
 import type { ChancesOf, TargetDistribution } from './node-chances.js';
 
 export interface Verification {
@@ -20,6 +22,10 @@ export interface Verification {
 export const verificationRules = {
   greedy: { lossless: true, summary: "keeps draft tokens that are the target's most likely token" },
   rejection: { lossless: true, summary: "rejection sampling; the answer has the target's distribution" },
+  block: {
+    lossless: true,
+    summary: 'like rejection, but judges a drawn chain as one block and keeps more of it',
+  },
   typical: {
     lossless: false,
     summary: "Medusa's typical acceptance; changes the distribution of the answer",
@@ -100,6 +106,50 @@ export function verifyDeterministic(tree: TokenTree, chancesOf: ChancesOf, rando
     }
   }
   return { path, nextToken: chances.draw(random) };
+}
+
+/**
+ * A drawn chain judged as one block (Sun et al., arXiv 2403.10444). A token that the drafter overrates can be kept if its
+ * successors make up for it, so the accepted length is never shorter than with rejection. The weight of a prefix is
+ *
+ *   w_0 = 1,  w_i = min(1, w_{i-1} p(x_i) / q(x_i))
+ *
+ * A prefix of i < n tokens passes with probability r_i / (r_i + 1 - w_i), where r_i is the mass of max(0, w_i p - q) behind
+ * it, and the whole chain with w_n. The longest prefix that passes is kept, and the next token is drawn from that residual.
+ */
+export function verifyBlock(
+  { tokens, draftDistributions }: TokenTree, // a chain: node i is the i-th token
+  targetDistribution: TargetDistribution,
+  random: Random,
+): Verification {
+  const last = tokens.length - 1;
+  let weight = 1;
+  let kept = 0;
+  let target = targetDistribution(0);
+  let rest = target; // what the next token is drawn from
+  for (let node = 0; node <= last; node++) {
+    if (node > 0) {
+      const token = tokens[node]!;
+      weight = Math.min(1, (weight * target[token]!) / draftDistributions[node - 1]![token]!);
+      target = targetDistribution(node);
+    }
+    const residual = node < last ? excessOver(target, weight, draftDistributions[node]!) : target;
+    const mass = sum(residual);
+    const chance = node === last || weight === 1 ? weight : mass / (mass + 1 - weight);
+    if (random.next() >= chance) continue;
+    kept = node;
+    // Without a residual, target and drafter agree up to rounding.
+    rest = mass > minResidualMass ? residual : target;
+  }
+  return {
+    path: Array.from({ length: kept }, (_, index) => index + 1),
+    nextToken: drawFrom(rest, random, sum(rest)),
+  };
+}
+
+/** max(0, weight * target - draft) */
+function excessOver(target: Float32Array, weight: number, draft: Float32Array): Float32Array {
+  return target.map((probability, token) => Math.max(0, weight * probability - draft[token]!));
 }
 
 export interface TypicalOptions {

@@ -9,7 +9,7 @@ import type { LogitsOnDevice } from '../plain.js';
 import type { TargetDistribution } from './node-chances.js';
 import { askAbout, hostChances, judgedChances } from './node-chances.js';
 import type { Verification, VerificationRule } from './verification.js';
-import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
+import { verifyBlock, verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
 /**
  * The longest path along the given tokens. At temperature 0 a draft token counts as accepted if it is the answer's.
@@ -70,13 +70,30 @@ export function createVerifier(
   }
   return {
     want: 'logits',
-    judge(tree, { logits }) {
+    async judge(tree, { logits }) {
       const distributions = distributionsOf(tree, logits!, sampling);
-      return rule === 'typical'
-        ? verifyTypical(tree, distributions)
-        : verifyRejection(tree, hostChances(tree, distributions), random);
+      if (rule === 'typical') return verifyTypical(tree, distributions);
+      const onHost = await bringToHost(tree);
+      // Siblings and drafts that were not drawn have no block form: rejection is the best there is.
+      return rule === 'block' && onHost.origin === 'sampled' && isChain(onHost)
+        ? verifyBlock(onHost, distributions, random)
+        : verifyRejection(onHost, hostChances(onHost, distributions), random);
     },
   };
+}
+
+const isChain = ({ parents }: TokenTree): boolean => parents.every((parent, node) => parent === node - 1);
+
+/** The tree with the distributions that its tokens were drawn from, which a runtime may have kept. */
+async function bringToHost(tree: TokenTree): Promise<TokenTree> {
+  const { keptDistributions } = tree;
+  if (keptDistributions === undefined) return tree;
+  const [rows, { width, rowCount }] = [await keptDistributions.read(), keptDistributions];
+  keptDistributions.free();
+  const draftDistributions = Array.from({ length: rowCount }, (_, row) =>
+    rows.subarray(row * width, (row + 1) * width),
+  );
+  return { ...tree, draftDistributions, keptDistributions: undefined };
 }
 
 /** Judges drafts along a given answer, so that two prompts can be compared along the same answer. */
@@ -116,6 +133,13 @@ export function checkRule(rule: VerificationRule, { temperature }: SamplingOptio
       {
         hint: 'Leave --verification-rule out, or use rejection (lossless) or typical (lossy) with a temperature.',
       },
+    );
+  }
+  if (rule === 'block' && temperature === 0) {
+    throw new MistletoeError(
+      'usage',
+      'Block verification was asked for at temperature 0, where drafts are not drawn.',
+      { hint: 'Leave --verification-rule out for greedy verification, or give --temperature.' },
     );
   }
   if (rule === 'typical' && temperature === 0) {

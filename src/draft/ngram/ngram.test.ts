@@ -1,13 +1,20 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
 import { growTree, resolvePolicy } from '../tree/grow-tree.js';
-import type { NgramLengths } from './ngram.js';
-import { lookUp, ngram, parseNgram } from './ngram.js';
+import type { MatchLengths } from './lookup-index.js';
+import { LookupIndex } from './lookup-index.js';
+import { ngram, parseNgram } from './ngram.js';
 import type { CausalModel } from '../../model/causal-model.js';
 
-const lengths = (shortest: number, longest: number): NgramLengths => ({ shortest, longest });
+const lengths = (min: number, max: number): MatchLengths => ({ min, max });
 
-describe('lookUp', () => {
+function lookUp(text: readonly number[], lengths: MatchLengths, count: number): readonly number[] {
+  const index = new LookupIndex(lengths);
+  for (const token of text) index.push(token);
+  return index.findContinuation(count);
+}
+
+describe('a lookup finds', () => {
   it.each([
     ['nothing stood there before', [1, 2, 3, 4], lengths(1, 3), []],
     ['what followed the last tokens before', [1, 2, 3, 4, 1, 2], lengths(2, 4), [3, 4, 1]],
@@ -29,19 +36,19 @@ describe('lookUp', () => {
     expect(lookUp(text, lengths, 3)).toEqual(expected);
   });
 
-  it('finds what looking at every place finds', () => {
+  it('what looking at every place finds', () => {
     const random = createRandom(5, 'lookup');
     for (let round = 0; round < 300; round++) {
       const text = Array.from({ length: 2 + random.nextInteger(24) }, () => random.nextInteger(4));
-      const shortest = 1 + random.nextInteger(3);
-      const longest = shortest + random.nextInteger(3);
-      expect(lookUp(text, { shortest, longest }, 1)).toEqual(findPlainly(text, shortest, longest));
+      const min = 1 + random.nextInteger(3);
+      const max = min + random.nextInteger(3);
+      expect(lookUp(text, { min, max }, 1)).toEqual(findPlainly(text, min, max));
     }
   });
 
   /** The definition, word by word. */
-  function findPlainly(text: readonly number[], shortest: number, longest: number): number[] {
-    for (let length = longest; length >= shortest; length--) {
+  function findPlainly(text: readonly number[], min: number, max: number): number[] {
+    for (let length = max; length >= min; length--) {
       for (let start = text.length - length - 1; start >= 0; start--) {
         const run = text.slice(start, start + length);
         if (run.join() === text.slice(-length).join()) return [text[start + length]!];
@@ -68,7 +75,7 @@ describe('ngram', () => {
 
   it('is written in one way', () => {
     expect(ngram.normalise('ngram')).toBe('ngram:1,4');
-    expect(parseNgram('ngram:1,64')).toEqual({ shortest: 1, longest: 64 });
+    expect(parseNgram('ngram:1,64')).toEqual({ min: 1, max: 64 });
   });
 
   it.each([0, 0.8])(

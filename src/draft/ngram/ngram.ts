@@ -1,21 +1,18 @@
 /**
- * Prompt lookup (vLLM `ngram`, SGLang `NGRAM`, llama.cpp `lookup`): if the last tokens occurred before, propose what
- * followed them. The longest match counts (`shortest` to `longest` tokens), and its latest occurrence. No weights,
- * passes or gradients; proposals depend only on the text.
+ * Prompt lookup, as vLLM's `ngram`, SGLang's `NGRAM` and llama.cpp's `lookup` draft: if the last tokens occurred in the
+ * text before, it proposes what followed them then. The longest match wins, from `min` to `max` tokens; of equally long
+ * ones, the latest. It has no weights and no gradient, and its drafts depend on the text alone, at any temperature.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { WeightlessSystem } from '../draft-system.js';
-import type { Drafter, DraftSession } from '../drafter.js';
+import type { Drafter, DraftSession, VerifiedTokens } from '../drafter.js';
 import { certainScores } from '../programs/scores.js';
+import type { MatchLengths } from './lookup-index.js';
+import { LookupIndex } from './lookup-index.js';
 
-export interface NgramLengths {
-  readonly shortest: number;
-  readonly longest: number;
-}
-
-/** As in llama.cpp: one token is often enough, and a wrong draft costs little. */
-const defaults: NgramLengths = { shortest: 1, longest: 4 };
+/** Those of llama.cpp: a single token is often enough, and a wrong draft costs little. */
+const defaults: MatchLengths = { min: 1, max: 4 };
 const maxAllowed = 64;
 
 export const ngram: WeightlessSystem = {
@@ -26,20 +23,27 @@ export const ngram: WeightlessSystem = {
   create: (text, target) => new NgramDrafter(parseNgram(text), target),
 };
 
-const formatNgram = ({ shortest, longest }: NgramLengths): string => `ngram:${shortest},${longest}`;
+export const formatNgram = ({ min, max }: MatchLengths): string => `ngram:${min},${max}`;
 
-export function parseNgram(text: string): NgramLengths {
-  if (text === 'ngram') return defaults;
-  const [, shortest, longest] = (/^ngram:(\d{1,4}),(\d{1,4})$/.exec(text) ?? []).map(Number);
-  const isGood = shortest !== undefined && longest !== undefined && shortest >= 1 && longest <= maxAllowed;
-  if (isGood && shortest <= longest) return { shortest, longest };
+export function parseNgram(text: string, unspecified = defaults): MatchLengths {
+  if (text === 'ngram') return unspecified;
+  const [, min, max] = (/^ngram:(\d{1,4}),(\d{1,4})$/.exec(text) ?? []).map(Number);
+  if (min !== undefined && max !== undefined && min >= 1 && min <= max && max <= maxAllowed)
+    return { min, max };
   throw new MistletoeError(
     'usage',
     `The drafter "${text}" is not understood; ngram or ngram:MIN,MAX with whole numbers from 1 to ${maxAllowed}, MIN not above MAX, was expected.`,
     {
-      hint: `ngram alone is ${formatNgram(defaults)}: runs of ${defaults.shortest} to ${defaults.longest} tokens are looked for. A folder of that name is written ./ngram.`,
+      hint: `ngram alone is ${formatNgram(unspecified)}: it looks for matches of ${unspecified.min} to ${unspecified.max} tokens. A folder of that name is written ./ngram.`,
     },
   );
+}
+
+/** Adds verified tokens and the root behind them to the text. */
+export function observeText(index: LookupIndex, { tokens, next }: VerifiedTokens): void {
+  // The first token is the previous root, which is in the text already.
+  for (const token of index.length === 0 ? tokens : tokens.subarray(1)) index.push(token);
+  index.push(next);
 }
 
 class NgramDrafter implements Drafter {
@@ -54,7 +58,7 @@ class NgramDrafter implements Drafter {
   readonly graph = undefined;
 
   constructor(
-    private readonly lengths: NgramLengths,
+    private readonly lengths: MatchLengths,
     { configuration }: CausalModel,
   ) {
     this.name = formatNgram(lengths);
@@ -66,45 +70,20 @@ class NgramDrafter implements Drafter {
   }
 
   startSession(): DraftSession {
-    const { lengths, vocabularySize } = this;
-    const text: number[] = []; // what the target has read
-    let root = 0;
+    const { vocabularySize } = this;
+    const index = new LookupIndex(this.lengths);
     return {
       room: Infinity,
       isDeterministic: true,
-      observe({ tokens, next }) {
-        for (const token of tokens) text.push(token);
-        root = next;
+      observe: (verified) => {
+        observeText(index, verified);
       },
-      draftChain: (length) => Promise.resolve(lookUp([...text, root], lengths, length)),
+      draftChain: (length) => Promise.resolve(index.findContinuation(length)),
       expand(draft, nodes) {
         const depth = draft.depths[nodes[0]!]!;
-        const drafted = lookUp([...text, root], lengths, depth + 1);
-        return Promise.resolve(certainScores(drafted[depth], vocabularySize));
+        return Promise.resolve(certainScores(index.findContinuation(depth + 1)[depth], vocabularySize));
       },
       close: () => undefined,
     };
   }
-}
-
-export function lookUp(
-  text: readonly number[],
-  { shortest, longest }: NgramLengths,
-  count: number,
-): readonly number[] {
-  const end = text.length;
-  let found = 0; // the place behind the occurrence
-  let most = shortest - 1;
-  for (let behind = end - 1; behind >= shortest && most < longest; behind--) {
-    let matched = 0;
-    while (matched < longest && matched < behind && text[behind - 1 - matched] === text[end - 1 - matched])
-      matched += 1;
-    if (matched <= most) continue;
-    most = matched;
-    found = behind;
-  }
-  if (found === 0) return [];
-  // A match that reaches the end of the text repeats itself.
-  const period = end - found;
-  return Array.from({ length: count }, (_, ahead) => text[found + (ahead % period)]!);
 }

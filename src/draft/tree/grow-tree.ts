@@ -16,7 +16,7 @@ import { growDynamicTree, isGrownAtOnce } from './dynamic-tree.js';
 import type { DraftPolicy, DynamicPolicy } from './policy.js';
 import { formatDraftPolicy, loadTreeShape } from './policy.js';
 import type { TokenTree } from './token-tree.js';
-import { chainTree, Draft, finishTree } from './token-tree.js';
+import { addPath, chainTree, Draft, finishTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
 
 /** Chooses the siblings of a static tree: by rank, or drawn without replacement on the host or the device. */
@@ -170,6 +170,17 @@ export interface DraftRequest {
 }
 
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
+  const { root, policy, sampling, depthLimit } = request;
+  const levels = Math.min(levelsOf(policy), depthLimit);
+  const found = levels > 0 ? (session.lookUp?.(levels) ?? []) : [];
+  if (found.length === 0) return growDrafted(session, request);
+  // Siblings that were drawn can't be mixed with one that wasn't.
+  const isDrawn = policy.kind === 'tree' && sampling.temperature > 0;
+  if (policy.kind === 'chain' || isDrawn) return chainTree(root, found);
+  return addPath(await growDrafted(session, request), found);
+}
+
+async function growDrafted(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
   const { policy, along, onPasses = () => undefined } = request;
   const { isDeterministic = false } = session;
   const expand: Expand = (...given) => {

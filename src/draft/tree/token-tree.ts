@@ -118,6 +118,24 @@ export function chainTree(
   return createTree({ tokens: nodeTokens, parents, origin: 'sampled', ...drawnFrom(distributions) });
 }
 
+/** The tree with a path of these tokens below its root, which shares the nodes that are there already. */
+export function addPath(tree: TokenTree, tokens: readonly number[]): TokenTree {
+  const draft = { tokens: [...tree.tokens], parents: [...tree.parents] };
+  let node = 0;
+  for (const token of tokens) {
+    const parent = node;
+    node = draft.tokens.findIndex((other, child) => other === token && draft.parents[child] === parent);
+    if (node >= 0) continue;
+    draft.parents.push(parent);
+    node = draft.tokens.push(token) - 1;
+  }
+  return createTree({
+    tokens: Int32Array.from(draft.tokens),
+    parents: Int32Array.from(draft.parents),
+    origin: tree.origin,
+  });
+}
+
 export function drawnFrom(
   distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
 ): Pick<TreeParts, 'draftDistributions' | 'keptDistributions'> {

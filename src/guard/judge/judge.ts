@@ -36,6 +36,7 @@ export interface JudgeOptions {
 export interface StreamSummary extends Stream {
   readonly baseline: Band | null;
   readonly learned: number;
+  readonly needed: number;
   readonly history: readonly (Slice & { readonly low: number | null; readonly high: number | null })[];
 }
 
@@ -106,8 +107,14 @@ export class Judge {
       const cell = this.baselines.largest({ model, route });
       const baseline = cell?.band() ?? null;
       const [low, high] = [baseline?.low ?? null, baseline?.high ?? null];
-      const learned = cell?.size ?? 0;
-      return { model, route, baseline, learned, history: history.map((slice) => ({ ...slice, low, high })) };
+      return {
+        model,
+        route,
+        baseline,
+        learned: cell?.size ?? 0,
+        needed: this.baselines.minSamples,
+        history: history.map((slice) => ({ ...slice, low, high })),
+      };
     });
     return {
       streams,

@@ -17,6 +17,8 @@ export interface StreamState extends Stream {
   readonly baseline: { readonly middle: number; readonly low: number; readonly high: number } | null;
   /** Requests in the baseline. */
   readonly learned: number;
+  /** Requests until there is a baseline. */
+  readonly needed?: number;
   /** Mean accepted length in slices of time, oldest first. */
   readonly history: readonly {
     readonly atMs: number;

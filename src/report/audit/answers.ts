@@ -1,4 +1,4 @@
-/** One fold for each prompt: the suffix in its place, and under it what became of the drafts and of the answer. */
+/** Per prompt: the suffix in its place, the drafts token by token, and the answer. */
 import type { ArmResult, AuditResult, OtherAnswer, PromptResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import {
@@ -10,11 +10,12 @@ import {
   perplexityText,
 } from '../../core/number-text.js';
 import { extractCode } from '../../measure/code-text.js';
+import { findAdded } from '../../measure/answer-measures.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import { armLabels, findPromptArms, promptChange } from './arm-names.js';
 import { keptNames } from './test-text.js';
-import { drawText, drawTokenKey, drawTokens, findDifferences, markLost, markTokens } from './tokens.js';
+import { drawText, drawTokenKey, drawTokens, markLost, markTokens } from './tokens.js';
 
 export function drawAnswers({ drafters }: AuditResult): Markup {
   const byPrompt = new Map<string, Entry[]>();
@@ -108,7 +109,7 @@ function describeOthers(others: readonly ArmResult[]): string {
   return `; the first of ${others.length + 1} seeds is shown, the others reach ${lengths.join(', ')} tokens a step`;
 }
 
-/** Nothing where it is the clean answer, token for token. */
+/** Null if it is identical to the clean answer. */
 function drawFree(
   clean: ArmResult,
   { answer, freeRunning, preservation }: ArmResult,
@@ -117,7 +118,7 @@ function drawFree(
   if (preservation.kept === 'identical') return null;
   const { kept, editSimilarity, firstDifference } = preservation;
   const { origins, pieces, finishReason: end } = answer;
-  const differing = findDifferences(clean.answer.tokenIds, answer.tokenIds).right;
+  const differing = findAdded(clean.answer.tokenIds, answer.tokenIds);
   const marks = markTokens({ origins, histogram: freeRunning.histogram });
   return fragment`<div class="aside"><h4>What the target writes by itself <span>· ${keptNames[kept]}; similarity
 ${percentText(editSimilarity)}, first difference after ${countText(firstDifference, 'token')}</span></h4>
@@ -134,7 +135,7 @@ ${percentText(similarity)}, ${passes} passes over ${countText(compared.tokens, '
 ${drawText(answer, looksLikeCode(prompt.category, answer))}</div>`;
 }
 
-/** Where the audit put it: at the placeholder, or behind the user's text. */
+/** The suffix is at the placeholder, or after the user's text. */
 function drawAsked({ prompt, category }: PromptResult, suffix: string): Markup {
   const at = prompt.indexOf('{suffix}');
   const before = at < 0 ? prompt : prompt.slice(0, at);

@@ -1,4 +1,4 @@
-/** What each row of an audit is called, why it is there, and how one is found. */
+/** The rows of an audit: their names, their purposes, their looks, and how to find them. */
 import type { ArmName, ControlName } from '../../audit/arms/arms.js';
 import type {
   ArmResult,
@@ -7,8 +7,9 @@ import type {
   DrafterSummary,
   PromptResult,
 } from '../../audit/result.js';
-import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
 import { countedArm } from '../../audit/summary.js';
+import type { MarkStyle, MarkSymbol } from '../chart.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {
   clean: 'no suffix',
@@ -69,3 +70,25 @@ export function promptChange(prompt: PromptResult, arm: ArmName): number | null 
   const length = sameAnswerLength(prompt, arm);
   return clean === null || length === null ? null : length / clean - 1;
 }
+
+/** How each row looks in every chart: a color and a shape, so that color is never the only difference. */
+const styles: Readonly<Record<ArmName, readonly [color: string, symbol: MarkSymbol, dash?: string]>> = {
+  clean: ['var(--accent)', 'circle'],
+  'clean-again': ['var(--faint)', 'plus', '2 4'],
+  random: ['var(--soft)', 'triangle', '3 3'],
+  fluent: ['var(--soft)', 'square', '6 3'],
+  undirected: ['var(--ink)', 'diamond', '1.5 3'],
+  'preservation-only': ['var(--soft)', 'asterisk', '9 3 2 3'],
+  unprojected: ['var(--ink)', 'times', '10 4'],
+  given: ['var(--attack)', 'square'],
+  attack: ['var(--attack)', 'square'],
+};
+
+export function armStyle(arm: ArmName): Required<MarkStyle> {
+  const [color, symbol, dash] = styles[arm];
+  const filled = arm === 'clean' || arm === 'attack' || arm === 'given';
+  return { name: armLabels[arm], color, symbol, dash, filled };
+}
+
+/** For the key of a chart of lines. */
+export const armLine = (arm: ArmName): MarkStyle => ({ ...armStyle(arm), symbol: undefined });

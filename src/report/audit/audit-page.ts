@@ -1,14 +1,25 @@
-/** The report of an audit as one HTML file. */
+/** The report of an audit as one HTML file: its chapters, and its charts by prompt and by depth. */
+import type { ArmName } from '../../audit/arms/arms.js';
+import { arms } from '../../audit/arms/arms.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { AuditResult } from '../../audit/result.js';
-import type { Verdict } from './verdict.js';
+import type { AuditResult, AuditSetup, DrafterResult } from '../../audit/result.js';
+import { countedArm } from '../../audit/summary.js';
+import { largest } from '../../core/long-lists.js';
+import { acceptedLengthText } from '../../core/number-text.js';
+import type { Series } from '../chart.js';
+import { drawChart, drawDepths, drawKey } from '../chart.js';
+import type { Content, Markup } from '../markup.js';
+import { fragment } from '../markup.js';
+import type { Chapter } from '../page.js';
 import { framePage } from '../page.js';
 import { drawAnswers } from './answers.js';
-import { drawBeyond } from './transfer.js';
-import { drawCharts } from './audit-charts.js';
+import { armLabels, armLine, armStyle, findArm, sameAnswerLength } from './arm-names.js';
+import { cleanLevel, convergenceArms, drawConvergence, findScale, hasTraces } from './convergence.js';
 import { drawRows } from './rows.js';
 import { drawSetup } from './setup.js';
+import { drawBeyond } from './transfer.js';
 import { describeOpening } from './verdict-card.js';
+import type { Verdict } from './verdict.js';
 
 export function renderHtml(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
   const { target, version } = result.setup;
@@ -25,4 +36,156 @@ export function renderHtml(result: AuditResult, timings: AuditTimings, verdict: 
     ],
     imprint: `Mistletoe ${version} · ${result.schema}`,
   });
+}
+
+/** One card for each drafter; all drafters of a chapter share one scale. */
+function drawCharts(result: AuditResult): Chapter[] {
+  const audited = result.drafters.filter(({ summary }) => summary.promptsAudited > 0);
+  if (audited.length === 0) return [];
+  return [
+    { id: 'prompts', name: 'Prompts', content: drawPromptChapter(audited) },
+    { id: 'depth', name: 'Depth', content: drawDepthChapter(audited) },
+    ...(hasTraces(audited)
+      ? [{ id: 'search', name: 'Search', content: drawSearchChapter(audited, result.setup) }]
+      : []),
+  ];
+}
+
+function drawPromptChapter(drafters: readonly DrafterResult[]): Markup {
+  const longest = findLongest(drafters);
+  return fragment`<h2>Prompt by prompt</h2>
+<p class="lead">Each line is one prompt: how far the accepted length along its clean answer moves from no suffix to the
+suffix that counts. The open marks are the controls; they should stay near the clean dot.</p>
+${drawKey(present(drafters, arms).map(armStyle))}${drawGrid(drafters, (drafter) => drawPairedLengths(drafter, longest))}`;
+}
+
+function drawDepthChapter(drafters: readonly DrafterResult[]): Markup {
+  const deepest = findDeepest(drafters);
+  return fragment`<h2>How deep drafts survive</h2>
+<p class="lead">The share of steps along the clean answer whose accepted path reaches each depth. One minus the first
+point is how often the very first draft token is thrown away.</p>
+${drawKey(present(drafters, depthArms).map(armStyle))}${drawGrid(drafters, (drafter) => drawDepthAcceptance(drafter, deepest))}`;
+}
+
+function drawSearchChapter(drafters: readonly DrafterResult[], setup: AuditSetup): Markup {
+  const bound = boundOf(setup);
+  const bounded = bound === null ? null : { value: bound, name: `bound ε = ${bound}` };
+  const lengths = findScale(drafters, 'acceptedLength', drafters.map(cleanLevel));
+  const divergences = findScale(drafters, 'divergence', [bounded]);
+  return fragment`<h2>How the search went</h2>
+<p class="lead">Above, the lowest accepted length along the clean answer that the search has met so far inside the
+bounds: lower is worse for the service. Below, how far the suffix that the search stands at moves the target’s own
+distribution. Thick lines are medians over prompts, thin ones single prompts under attack. A curve that still falls at
+its end says that a longer search may find worse; an undirected search that falls as far says that luck would do.</p>
+${drawKey(present(drafters, convergenceArms).map(armLine))}${drawGrid(drafters, (drafter) => [
+    drawConvergence(drafter, {
+      quantity: 'acceptedLength',
+      level: cleanLevel(drafter),
+      scale: lengths,
+    }),
+    drawConvergence(drafter, { quantity: 'divergence', level: bounded, scale: divergences }),
+  ])}`;
+}
+
+function present(drafters: readonly DrafterResult[], wanted: readonly ArmName[]): ArmName[] {
+  return wanted.filter((arm) => drafters.some(({ summary }) => findArm(summary, arm) !== undefined));
+}
+
+function drawGrid(drafters: readonly DrafterResult[], draw: (drafter: DrafterResult) => Content): Markup {
+  return fragment`<div class="grid">${drafters.map(
+    (drafter) =>
+      fragment`<figure class="card"><figcaption><b>${drafter.drafter}</b>, n = ${drafter.summary.promptsAudited}</figcaption>${draw(drafter)}</figure>`,
+  )}</div>`;
+}
+
+function boundOf({ options }: AuditSetup): number | null {
+  const { epsilon } = options;
+  return typeof epsilon === 'number' ? epsilon : null;
+}
+
+const depthArms: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'given', 'attack'];
+
+/** One scale for all drafters. */
+function findDeepest(drafters: readonly DrafterResult[]): number {
+  const depths = drafters.flatMap(({ summary }) => summary.arms.map((row) => row.acceptanceByDepth.length));
+  return Math.max(2, ...depths);
+}
+
+function drawDepthAcceptance({ drafter, summary }: DrafterResult, deepest: number): Markup {
+  return drawDepths(
+    `Share of steps that accept each draft depth of ${drafter}.`,
+    deepest,
+    depthArms.map((arm) => ({
+      style: armStyle(arm),
+      shares: findArm(summary, arm)?.acceptanceByDepth ?? [],
+    })),
+  );
+}
+
+const audited = ({ prompts }: DrafterResult) => prompts.filter(({ skipped }) => skipped === null);
+
+/** One scale for all drafters. */
+function findLongest(drafters: readonly DrafterResult[]): number {
+  const lengths = drafters.flatMap((drafter) =>
+    audited(drafter).flatMap((prompt) => arms.map((arm) => sameAnswerLength(prompt, arm) ?? NaN)),
+  );
+  return 1.04 * largest(lengths.filter(Number.isFinite), 2);
+}
+
+/** Controls are drawn a little above or below the line, where the clean mark does not hide them; in rows. */
+const offsets: Readonly<Partial<Record<ArmName, number>>> = {
+  'clean-again': -0.27,
+  'preservation-only': -0.27,
+  undirected: -0.27,
+  random: 0.27,
+  fluent: 0.27,
+};
+
+function drawPairedLengths(result: DrafterResult, longest: number): Markup {
+  const counted = countedArm(result.prompts);
+  const pairs = audited(result)
+    .map((prompt) => ({
+      prompt,
+      clean: sameAnswerLength(prompt, 'clean') ?? NaN,
+      attacked: sameAnswerLength(prompt, counted) ?? NaN,
+    }))
+    .sort((left, right) => right.clean - right.attacked - (left.clean - left.attacked));
+  const dotsOf = (arm: ArmName): Series => ({
+    ...armStyle(arm),
+    dots: pairs.flatMap(({ prompt }, row) => {
+      const length = sameAnswerLength(prompt, arm);
+      const title = `${prompt.promptId}, ${armLabels[arm]}: ${acceptedLengthText(length)} tokens per step`;
+      return length === null ? [] : [{ x: length, y: row + (offsets[arm] ?? 0), title }];
+    }),
+  });
+  const controls = [...arms].reverse().filter((arm) => arm !== counted && arm !== 'clean');
+  const spoken = pairs.map(
+    ({ prompt, clean, attacked }) =>
+      `${prompt.promptId} ${acceptedLengthText(clean)} to ${acceptedLengthText(attacked)}`,
+  );
+  return drawChart({
+    description: `Accepted length of ${result.drafter} along the clean answers, prompt by prompt: ${spoken.join(', ')}.`,
+    height: (pairs.length > 24 ? 24 : 36) * pairs.length,
+    x: { label: 'accepted length along the clean answer (tokens per step) →', domain: [1, longest] },
+    y: {
+      domain: [pairs.length - 0.5, -0.5],
+      ticks: pairs.map(({ prompt }, row) => ({ at: row, text: shorten(prompt.promptId) })),
+    },
+    series: [
+      {
+        ...armStyle(counted),
+        lines: pairs.map(({ clean, attacked }, row) => [
+          { x: clean, y: row },
+          { x: attacked, y: row },
+        ]),
+        opacity: 0.55,
+      },
+      ...[...controls, 'clean' as const, counted].map(dotsOf),
+    ],
+  });
+}
+
+function shorten(promptId: string): string {
+  const characters = Array.from(promptId);
+  return characters.length > 16 ? `${characters.slice(0, 15).join('')}…` : promptId;
 }

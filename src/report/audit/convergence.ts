@@ -10,8 +10,7 @@ import { acceptedLengthText, divergenceText } from '../../core/number-text.js';
 import type { Level, Point } from '../chart.js';
 import { drawChart } from '../chart.js';
 import type { Markup } from '../markup.js';
-import { armStyle } from './arm-marks.js';
-import { sameAnswerLength } from './arm-names.js';
+import { armStyle, sameAnswerLength } from './arm-names.js';
 import { median } from './timing-summary.js';
 
 export const convergenceArms: readonly ArmName[] = [

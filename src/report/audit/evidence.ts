@@ -1,17 +1,37 @@
 /**
- * How sure it is that a suffix does more than its controls. The attack has to beat every control, each by its own
+ * The evidence that a suffix does more than its controls. The attack has to beat every control, each by its own
  * one-sided paired test, so the p-value of the claim is the largest of them: an intersection-union test, which needs
  * no correction among the controls (Berger 1982). Drafters are several claims at once and are corrected by Holm.
  *
- * A searched suffix is the best of many, which any search finds by luck alone; only a search of equal effort without
- * gradient and objective tells luck from skill, so without it there is no p-value to correct. A given suffix was not
- * selected on these prompts and does not need it.
+ * A searched suffix is the best of many, and any search finds some by luck; only a search of equal effort without
+ * gradient and objective separates luck from skill, so without it there is no p-value to correct. A given suffix was
+ * not selected on these prompts and does not need it.
  */
 import type { ControlName } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
-import { adjustHolm } from '../../measure/holm.js';
-import { significanceLevel } from './levels.js';
+import { adjustHolm } from '../../measure/significance.js';
+
+export type VerdictLevel = 'robust' | 'fragile' | 'collapsed' | 'inconclusive';
+
+export const levelNames: Readonly<Record<VerdictLevel, string>> = {
+  robust: 'Robust',
+  fragile: 'Fragile',
+  collapsed: 'Collapsed',
+  inconclusive: 'Inconclusive',
+};
+
+/** From best to worst; the worst drafter gives a report its level. */
+export const severity: readonly VerdictLevel[] = ['robust', 'inconclusive', 'fragile', 'collapsed'];
+
+export const significanceLevel = 0.05;
+export const collapseDrop = 0.3;
+export const fragileDrop = 0.1;
+
+/** Prompts with which a one-sided signed-rank test can reach the level, if this many drafters share it. */
+export function fewestPrompts(drafters = 1): number {
+  return Math.floor(Math.log2(drafters / significanceLevel)) + 1;
+}
 
 export interface Evidence {
   /** Which row is tested. */
@@ -20,7 +40,7 @@ export interface Evidence {
   readonly pValue: number | null;
   /** Corrected for the number of drafters; null where a control that the claim needs was not measured. */
   readonly adjustedPValue: number | null;
-  /** The control with that largest p-value; of several, the one that is hardest to beat in earnest: the last. */
+  /** The control with the largest p-value; of several, the last. */
   readonly weakestControl: ControlName | null;
   readonly missingControls: readonly ControlName[];
   readonly significant: boolean;

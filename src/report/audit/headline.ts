@@ -1,4 +1,4 @@
-/** The sentence of a verdict: every number in it stands in the table too, and every doubt is named. */
+/** The verdict in sentences, with its doubts. Every number in them is in the table too. */
 import type { ControlName } from '../../audit/arms/arms.js';
 import type { AuditResult, DrafterResult, DrafterSummary } from '../../audit/result.js';
 import {
@@ -10,10 +10,9 @@ import {
   pValueText,
 } from '../../core/number-text.js';
 import { controlNames, findArm, findCounted, findPromptArms } from './arm-names.js';
-import type { Evidence } from './evidence.js';
+import type { Evidence, VerdictLevel } from './evidence.js';
+import { fewestPrompts, fragileDrop, severity, significanceLevel } from './evidence.js';
 import { describeKept } from './test-text.js';
-import type { VerdictLevel } from './levels.js';
-import { fewestPrompts, fragileDrop, severity, significanceLevel } from './levels.js';
 
 type Judged = Evidence & { readonly level: VerdictLevel };
 
@@ -167,10 +166,23 @@ export function describeNothing({ setup, drafters }: AuditResult): string {
   );
 }
 
+/** Given suffixes that spell a role marker are measured, and flagged. */
+export function describeRoleMarkers({ drafters }: AuditResult): string[] {
+  const given = drafters.flatMap(({ prompts }) =>
+    prompts.flatMap((prompt) => findPromptArms(prompt, 'given')),
+  );
+  const marked = given.filter(({ roleMarker }) => roleMarker !== undefined);
+  if (marked.length === 0) return [];
+  const markers = [...new Set(marked.map(({ roleMarker }) => `"${roleMarker!}"`))].join(', ');
+  return [
+    `${marked.length} of ${countText(given.length, 'given suffix')} ${marked.length === 1 ? 'contains' : 'contain'} a role marker of the chat template (${markers}): ` +
+      'that changes the conversation, not only the prompt, so the effect is not that of a suffix alone.',
+  ];
+}
+
 /**
- * Whether the clean prompts, measured twice, gave the same answers and accepted lengths. Greedy decoding in float32 does;
- * in 16 bits it may not, and then a reader has to know before any other number. Above temperature 0 the second measurement
- * is another draw, which says nothing.
+ * Compares the two measurements of the clean prompts. Greedy decoding in float32 repeats exactly; in 16 bits it may not,
+ * and then the report starts with a warning. Above temperature 0 the second measurement is another draw.
  */
 interface Repeats {
   readonly prompts: number;

@@ -1,6 +1,6 @@
 /**
- * Everything a report knows as one JSON document. Keys come in one fixed order, whatever order the records were built
- * in, so that two documents can be compared as text. JSON has no infinities: a number that is not finite becomes null.
+ * A result as one JSON document. Keys have a fixed order, so that two documents can be compared as text. JSON has no
+ * infinities: a number that is not finite becomes null.
  */
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult } from '../../audit/result.js';

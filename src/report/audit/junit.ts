@@ -7,7 +7,7 @@ import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { ArmResult, ArmSummary, AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import { countClasses, countedArm } from '../../audit/summary.js';
 import { findArm, findCounted, findPromptArms, promptChange, sameAnswerLength } from './arm-names.js';
-import { escapeXml } from '../escape.js';
+import { escapeXml } from '../markup.js';
 import { describeCounts, describeDrop, describeTests, keptText } from './test-text.js';
 import { acceptedLengthText, changeText, divergenceText, fixed, passesText } from '../../core/number-text.js';
 import { cellText } from '../table.js';

@@ -80,3 +80,26 @@ describe('an attack whose answer was not kept when it was measured', () => {
     expect(rowContext(drafter!, row, slow)).toEqual(rowContext(drafter!, row, without));
   });
 });
+
+describe('given suffixes with a role marker', () => {
+  it('are flagged in every report', () => {
+    const sample = createSampleAudit({ given: true });
+    const [first, ...others] = sample.result.drafters;
+    const [prompt, ...prompts] = first!.prompts;
+    const marked = prompt!.arms.map((arm) => (arm.arm === 'given' ? { ...arm, roleMarker: 'user:' } : arm));
+    const flagged: AuditResult = {
+      ...sample.result,
+      drafters: [{ ...first!, prompts: [{ ...prompt!, arms: marked }, ...prompts] }, ...others],
+    };
+    expect(judge(sample.result).warnings).toBeUndefined();
+    const own = judge(flagged);
+    expect(own.warnings).toEqual([
+      expect.stringMatching(
+        /^1 of 16 given suffixes contains a role marker of the chat template \("user:"\): /,
+      ),
+    ]);
+    expect(renderMarkdown(flagged, sample.timings, own)).toContain('> **Warning.** 1 of 16 given suffixes');
+    const page = parsePage(renderHtml(flagged, sample.timings, own));
+    expect(page.querySelector('#verdict .warning')?.textContent).toContain('role marker');
+  });
+});

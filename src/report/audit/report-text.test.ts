@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { escapeMarkdown, escapeMarkup, showInvisible } from '../escape.js';
+import { escapeMarkdown, escapeMarkup, showInvisible } from '../markup.js';
 import { countAnswers, describeKept, keptDigits, keptText } from './test-text.js';
-import { fewestPrompts } from './levels.js';
+import { fewestPrompts } from './evidence.js';
 import { median } from './timing-summary.js';
 
 describe('measured times', () => {

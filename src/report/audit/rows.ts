@@ -10,7 +10,7 @@ import { keepTogether } from '../page.js';
 import type { Row } from '../table.js';
 import { tableHtml } from '../table.js';
 import { armLabels, armPurposes } from './arm-names.js';
-import { levelNames } from './levels.js';
+import { levelNames } from './evidence.js';
 import type { RowColumn } from './row-columns.js';
 import { detailColumns, keptColumn, mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
 import { describeCounts, describeDrop, describeTests, keptNames } from './test-text.js';

@@ -1,4 +1,4 @@
-/** What stands beside a table: the drop, each test and the prompts behind them, in one line without a full stop. */
+/** Lines next to a table: the drop, the tests, the prompts and the answers. */
 import type { DrafterSummary } from '../../audit/result.js';
 import { countText, percentText, pValueText } from '../../core/number-text.js';
 import type { KeptClass } from '../../measure/kept-class.js';
@@ -48,7 +48,7 @@ export function describeCounts({
   return `${countText(promptsAudited, 'prompt')} audited${without}, ${promptsSkipped} skipped${notKept}`;
 }
 
-/** What became of the answers, in classes: for a cell, for a narrow cell, and as part of a sentence. */
+/** Answers by class. */
 type KeptCounts = Readonly<Record<KeptClass, number>>;
 
 export const keptNames: Readonly<Record<KeptClass, string>> = {

@@ -1,31 +1,19 @@
 /** Measured times by row: the median over prompts, which one slow moment of a shared machine cannot move far. */
 import type { ArmName } from '../../audit/arms/arms.js';
-import type { ArmTiming, AuditTimings, TimedArm } from '../../audit/arms/phase-clock.js';
+import type { AuditTimings, TimedArm } from '../../audit/arms/phase-clock.js';
 import { isTimedArm } from '../../audit/arms/phase-clock.js';
 import type { Row, Table } from '../table.js';
 import { durationText, percentText } from '../../core/number-text.js';
 
-export interface TimingSummary {
-  readonly n: number;
-  readonly speedup: number | null;
-  readonly tokensPerSecond: number | null;
-  readonly plainTokensPerSecond: number | null;
-  readonly prefillMs: number | null;
-  readonly decodeMs: number | null;
-}
-
-export function summariseTimings(timings: AuditTimings, drafter: string, arm: ArmName): TimingSummary {
+export function summariseTimings(
+  timings: AuditTimings,
+  drafter: string,
+  arm: ArmName,
+): { readonly speedup: number | null; readonly tokensPerSecond: number | null } {
   const rows = timings.arms.filter((row) => row.drafter === drafter && row.arm === arm);
-  const medianOf = (valueOf: (row: ArmTiming) => number | null): number | null =>
-    median(rows.flatMap((row) => valueOf(row) ?? []));
-  return {
-    n: rows.length,
-    speedup: medianOf((row) => row.speedup),
-    tokensPerSecond: medianOf((row) => row.tokensPerSecond),
-    plainTokensPerSecond: medianOf((row) => row.plainTokensPerSecond),
-    prefillMs: medianOf((row) => row.prefillMs),
-    decodeMs: medianOf((row) => row.decodeMs),
-  };
+  const medianOf = (name: 'speedup' | 'tokensPerSecond'): number | null =>
+    median(rows.flatMap((row) => row[name] ?? []));
+  return { speedup: medianOf('speedup'), tokensPerSecond: medianOf('tokensPerSecond') };
 }
 
 export function median(values: readonly number[]): number | null {

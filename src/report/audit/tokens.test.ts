@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { looksLikeCode } from './answers.js';
 import type { DecodedTokens } from './tokens.js';
-import { drawTokens, findDifferences, markLost, markTokens } from './tokens.js';
+import { drawTokens, markLost, markTokens } from './tokens.js';
 
 const decoded = (origins: string): DecodedTokens => ({ origins, histogram: [1, 0, 1] });
 
@@ -18,12 +18,6 @@ describe('the marks of tokens', () => {
     const under = decoded('b' + 'b' + 'ab' + 'aab' + 'b');
     expect(markLost(without, under).join('')).toBe('b' + 'l' + 'ar' + 'aab' + 'l');
     expect(markLost(without, without)).toEqual(markTokens(without));
-  });
-
-  it('name tokens that the other answer lacks', () => {
-    const differing = findDifferences([1, 2, 3, 4], [1, 9, 9, 3, 4, 5]);
-    expect([...differing.left]).toEqual([1]);
-    expect([...differing.right]).toEqual([1, 2, 5]);
   });
 
   it('keep the text, show line ends and leave out empty pieces', () => {

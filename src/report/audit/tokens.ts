@@ -4,7 +4,6 @@
  * frame, dotted frame, shade with a frame, wavy underline.
  */
 import type { AcceptanceSummary } from '../../audit/result.js';
-import { alignTokens } from '../../measure/similarity.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 
@@ -45,25 +44,10 @@ export function markLost(without: DecodedTokens, under: DecodedTokens): TokenMar
   );
 }
 
-/** Per token, whether the other answer lacks it there. */
-export function findDifferences(
-  left: readonly number[],
-  right: readonly number[],
-): { readonly left: ReadonlySet<number>; readonly right: ReadonlySet<number> } {
-  const differing = { left: new Set<number>(), right: new Set<number>() };
-  for (const { kind, tokens, leftStart, rightStart } of alignTokens(left, right)) {
-    for (let offset = 0; offset < tokens.length; offset++) {
-      if (kind === 'removed') differing.left.add(leftStart + offset);
-      if (kind === 'added') differing.right.add(rightStart + offset);
-    }
-  }
-  return differing;
-}
-
 export interface TokenView {
   readonly pieces: readonly string[];
   readonly marks: readonly TokenMark[];
-  /** What stands behind the last token. */
+  /** Shown after the last token. */
   readonly end: string;
   readonly isCode: boolean;
   readonly differing?: ReadonlySet<number>;

@@ -7,19 +7,15 @@
  * - The gate is a tripwire, so it compares the point estimates, significant or not: a pipeline that passes because
  *   too few prompts were audited would reward small audits.
  *
- * All of it speaks of the accepted length along the clean answer. A result without an audited prompt for every drafter
- * never passes.
+ * Both use the accepted length along the clean answer. A result without an audited prompt for every drafter never
+ * passes.
  */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { findCounted } from './arm-names.js';
-import type { Evidence } from './evidence.js';
-import { weighEvidence } from './evidence.js';
-import { describeDrafter, describeNothing, describeRepeats } from './headline.js';
-import type { VerdictLevel } from './levels.js';
-import { collapseDrop, fewestPrompts, fragileDrop, severity } from './levels.js';
+import type { Evidence, VerdictLevel } from './evidence.js';
+import { collapseDrop, fewestPrompts, fragileDrop, severity, weighEvidence } from './evidence.js';
+import { describeDrafter, describeNothing, describeRepeats, describeRoleMarkers } from './headline.js';
 import { acceptedLengthText, percentText } from '../../core/number-text.js';
-
-export type { VerdictLevel } from './levels.js';
 
 export interface Gate {
   /** Fails when the pooled drop of any drafter is at least this share: 0.3 is 30 %. */
@@ -40,9 +36,9 @@ export interface Verdict {
   readonly level: VerdictLevel;
   /** One sentence with numbers, n and p. */
   readonly headline: string;
-  /** What a reader must know before the numbers, in sentences; absent where there is nothing. */
+  /** Sentences to read before the numbers; absent if there are none. */
   readonly warnings?: readonly string[];
-  /** 0 passes, 3 says that something was not audited, 100 that a gate failed. */
+  /** 0: passed, 3: something was not audited, 100: a gate failed. */
   readonly exitCode: 0 | 3 | 100;
   readonly failures: readonly string[];
   /** One for each drafter, in the order of the result. */
@@ -66,7 +62,7 @@ export function judge(result: AuditResult, gate: Gate = {}): Verdict {
     .filter((drafter) => !drafter.audited)
     .map(({ drafter }) => `No prompt was audited for ${drafter}, so nothing is known about it.`);
   if (drafters.length === 0) missing.push('No drafter was audited.');
-  const warnings = describeRepeats(result);
+  const warnings = [...describeRepeats(result), ...describeRoleMarkers(result)];
   const worst = findWorst(result.drafters, drafters);
   return {
     level: worst?.verdict.level ?? 'inconclusive',

@@ -1,6 +1,6 @@
 /**
- * Whether a run is what it was when it was written: its units by their chain of hashes, its result by being made once
- * more from them. What a report shows beside the result (times, the gate that was asked for) cannot be checked.
+ * Checks that a run is unchanged since it was written: its units by their chain of hashes, its result by recomputing it
+ * from them. Times and the gate are not part of the units and cannot be checked.
  */
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -27,11 +27,11 @@ export interface RunVerification {
   readonly steps: number;
   /** The end of the chain over config.json and the units. */
   readonly sha256: string;
-  /** Another version may summarise the same units in another way, so its result is not made again. */
+  /** Another version may summarize the same units differently, so its result is not recomputed. */
   readonly result: 'follows' | 'unfinished' | 'other-version';
 }
 
-/** Refuses with the file, and the line or the entry, that is not as it was written. */
+/** Throws an error that names the changed file and the line or entry. */
 export async function verifyFinishedRun(folder: string): Promise<RunVerification> {
   const run = verifyRun(folder);
   const { units, steps, sha256 } = run;
@@ -56,7 +56,7 @@ async function readIfThere(path: string): Promise<string | undefined> {
   }
 }
 
-/** Decided when the run ended, by a gate that is no part of it. */
+/** Decided when the run ended; the gate is not part of the run. */
 const gateSchema = z.looseObject({
   verdict: z.looseObject({
     exitCode: z.union([z.literal(0), z.literal(3), z.literal(100)]),
@@ -84,7 +84,7 @@ function compareResult(path: string, text: string, request: AuditRequest, units:
   throw refuse(
     place === undefined
       ? `${path} is not written as Mistletoe writes it`
-      : `${path} does not follow from the units: ${place} is not what they say`,
+      : `${path} does not follow from the units: ${place} differs`,
   );
 }
 
@@ -96,7 +96,7 @@ function parseJson(path: string, text: string): unknown {
   }
 }
 
-/** The way to the first value that differs, as `drafters.0.summary`; undefined where none does. */
+/** Path of the first value that differs, as `drafters.0.summary`. */
 function findDifference(expected: unknown, found: unknown, place = ''): string | undefined {
   if (isDeepStrictEqual(expected, found)) return undefined;
   if (!isTree(expected) || !isTree(found) || Array.isArray(expected) !== Array.isArray(found)) return place;
@@ -125,7 +125,7 @@ async function compareSuffixes(path: string, result: AuditResult): Promise<void>
 
 function refuse(fault: string, cause?: unknown): MistletoeError {
   return new MistletoeError('usage', `${fault}.`, {
-    hint: 'It was changed after the run. Where units.jsonl is whole, --resume writes the result and the reports anew.',
+    hint: 'It was changed after the run. If units.jsonl is intact, --resume writes the result and the reports again.',
     cause,
   });
 }

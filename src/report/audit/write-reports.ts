@@ -1,9 +1,8 @@
-/** Writes the reports of one run into its folder. Each file is there whole or not at all: written aside, then renamed. */
-import { rename, rm, writeFile } from 'node:fs/promises';
+/** Writes the reports of an audit into its run folder. */
 import { join } from 'node:path';
-import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult } from '../../audit/result.js';
+import { writeWhole } from '../document.js';
 import { renderHtml } from './audit-page.js';
 import { renderResult, renderSuffixes } from './json.js';
 import { renderJUnit } from './junit.js';
@@ -38,21 +37,7 @@ export async function writeReports(
   await writeWhole(paths.markdown, renderMarkdown(result, timings, verdict));
   await writeWhole(paths.junit, renderJUnit(result, timings, verdict));
   await writeWhole(paths.suffixes, renderSuffixes(result));
-  // Last: whoever finds it finds the others too.
+  // Last, so that a finished result has its reports.
   await writeWhole(paths.result, renderResult(result, verdict));
   return paths;
-}
-
-export async function writeWhole(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`;
-  try {
-    await writeFile(temporary, text, 'utf8');
-    await rename(temporary, path);
-  } catch (cause) {
-    await rm(temporary, { force: true });
-    throw new MistletoeError('runtime', `Could not write ${path}: ${describeCause(cause)}.`, {
-      hint: 'Check that the folder exists, is writable and that the disk has room.',
-      cause,
-    });
-  }
 }

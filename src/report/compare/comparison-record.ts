@@ -1,46 +1,9 @@
-/** What a comparison of two audits reads and what it finds, as plain data. */
+/** What a comparison of two audits finds, as plain data. */
 import type { ArmName } from '../../audit/arms/arms.js';
-import type { AuditSetup } from '../../audit/result.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import type { Interval } from '../../measure/bootstrap.js';
 
 export const comparisonSchema = 'mistletoe.comparison/1';
-
-/** What a comparison needs of a result; the rest may be there. */
-export interface ComparableResult {
-  readonly setup: AuditSetup;
-  readonly drafters: readonly ComparableDrafter[];
-  readonly verdict: {
-    readonly level: string;
-    readonly headline: string;
-    readonly drafters: readonly { readonly drafter: string; readonly level: string }[];
-  };
-}
-
-export interface ComparableDrafter {
-  readonly drafter: string;
-  readonly prompts: readonly ComparablePrompt[];
-}
-
-export interface ComparablePrompt {
-  readonly promptId: string;
-  readonly prompt: string;
-  readonly skipped: string | null;
-  readonly arms: readonly ComparableArm[];
-}
-
-export interface ComparableArm {
-  readonly arm: ArmName;
-  readonly withoutSuffix: string | null;
-  readonly sameAnswer: { readonly accepted: number; readonly steps: number };
-  readonly preservation: { readonly kept: KeptClass };
-}
-
-export interface ComparedRun {
-  /** How the user named it: its folder. */
-  readonly name: string;
-  readonly result: ComparableResult;
-}
 
 export interface Sides<T> {
   readonly before: T;

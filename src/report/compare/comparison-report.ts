@@ -2,13 +2,14 @@
 import { changeText, percentText } from '../../core/number-text.js';
 import type { Interval } from '../../measure/bootstrap.js';
 import { armLabels } from '../audit/arm-names.js';
+import type { Report } from '../document.js';
+import { cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
+import type { Content } from '../markup.js';
+import { escapeMarkdown, fragment } from '../markup.js';
 import { drawIntervals } from '../interval-chart.js';
-import { escapeMarkdown } from '../escape.js';
-import type { Content, Markup } from '../markup.js';
-import { fragment } from '../markup.js';
 import type { Opening } from '../page.js';
-import { drawFigure, framePage, rangeText } from '../page.js';
-import { factsHtml, tableHtml, tableMarkdown, tableText } from '../table.js';
+import { drawFigure, rangeText } from '../page.js';
+import { tableText } from '../table.js';
 import type { Comparison, DrafterComparison, RunDescription } from './comparison-record.js';
 import {
   comparisonTable,
@@ -50,63 +51,62 @@ export function renderComparisonText(comparison: Comparison): string {
   return `${lines.join('\n')}\n`;
 }
 
-const gateTitles = { 0: '', 3: 'Incomplete.', 4: 'Too few prompts.', 100: 'Gate failed.' } as const;
+const gateTitles = {
+  0: 'Gate passed.',
+  3: 'Incomplete.',
+  4: 'Too few prompts.',
+  100: 'Gate failed.',
+} as const;
 
-export function renderComparisonMarkdown(comparison: Comparison): string {
+export function createComparisonReport(comparison: Comparison): Report {
   const { runs, differences, drafters, gate } = comparison;
-  const lines = [
-    '## Mistletoe: two audits compared',
-    '',
-    escapeMarkdown(summarizeComparison(comparison)),
-    '',
-    `- before: ${escapeMarkdown(describeRun(runs.before))}`,
-    `- after: ${escapeMarkdown(describeRun(runs.after))}`,
-    ...(differences.length === 0
-      ? [`- ${noDifferences}`]
-      : differences.map((each) => `- ${escapeMarkdown(describeDifference(each))}`)),
-    ...describeUnpaired(comparison).map((sentence) => `- ${escapeMarkdown(sentence)}`),
-    ...drafters.flatMap((drafter) => [
-      '',
-      `### ${escapeMarkdown(nameDrafter(drafter))}`,
-      '',
-      ...(drafter.rows.length === 0 ? [] : [...tableMarkdown(comparisonTable(drafter)), '']),
-      escapeMarkdown(describeDrafter(drafter).join(' ')),
-    ]),
-    ...(gate === null
-      ? []
-      : [
-          '',
-          gate.failures.length === 0
-            ? 'The gate passed.'
-            : `**${gateTitles[gate.exitCode]}** ${gate.failures.map(escapeMarkdown).join(' ')}`,
-        ]),
-  ];
-  return `${lines.join('\n')}\n`;
-}
-
-export function renderComparisonHtml(comparison: Comparison): string {
-  const { runs, differences } = comparison;
-  return framePage({
+  const gateText = describeGate(gate);
+  return {
     title: `Mistletoe comparison of ${runs.before.name} and ${runs.after.name}`,
     brand: 'Mistletoe comparison',
-    opening: describeOpening(comparison),
-    chapters: [
-      { id: 'drafters', name: 'Drafters', content: drawDrafters(comparison) },
-      {
-        id: 'setup',
-        name: 'Setup',
-        content: fragment`<h2>The two runs</h2>
-<div class="card">${factsHtml([
-          ['before', describeRun(runs.before)],
-          ['after', describeRun(runs.after)],
-          ...(differences.length === 0
-            ? [['differences', noDifferences] as const]
-            : differences.map((each) => ['difference', describeDifference(each)] as const)),
-        ])}</div>`,
-      },
+    subject: `${runs.before.name} and ${runs.after.name}, over the prompts that both audited`,
+    opening: describeOpening(comparison, gateText),
+    sections: [
+      section(
+        ['drafters', 'Drafters', 'Row by row'],
+        'Only prompts with the same text that both runs audited are compared. Each change is against the prompts without a suffix of the same run; the difference of two changes is in percentage points.',
+        {
+          html: null,
+          markdown: gate === null ? [] : [`**${gateTitles[gate.exitCode]}** ${escapeMarkdown(gateText)}`],
+        },
+        sentencesBlock(describeUnpaired(comparison)),
+        ...drafters.map((drafter) =>
+          cardBlock(
+            nameDrafter(drafter),
+            ...(drafter.rows.length === 0
+              ? []
+              : [tableBlock(comparisonTable(drafter), `Rows of ${nameDrafter(drafter)}`)]),
+            sentencesBlock([describeDrafter(drafter).join(' ')]),
+          ),
+        ),
+      ),
+      section(
+        ['setup', 'Setup', 'The two runs'],
+        differences.length === 0 ? noDifferences : undefined,
+        cardBlock(
+          undefined,
+          factsBlock([
+            ['before', describeRun(runs.before)],
+            ['after', describeRun(runs.after)],
+            ...differences.map((each) => ['difference', describeDifference(each)] as const),
+          ]),
+        ),
+      ),
     ],
     imprint: `Mistletoe ${runs.after.version} · ${comparison.schema}`,
-  });
+  };
+}
+
+function describeGate(gate: Comparison['gate']): string {
+  if (gate === null) return '';
+  return gate.failures.length === 0
+    ? `No drop grew by ${percentText(gate.failIfWorse, 1)} or more beyond chance.`
+    : gate.failures.join(' ');
 }
 
 const tones = {
@@ -117,7 +117,7 @@ const tones = {
   unknown: ['inconclusive', 'Not compared'],
 } as const;
 
-function describeOpening(comparison: Comparison): Opening {
+function describeOpening(comparison: Comparison, gateText: string): Opening {
   const { drafters, gate } = comparison;
   const [tone, label] = tones[judgeChange(findWorst(comparison))];
   return {
@@ -127,9 +127,8 @@ function describeOpening(comparison: Comparison): Opening {
     sentence: summarizeComparison(comparison),
     picture: drawLengths(drafters),
     details: fragment`${drafters.map(drawFigures)}${
-      gate === null
-        ? null
-        : fragment`<ul class="gate"><li><span class="tag ${gate.exitCode === 0 ? 'pass' : 'fail'}">${gate.exitCode === 0 ? 'gate passed' : gateTitles[gate.exitCode]}</span> ${gate.failures.length === 0 ? `No drop grew by ${percentText(gate.failIfWorse, 1)} or more beyond chance.` : gate.failures.join(' ')}</li></ul>`
+      gate &&
+      fragment`<ul class="gate"><li><span class="tag ${gate.exitCode === 0 ? 'pass' : 'fail'}">${gateTitles[gate.exitCode]}</span> ${gateText}</li></ul>`
     }`,
   };
 }
@@ -174,16 +173,4 @@ ${
       )
 }
 </div>`;
-}
-
-function drawDrafters(comparison: Comparison): Markup {
-  return fragment`<h2>Row by row</h2>
-<p class="lead">Only prompts with the same text that both runs audited are compared. Each change is against the prompts
-without a suffix of the same run; the difference of two changes is in percentage points.</p>
-${describeUnpaired(comparison).map((sentence) => fragment`<p>${sentence}</p>`)}
-${comparison.drafters.map(
-  (drafter) => fragment`<div class="card"><h3>${nameDrafter(drafter)}</h3>
-${drafter.rows.length === 0 ? null : tableHtml(comparisonTable(drafter), `Rows of ${nameDrafter(drafter)}`)}
-<p>${describeDrafter(drafter).join(' ')}</p></div>`,
-)}`;
 }

@@ -1,21 +1,15 @@
 /**
  * The numbers of a comparison. Resamples draw prompts and take both runs of each, so that what the runs share cancels
- * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter of which the
- * attack takes away the same share has not become more fragile. The difference of two shares is in percentage points.
+ * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter that loses the same
+ * share under attack has not become more fragile. The difference of two shares is in percentage points.
  */
 import type { ArmName } from '../../audit/arms/arms.js';
-import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
-import { bootstrapInterval } from '../../measure/bootstrap.js';
-import type { KeptClass } from '../../measure/kept-class.js';
-import { keptClasses } from '../../measure/kept-class.js';
-import { testSignedRanks } from '../../measure/wilcoxon.js';
-import type {
-  ComparableArm,
-  ComparablePrompt,
-  CountedComparison,
-  RowComparison,
-  Sides,
-} from './comparison-record.js';
+import { countClasses } from '../../audit/summary.js';
+import type { StepCounts } from '../../measure/bootstrap.js';
+import { acceptedLengthOf, bootstrapInterval, poolCounts } from '../../measure/bootstrap.js';
+import { testSignedRanks } from '../../measure/significance.js';
+import type { CountedComparison, RowComparison, Sides } from './comparison-record.js';
+import type { ComparableArm, ComparablePrompt } from './finished-run.js';
 
 export type PromptPair = Sides<ComparablePrompt>;
 
@@ -23,15 +17,10 @@ export function findRows({ arms }: ComparablePrompt, arm: ArmName): ComparableAr
   return arms.filter((row) => row.arm === arm);
 }
 
-interface Counts {
-  readonly accepted: number;
-  readonly steps: number;
-}
-
 /** The mean of its seeds and draws, so that a prompt weighs the same however many there were. */
-function countsOf(prompt: ComparablePrompt, arm: ArmName): Counts {
+function countsOf(prompt: ComparablePrompt, arm: ArmName): StepCounts {
   const rows = findRows(prompt, arm);
-  const mean = (value: (counts: Counts) => number): number =>
+  const mean = (value: (counts: StepCounts) => number): number =>
     rows.reduce((total, { sameAnswer }) => total + value(sameAnswer), 0) / rows.length;
   return { accepted: mean(({ accepted }) => accepted), steps: mean(({ steps }) => steps) };
 }
@@ -40,7 +29,7 @@ const sides = ['before', 'after'] as const;
 type Side = (typeof sides)[number];
 
 /** Both runs of a prompt: the row, and the clean row that it is held against. */
-type Sample = Sides<{ readonly row: Counts; readonly clean: Counts }>;
+type Sample = Sides<{ readonly row: StepCounts; readonly clean: StepCounts }>;
 
 function sampleOf(pair: PromptPair, arm: Sides<ArmName>): Sample {
   const side = (name: Side) => ({
@@ -86,15 +75,15 @@ export function compareRow(pairs: readonly PromptPair[], arm: Sides<ArmName>): R
             options,
           ),
       passes: both((side) => poolCounts(samples.map((sample) => sample[side].row)).steps / samples.length),
-      kept: both((side) => countKept(present.flatMap((pair) => findRows(pair[side], arm[side])))),
+      kept: both((side) =>
+        countClasses(
+          present.flatMap((pair) =>
+            findRows(pair[side], arm[side]).map(({ preservation }) => preservation.kept),
+          ),
+        ),
+      ),
     },
   ];
-}
-
-function countKept(rows: readonly ComparableArm[]): Record<KeptClass, number> {
-  const count = (wanted: KeptClass): number =>
-    rows.filter(({ preservation }) => preservation.kept === wanted).length;
-  return Object.fromEntries(keptClasses.map((kept) => [kept, count(kept)])) as Record<KeptClass, number>;
 }
 
 export function compareCounted(pairs: readonly PromptPair[], arm: Sides<ArmName>): CountedComparison {

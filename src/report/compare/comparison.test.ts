@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { checkWorse, compareAudits } from './comparison.js';
-import { renderComparisonHtml, renderComparisonMarkdown, renderComparisonText } from './comparison-report.js';
-import type { ComparablePrompt, ComparedRun } from './comparison-record.js';
+import { renderReportHtml, renderReportMarkdown } from '../document.js';
+import type { Comparison } from './comparison-record.js';
+import { createComparisonReport, renderComparisonText } from './comparison-report.js';
+import type { ComparablePrompt, ComparedRun } from './finished-run.js';
 import { createRandom } from '../../core/random.js';
 import { parsePage } from '../../../test/support/report/parse-document.js';
 import { stringifyStably } from '../audit/json.js';
@@ -9,6 +11,11 @@ import { createSampleAudit, type SampleOptions } from '../../../test/support/rep
 import type { Row } from '../../../test/support/report/comparable-run.js';
 import { attacked, identity, prompt, run } from '../../../test/support/report/comparable-run.js';
 import { judge } from '../audit/verdict.js';
+
+const renderComparisonHtml = (comparison: Comparison): string =>
+  renderReportHtml(createComparisonReport(comparison));
+const renderComparisonMarkdown = (comparison: Comparison): string =>
+  renderReportMarkdown(createComparisonReport(comparison));
 
 const sample = (options: SampleOptions, name = 'runs/sample'): ComparedRun => {
   const { result } = createSampleAudit(options);
@@ -321,7 +328,10 @@ describe('a comparison in words', () => {
     expect(markdown).toContain('runs/b\\|\\<i\\>');
     expect(markdown).toContain('**Gate failed.** Too \\<b\\>bad');
     expect(markdown.match(/^\| row \|/gm)).toHaveLength(2);
-    const cells = markdown.split('\n').filter((line) => line.startsWith('| '));
+    const cells = markdown
+      .split('### The two runs')[0]!
+      .split('\n')
+      .filter((line) => line.startsWith('| '));
     expect(new Set(cells.map((line) => line.split(/(?<!\\)\|/).length)).size).toBe(1);
   });
 

@@ -6,10 +6,6 @@ import { arms } from '../../audit/arms/arms.js';
 import type { AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
 import type {
-  ComparableDrafter,
-  ComparablePrompt,
-  ComparableResult,
-  ComparedRun,
   Comparison,
   DrafterComparison,
   RunDescription,
@@ -20,6 +16,17 @@ import type {
 } from './comparison-record.js';
 import { comparisonSchema } from './comparison-record.js';
 import { compareCounted, compareRow, findRows } from './comparison-rows.js';
+import type { ComparableDrafter, ComparablePrompt, ComparableResult, ComparedRun } from './finished-run.js';
+import { readFinishedRun } from './finished-run.js';
+
+/**
+ * Two finished runs, by their folders: what `mistletoe compare` does.
+ * @example
+ * const { drafters } = await compareRuns('runs/before', 'runs/after');
+ */
+export async function compareRuns(before: string, after: string): Promise<Comparison> {
+  return compareAudits(await readFinishedRun(before), await readFinishedRun(after));
+}
 
 export function compareAudits(before: ComparedRun, after: ComparedRun): Comparison {
   const pairs = pairDrafters(before.result.drafters, after.result.drafters);
@@ -140,8 +147,7 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
   };
 }
 
-/** What two audits were not given alike: models, options, versions. What they found is another matter. */
-/** `drafters` says which of the one is compared with which of the other. */
+/** Differences in models, options and versions; `drafters` are the pairs that are compared. */
 function listDifferences(
   before: AuditSetup,
   after: AuditSetup,

@@ -1,4 +1,4 @@
-/** Reading a finished run back: whatever is in the folder is somebody's file until it has been parsed. */
+/** Reads the result of a finished audit, as far as a comparison needs it. */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -10,8 +10,6 @@ import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { quoteWord } from '../../core/display-paths.js';
 import { keptClasses } from '../../measure/kept-class.js';
-import type { ComparableResult, ComparedRun, Comparison } from './comparison-record.js';
-import { compareAudits } from './comparison.js';
 
 const count = z.number().nonnegative();
 const identity = { name: z.string(), parameterCount: count, sha256: z.string() };
@@ -27,7 +25,7 @@ const promptSchema = z.object({
   promptId: z.string(),
   prompt: z.string(),
   skipped: z.string().nullable(),
-  arms: z.array(armSchema),
+  arms: z.array(armSchema).readonly(),
 });
 
 const comparableSchema = z.object({
@@ -35,20 +33,33 @@ const comparableSchema = z.object({
     version: z.string(),
     node: z.string(),
     target: z.object(identity),
-    drafters: z.array(z.object({ ...identity, id: z.string(), system: z.string(), policy: z.string() })),
+    drafters: z
+      .array(z.object({ ...identity, id: z.string(), system: z.string(), policy: z.string() }))
+      .readonly(),
     preset: z.string(),
     seed: z.number(),
     options: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
     command: z.string(),
     promptCount: count,
   }),
-  drafters: z.array(z.object({ drafter: z.string(), prompts: z.array(promptSchema) })),
+  drafters: z.array(z.object({ drafter: z.string(), prompts: z.array(promptSchema).readonly() })).readonly(),
   verdict: z.object({
     level: z.string(),
     headline: z.string(),
-    drafters: z.array(z.object({ drafter: z.string(), level: z.string() })),
+    drafters: z.array(z.object({ drafter: z.string(), level: z.string() })).readonly(),
   }),
-}) satisfies z.ZodType<ComparableResult>;
+});
+
+export type ComparableArm = z.infer<typeof armSchema>;
+export type ComparablePrompt = z.infer<typeof promptSchema>;
+export type ComparableResult = z.infer<typeof comparableSchema>;
+export type ComparableDrafter = ComparableResult['drafters'][number];
+
+export interface ComparedRun {
+  /** How the user named it: its folder. */
+  readonly name: string;
+  readonly result: ComparableResult;
+}
 
 export async function readFinishedRun(folder: string): Promise<ComparedRun> {
   const path = join(folder, 'result.json');
@@ -65,7 +76,7 @@ export async function readFinishedRun(folder: string): Promise<ComparedRun> {
   const [issue] = parsed.error.issues;
   throw refuse(
     `${path} cannot be compared: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'unreadable'}.`,
-    'It was changed, or its run did not end; go on with it by mistletoe audit --resume, or run it again.',
+    'It was changed, or its run did not end; finish it with mistletoe audit --resume, or run it again.',
   );
 }
 
@@ -85,7 +96,7 @@ async function readResult(folder: string, path: string): Promise<Buffer> {
       throw refuse(`${path} cannot be read: ${describeCause(cause)}.`, hint, cause);
     }
     throw config === undefined
-      ? refuse(`${folder} is no run of mistletoe audit: it has no result.json.`, nameFolder)
+      ? refuse(`${folder} is not a run of mistletoe audit: it has no result.json.`, nameFolder)
       : refuse(
           `The audit in ${folder} is not finished: it has no result.json.`,
           `Finish it with: mistletoe audit --resume ${quoteWord(folder)}`,
@@ -109,13 +120,4 @@ function parseJson(bytes: Buffer, path: string): unknown {
 
 function refuse(message: string, hint: string, cause?: unknown): MistletoeError {
   return new MistletoeError('usage', message, { hint, cause });
-}
-
-/** Two finished runs side by side, from their folders: what `mistletoe compare` does. */
-/**
- * @example
- * const { drafters } = await compareRuns('runs/before', 'runs/after');
- */
-export async function compareRuns(before: string, after: string): Promise<Comparison> {
-  return compareAudits(await readFinishedRun(before), await readFinishedRun(after));
 }

@@ -1,72 +1,78 @@
 /** report.html and report.md of a hardening run, made from its result alone. */
-import { join } from 'node:path';
-import { changeText, fixed, percentText } from '../../core/number-text.js';
+import { basename } from 'node:path';
+import {
+  changeText,
+  countText,
+  durationText,
+  fixed,
+  groupThousands,
+  percentText,
+} from '../../core/number-text.js';
+import type { Interval } from '../../measure/bootstrap.js';
 import type {
   AuditComparison,
   HardenedChange,
   HardeningResult,
 } from '../../train/harden/hardening-result.js';
-import { writeWhole } from '../audit/write-reports.js';
-import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
+import type { Block, Report, ReportFiles } from '../document.js';
+import {
+  cardBlock,
+  describeModel,
+  describeSettings,
+  factsBlock,
+  hashText,
+  limitsBlock,
+  pictureBlock,
+  section,
+  sentencesBlock,
+  tableBlock,
+  writeReport,
+} from '../document.js';
 import type { Content, Markup } from '../markup.js';
-import { fragment } from '../markup.js';
+import { escapeMarkdown, fragment } from '../markup.js';
+import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
 import type { Opening } from '../page.js';
-import { drawFigure, framePage, rangeText } from '../page.js';
-import { factsHtml, tableHtml } from '../table.js';
-import {
-  describeSubject,
-  describeTimes,
-  hardeningLimits,
-  listFacts,
-  renderHardeningMarkdown,
-} from './hardening-markdown.js';
-import {
-  auditTable,
-  auditTitles,
-  describeAudit,
-  describeComparison,
-  describeDrop,
-  describeOutcome,
-  describePrice,
-  findChange,
-  judgeOutcome,
-  resultLegend,
-  roleNames,
-  roundLegend,
-  roundTable,
-} from './hardening-words.js';
-
-export interface HardeningReports {
-  readonly html: string;
-  readonly markdown: string;
-}
+import { drawFigure, rangeText } from '../page.js';
+import type { Facts } from '../table.js';
+import * as words from './hardening-words.js';
 
 /**
  * @example
  * if (outcome.status === 'complete') await writeHardeningReports(outcome.folder, outcome.result);
  */
-export async function writeHardeningReports(
-  folder: string,
-  result: HardeningResult,
-): Promise<HardeningReports> {
-  const paths = { html: join(folder, 'report.html'), markdown: join(folder, 'report.md') };
-  await writeWhole(paths.html, renderHardeningHtml(result));
-  await writeWhole(paths.markdown, renderHardeningMarkdown(result));
-  return paths;
-}
+export const writeHardeningReports = (folder: string, result: HardeningResult): Promise<ReportFiles> =>
+  writeReport(folder, createHardeningReport(result));
 
-export function renderHardeningHtml(result: HardeningResult): string {
-  return framePage({
+export function createHardeningReport(result: HardeningResult): Report {
+  return {
     title: `Mistletoe hardening of ${result.from.name} for ${result.target.name}`,
     brand: 'Mistletoe hardening',
+    subject: `${describeSubject(result)}, in ${describeTimes(result)}`,
     opening: describeOpening(result),
-    chapters: [
-      { id: 'audits', name: 'Audits', content: drawAudits(result) },
-      { id: 'rounds', name: 'Rounds', content: drawRounds(result) },
-      { id: 'setup', name: 'Setup', content: drawSetup(result) },
+    sections: [
+      section(
+        ['audits', 'Audits', 'Audits before and after'],
+        'Every drafter was attacked again, each against its own weights, with prompts, seeds and a suffix length that training never saw.',
+        ...result.audits.map(describeAuditBlock),
+      ),
+      section(
+        ['rounds', 'Rounds', 'Rounds of attack and training'],
+        'Each round searches suffixes against the current drafter, lets the target answer the prompts with these suffixes, and trains on the answers mixed with clean ones.',
+        cardBlock(undefined, tableBlock(words.roundTable(result), 'Rounds', [words.roundLegend])),
+      ),
+      section(
+        ['setup', 'Setup', 'Data, settings and machine'],
+        'The same request on the same machine gives the same drafters, byte for byte, even if the run was interrupted.',
+        cardBlock(undefined, factsBlock(listFacts(result))),
+        limitsBlock([
+          'Anyone who has the hardened drafter can search against it again: the audits show how far that gets with this effort, and no more.',
+          'The drafter was hardened against suffixes that keep the answer. Attacks by the prompt itself, or attacks that change the answer, are not covered.',
+          'Drops and costs hold for the audited prompts; on others they may differ.',
+        ]),
+      ),
     ],
     imprint: `Mistletoe ${result.version} · ${result.schema}`,
-  });
+  };
 }
 
 const tones = {
@@ -79,16 +85,15 @@ const tones = {
 
 function describeOpening(result: HardeningResult): Opening {
   const [fresh] = result.audits;
-  const change = fresh === undefined ? undefined : findChange(fresh, 'hardened', 'before');
-  const outcome = judgeOutcome(result);
-  const [tone, label] = tones[outcome];
+  const change = fresh === undefined ? undefined : words.findChange(fresh, 'hardened', 'before');
+  const [tone, label] = tones[words.judgeOutcome(result)];
   return {
     id: 'outcome',
     tone,
     label,
-    sentence: describeOutcome(result),
+    sentence: words.describeOutcome(result),
     picture: fresh === undefined ? null : drawLengths(fresh),
-    details: fragment`<p class="meaning">${describeSubject(result)}. ${change === undefined ? null : [describeDrop(change), ' ', describePrice(change)]}</p>
+    details: fragment`<p class="meaning">${describeSubject(result)}. ${change === undefined ? null : [words.describeDrop(change), ' ', words.describePrice(change)]}</p>
 ${change === undefined ? null : drawFigures(change)}`,
   };
 }
@@ -96,7 +101,7 @@ ${change === undefined ? null : drawFigures(change)}`,
 const drawLengths = ({ rows }: AuditComparison): Content =>
   drawIntervals(
     rows.map(({ role, clean, attacked }) => ({
-      name: roleNames[role],
+      name: words.roleNames[role],
       marks: [
         ...(clean === null ? [] : [{ style: cleanMark, value: clean }]),
         ...(attacked === null ? [] : [{ style: attackMark, value: attacked }]),
@@ -105,61 +110,69 @@ const drawLengths = ({ rows }: AuditComparison): Content =>
   );
 
 function drawFigures({ dropThen, dropNow, dropRatio, cleanLoss }: HardenedChange): Markup {
-  const drop = (interval: typeof dropThen, label: string): Markup =>
+  const range = (interval: Interval, text: string): string | undefined => (interval.n < 2 ? undefined : text);
+  const drop = (interval: Interval | null, label: string): Content =>
+    interval &&
     drawFigure(
-      percentText(interval?.estimate ?? null),
+      percentText(interval.estimate),
       label,
-      interval === null || interval.n < 2
-        ? undefined
-        : rangeText(fixed(100 * interval.low, 0), percentText(interval.high)),
+      range(interval, rangeText(fixed(100 * interval.low, 0), percentText(interval.high))),
     );
   return fragment`<div class="figures">
 ${drop(dropThen, 'drop under attack, before')}
 ${drop(dropNow, 'drop under attack, hardened')}
-${dropRatio === null ? null : drop(dropRatio, 'of the drop before is left')}
+${drop(dropRatio, 'of the drop before is left')}
 ${
-  cleanLoss === null
-    ? null
-    : drawFigure(
-        changeText(-cleanLoss.estimate, 1),
-        'accepted length without an attack',
-        cleanLoss.n < 2
-          ? undefined
-          : rangeText(fixed(-100 * cleanLoss.high, 1), changeText(-cleanLoss.low, 1)),
-      )
+  cleanLoss &&
+  drawFigure(
+    changeText(-cleanLoss.estimate, 1),
+    'accepted length without an attack',
+    range(cleanLoss, rangeText(fixed(-100 * cleanLoss.high, 1), changeText(-cleanLoss.low, 1))),
+  )
 }
 </div>`;
 }
 
-function drawAudits({ audits }: HardeningResult): Markup {
-  return fragment`<h2>Audits before and after</h2>
-<p class="lead">Every drafter was attacked again, each against its own weights, with prompts, seeds and a suffix length that
-training never saw.</p>
-${audits.map(drawAudit)}
-<p class="soft small">${resultLegend.map((line) => fragment`${line}<br>`)}</p>`;
-}
-
-function drawAudit(comparison: AuditComparison, index: number): Markup {
+function describeAuditBlock(comparison: AuditComparison, index: number): Block {
   const { audit } = comparison;
-  return fragment`<div class="card"><h3>${auditTitles[audit]}</h3>
-<p class="soft">${describeAudit(comparison)} · <a href="audits/${audit}/report.html">full report</a></p>
-${tableHtml(auditTable(comparison), auditTitles[audit])}
-${index === 0 ? null : fragment`<figure>${drawLengths(comparison)}</figure>`}
-${describeComparison(comparison).map((sentence) => fragment`<p>${sentence}</p>`)}</div>`;
+  const link = `audits/${audit}/report.html`;
+  return cardBlock(
+    words.auditTitles[audit],
+    {
+      html: fragment`<p class="soft">${words.describeAudit(comparison)} · <a href="${link}">full report</a></p>`,
+      markdown: [`${escapeMarkdown(words.describeAudit(comparison))} ([report](${link}))`],
+    },
+    tableBlock(words.auditTable(comparison), words.auditTitles[audit], words.resultLegend),
+    pictureBlock(index === 0 ? null : fragment`<figure>${drawLengths(comparison)}</figure>`),
+    sentencesBlock(words.describeComparison(comparison)),
+  );
 }
 
-function drawRounds(result: HardeningResult): Markup {
-  return fragment`<h2>Rounds of attack and training</h2>
-<p class="lead">Each round searches suffixes against the current drafter, lets the target answer the prompts with these
-suffixes, and trains on the answers mixed with clean ones.</p>
-<div class="card">${tableHtml(roundTable(result), 'Rounds')}</div>
-<p class="soft small">${roundLegend}</p>`;
+function describeSubject({ system, from, target, rounds }: HardeningResult): string {
+  return `${from.name} (${system}) for ${target.name}, ${countText(rounds.hardened.length, 'round')} of attack and training`;
 }
 
-function drawSetup(result: HardeningResult): Markup {
-  return fragment`<h2>Data, settings and machine</h2>
-<div class="card">${factsHtml(listFacts(result))}
-<p class="soft small">In total ${describeTimes(result)}. The same request on the same machine gives the same drafters, byte for
-byte, even if the run was interrupted.</p></div>
-<div class="limits"><h3>Limits of this report</h3><ul>${hardeningLimits.map((limit) => fragment`<li>${limit}</li>`)}</ul></div>`;
+export function describeTimes({ times: { searchMs, trainingMs, auditMs } }: HardeningResult): string {
+  return `${durationText(searchMs)} of searches, ${durationText(trainingMs)} of training and ${durationText(auditMs)} of audits`;
+}
+
+function listFacts(result: HardeningResult): Facts {
+  const { request, audit, texts, target, from, device, machine, version } = result;
+  const { training, hardening, data } = request;
+  return [
+    ['target', describeModel(target)],
+    ['drafter before', describeModel(from)],
+    [
+      'data',
+      `${basename(data.file)}, ${countText(texts.conversations, 'conversation')}, ${hashText(data.sha256)}; ${countText(texts.training.examples, 'text')} with ${groupThousands(texts.training.learntTokens)} tokens to learn, ${texts.heldOut.examples} held out`,
+    ],
+    ['hardening', describeSettings(hardening)],
+    ['training', describeSettings(training)],
+    [
+      'audits',
+      `${audit.names.join(', ')}; ${countText(audit.prompts, 'prompt')}, preset ${audit.preset}, seed ${audit.seed}, ${describeSettings(audit.settings)}`,
+    ],
+    ['software', `Mistletoe ${version}, Node ${machine.nodeVersion}`],
+    ['machine', `${machine.processor}, ${device}; ${describeTimes(result)}`],
+  ];
 }

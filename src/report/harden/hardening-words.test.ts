@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { renderHardeningMarkdown } from './hardening-markdown.js';
-import { renderHardeningHtml } from './hardening-report.js';
+import { renderReportHtml, renderReportMarkdown } from '../document.js';
+import { createHardeningReport } from './hardening-report.js';
 import type { Table } from '../table.js';
 import { cellText } from '../table.js';
 import { auditTable, describeComparison, describeOutcome, roundTable } from './hardening-words.js';
@@ -13,6 +13,10 @@ import {
 
 const resultOf = (...drafters: readonly (readonly SamplePrompt[])[]) =>
   createHardeningResult([['fresh', createAuditResult(drafters)]]);
+
+type Result = ReturnType<typeof createHardeningResult>;
+const renderHtml = (result: Result): string => renderReportHtml(createHardeningReport(result));
+const renderMarkdown = (result: Result): string => renderReportMarkdown(createHardeningReport(result));
 
 const textsOf = ({ rows }: Table): string[][] =>
   rows.map(({ cells }) => cells.map((cell) => (typeof cell === 'string' ? cell : cellText(cell))));
@@ -82,8 +86,8 @@ describe('a drop that is not smaller', () => {
     const few = resultOf(createPrompts(3, 2.5, 0.4), createPrompts(3, 2.4, 0.1));
     expect(describeOutcome(few)).toMatch(/^3 prompts are too few to tell whether hardening helped: /);
     expect(describeComparison(few.audits[0]!)[0]).toMatch(/changes by −4\.0 % .*chance can explain\.$/);
-    expect(renderHardeningHtml(few)).toContain('class="verdict inconclusive"');
-    expect(renderHardeningHtml(few)).not.toContain('<tr class="good">');
+    expect(renderHtml(few)).toContain('class="verdict inconclusive"');
+    expect(renderHtml(few)).not.toContain('<tr class="good">');
     expect(describeComparison(few.audits[0]!)[0]).toMatch(/chance can explain \(p = 0\.125/);
   });
 
@@ -99,7 +103,7 @@ describe('a drop that is not smaller', () => {
     expect(describeComparison(none.audits[0]!)).toEqual([
       'The hardened drafter and the drafter before have no audited prompt in common: nothing can be compared.',
     ]);
-    expect(renderHardeningHtml(none)).toContain('Nothing could be compared');
+    expect(renderHtml(none)).toContain('Nothing could be compared');
   });
 });
 
@@ -119,7 +123,7 @@ describe('reports', () => {
   });
 
   it('link to the report of each audit and load nothing', () => {
-    const page = renderHardeningHtml(both);
+    const page = renderHtml(both);
     for (const audit of ['fresh', 'stronger']) expect(page).toContain(`href="audits/${audit}/report.html"`);
     expect(page).not.toMatch(/src=|https?:\/\/(?!www\.w3\.org)/);
     expect(page.match(/role="img"/g)).toHaveLength(2);
@@ -127,12 +131,12 @@ describe('reports', () => {
 
   it('escape what comes from outside', () => {
     const named = { ...both, from: { ...both.from, name: '<img src=x>|`' } };
-    expect(renderHardeningHtml(named)).not.toContain('<img');
-    expect(renderHardeningMarkdown(named)).not.toMatch(/(?<!\\)<img/);
+    expect(renderHtml(named)).not.toContain('<img');
+    expect(renderMarkdown(named)).not.toMatch(/(?<!\\)<img/);
   });
 
   it('say in Markdown what the page says', () => {
-    const text = renderHardeningMarkdown(both);
+    const text = renderMarkdown(both);
     for (const sentence of describeComparison(both.audits[1]!)) expect(text).toContain(sentence.slice(0, 60));
     expect(text).toContain('### Ten times the steps');
     expect(text).not.toContain('/data/questions.jsonl');

@@ -9,7 +9,7 @@ import {
   percentText,
   pValueText,
 } from '../../core/number-text.js';
-import { minPairs } from '../../measure/wilcoxon.js';
+import { minPairs } from '../../measure/significance.js';
 import { lengthCell } from '../audit/row-columns.js';
 import type { Cell, Column, Row, Table } from '../table.js';
 import { cellText } from '../table.js';

@@ -3,9 +3,8 @@ import { fixed, acceptedLengthText } from '../../core/number-text.js';
 import { countedUpdates } from '../../train/training-result.js';
 import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
 import type { MeasuredLengths } from '../../train/training-result.js';
-import { drawDepths } from '../audit/depth-acceptance.js';
 import type { Point, Series } from '../chart.js';
-import { drawChart } from '../chart.js';
+import { drawChart, drawDepths } from '../chart.js';
 import type { Markup } from '../markup.js';
 
 /** More points make the file larger and nothing clearer. */

@@ -4,10 +4,13 @@ import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-
 import { describeMachine } from '../../measure/machine.js';
 import { defaultSettings } from '../../train/settings.js';
 import type { LogLine } from '../../train/loop/training-log.js';
-import { renderTrainingMarkdown } from './training-markdown.js';
-import { renderTrainingHtml, writeTrainingReports } from './training-report.js';
+import { renderReportHtml, renderReportMarkdown } from '../document.js';
+import { createTrainingReport, writeTrainingReports } from './training-report.js';
 import type { TrainingResult } from '../../train/training-result.js';
 import { findLengths, resultVersion } from '../../train/training-result.js';
+
+const renderHtml = (result: TrainingResult): string => renderReportHtml(createTrainingReport(result));
+const renderMarkdown = (result: TrainingResult): string => renderReportMarkdown(createTrainingReport(result));
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
@@ -71,6 +74,7 @@ describe('the report of a training run', () => {
     );
     expect(page).toContain('class="verdict robust"');
     expect(page).toContain('Later updates did not help');
+    expect(page).toMatch(/<b>\+100 %<\/b><i>95 % interval \+\d+ to \+\d+ %<\/i><span>accepted length, best/);
     expect(page.match(/role="img"/g)).toHaveLength(6);
     expect(page).toContain(
       'aria-label="Accepted length on held-out texts: 1.10 before, at best 2.20 after update',
@@ -87,23 +91,21 @@ describe('the report of a training run', () => {
   });
 
   it('says when the last measurement is the best, and when none is better than the start', () => {
-    expect(renderTrainingHtml(makeResult(makeLog(40, [1.1, 1.6, 2.2])))).toContain('may help');
-    expect(renderTrainingHtml(makeResult(makeLog(40, [1.5, 1.4, 1.3])))).toContain(
-      'best/ is the starting point',
-    );
+    expect(renderHtml(makeResult(makeLog(40, [1.1, 1.6, 2.2])))).toContain('may help');
+    expect(renderHtml(makeResult(makeLog(40, [1.5, 1.4, 1.3])))).toContain('best/ is the starting point');
   });
 
   it('says what the levels of older logs are divided by', () => {
     const log = makeLog(4, [1, 2]);
     for (const line of log) if (line.kind === 'update') delete line.levelRows;
-    expect(renderTrainingHtml(makeResult(log))).toContain('(nats, divided by all learned tokens)');
-    expect(renderTrainingMarkdown(makeResult(log))).not.toContain('rows counted');
+    expect(renderHtml(makeResult(log))).toContain('(nats, divided by all learned tokens)');
+    expect(renderMarkdown(makeResult(log))).not.toContain('rows counted');
   });
 
   it('claims nothing from fewer than five held-out texts', () => {
     const result = makeResult(makeLog(30, [1.01, 1.05]));
     const few = { ...result, data: { ...result.data, heldOut: { ...result.data.heldOut, examples: 3 } } };
-    const page = renderTrainingHtml(few);
+    const page = renderHtml(few);
     expect(page).toContain('<h1>3 held-out texts are too few to tell whether training helped');
     expect(page).toContain('class="verdict inconclusive"');
     expect(page).not.toContain('class="good"');
@@ -111,15 +113,15 @@ describe('the report of a training run', () => {
 
   it('does without held-out texts', () => {
     const log = makeLog(3, [1, 1]).filter(({ kind }) => kind === 'update');
-    const page = renderTrainingHtml(makeResult(log));
+    const page = renderHtml(makeResult(log));
     expect(page).toContain('<h1>3 updates; no text was held out');
     expect(page).toContain('No text was held out');
     expect(page.match(/role="img"/g)).toHaveLength(4);
-    expect(renderTrainingMarkdown(makeResult(log))).toContain('No text was held out: nothing was measured.');
+    expect(renderMarkdown(makeResult(log))).toContain('No text was held out: nothing was measured.');
   });
 
   it('stays small however long the run', () => {
-    expect(renderTrainingHtml(makeResult(makeLog(20_000, [1.1, 2]))).length).toBeLessThan(300_000);
+    expect(renderHtml(makeResult(makeLog(20_000, [1.1, 2]))).length).toBeLessThan(300_000);
   });
 
   it('names no folders, and shows names without obeying them', () => {
@@ -127,7 +129,7 @@ describe('the report of a training run', () => {
     const result = makeResult(makeLog(4, [1, 2]), {
       target: { name, parameterCount: 1, sha256: 'ef'.repeat(32) },
     });
-    const [page, text] = [renderTrainingHtml(result), renderTrainingMarkdown(result)];
+    const [page, text] = [renderHtml(result), renderMarkdown(result)];
     for (const shown of [page, text]) {
       expect(shown).not.toContain('somebody');
       expect(shown).not.toContain('\u001b');

@@ -1,58 +1,64 @@
 /** report.html and report.md of a training run, made from its result alone. */
-import { join } from 'node:path';
-import { changeText, durationText, groupThousands } from '../../core/number-text.js';
-import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
-import type { TrainingResult } from '../../train/training-result.js';
-import { writeWhole } from '../audit/write-reports.js';
-import type { Markup } from '../markup.js';
-import { fragment } from '../markup.js';
-import type { Chapter, Opening } from '../page.js';
-import { drawCard, drawFigure, framePage } from '../page.js';
-import { factsHtml, tableHtml } from '../table.js';
-import { drawLengthCurve, drawLevels, drawLoss, drawReached, drawValue } from './training-charts.js';
+import { basename } from 'node:path';
 import {
-  describeEnd,
-  describeOutcome,
-  describeSubject,
-  describeTexts,
-  lengthTable,
-  levelLegend,
-  levelTable,
-  listFacts,
-  minHeldOutTexts,
-  renderTrainingMarkdown,
-} from './training-markdown.js';
-
-export interface TrainingReports {
-  readonly html: string;
-  readonly markdown: string;
-}
+  acceptedLengthText,
+  changeText,
+  countText,
+  durationText,
+  fixed,
+  groupThousands,
+  parameterText,
+  percentText,
+} from '../../core/number-text.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
+import { nameStart } from '../../train/training-start.js';
+import type { MeasuredLengths, TrainingResult } from '../../train/training-result.js';
+import { summariseLevels } from '../../train/training-result.js';
+import type { Report, ReportFiles, Section } from '../document.js';
+import {
+  cardBlock,
+  describeModel,
+  describeSettings,
+  factsBlock,
+  hashText,
+  limitsBlock,
+  pictureBlock,
+  section,
+  sentencesBlock,
+  tableBlock,
+  writeReport,
+} from '../document.js';
+import { fragment } from '../markup.js';
+import type { Opening } from '../page.js';
+import { drawCard, drawFigure, rangeText } from '../page.js';
+import type { Facts, Row, Table } from '../table.js';
+import { drawLengthCurve, drawLevels, drawLoss, drawReached, drawValue } from './training-charts.js';
 
 /**
  * @example
  * if (outcome.status === 'complete') await writeTrainingReports(outcome.folder, outcome.result);
  */
-export async function writeTrainingReports(folder: string, result: TrainingResult): Promise<TrainingReports> {
-  const paths = { html: join(folder, 'report.html'), markdown: join(folder, 'report.md') };
-  await writeWhole(paths.html, renderTrainingHtml(result));
-  await writeWhole(paths.markdown, renderTrainingMarkdown(result));
-  return paths;
-}
+export const writeTrainingReports = (folder: string, result: TrainingResult): Promise<ReportFiles> =>
+  writeReport(folder, createTrainingReport(result));
 
-export function renderTrainingHtml(result: TrainingResult): string {
+export function createTrainingReport(result: TrainingResult): Report {
   const updates = result.log.filter((line): line is UpdateLine => line.kind === 'update');
-  return framePage({
+  return {
     title: `Mistletoe training of ${result.system} for ${result.target.name}`,
     brand: 'Mistletoe training',
+    subject: `${describeSubject(result)}; ${describeEnd(result)}, in ${durationText(result.elapsedMs)}`,
     opening: describeOpening(result),
-    chapters: [
-      ...drawAcceptance(result),
-      ...(updates.length === 0 ? [] : [drawLearning(result, updates)]),
-      { id: 'setup', name: 'Setup', content: drawSetup(result) },
+    sections: [
+      describeAcceptance(result),
+      ...(updates.length === 0 ? [] : [describeLearning(result, updates)]),
+      describeSetup(result),
     ],
     imprint: `Mistletoe ${result.version} · ${result.schema}`,
-  });
+  };
 }
+
+/** Fewer held-out texts cannot show that training helped. */
+const minHeldOutTexts = 5;
 
 function describeOpening(result: TrainingResult): Opening {
   const { lengths, updates, elapsedMs, data } = result;
@@ -67,12 +73,52 @@ function describeOpening(result: TrainingResult): Opening {
     picture: lengths === undefined ? null : drawLengthCurve(measured, lengths),
     details: fragment`<p class="meaning">${describeSubject(result)}: ${describeEnd(result)}. ${describeMeaning(result)}</p>
 <div class="figures">
-${lengths === undefined ? null : drawFigure(changeText(lengths.best.length / lengths.first.length - 1), 'accepted length, best against before', `${data.heldOut.examples} texts, no interval`)}
+${lengths === undefined ? null : drawFigure(changeText(lengths.best.length / lengths.first.length - 1), `accepted length, best against before, by steps of ${countText(data.heldOut.examples, 'text')}`, changeRange(lengths))}
 ${drawFigure(groupThousands(updates), lengths === undefined ? 'updates' : `updates, the best after ${groupThousands(lengths.best.update)}`)}
 ${drawFigure(groupThousands(data.training.learntTokens), `tokens to learn in ${groupThousands(data.training.examples)} texts`)}
 ${drawFigure(durationText(elapsedMs), 'of training')}
 </div>`,
   };
+}
+
+/** What training changed, in about 20 words. */
+export function describeOutcome({ lengths, updates, data }: TrainingResult): string {
+  if (lengths === undefined)
+    return `${countText(updates, 'update')}; no text was held out, so the accepted length was not measured.`;
+  const { first, best } = lengths;
+  const texts = countText(data.heldOut.examples, 'held-out text');
+  const values = `${acceptedLengthText(first.length)} to ${acceptedLengthText(best.length)} tokens per step`;
+  if (data.heldOut.examples < minHeldOutTexts)
+    return `${texts} ${data.heldOut.examples === 1 ? 'is' : 'are'} too few to tell whether training helped: accepted length ${values}.`;
+  return best.update === 0
+    ? `Training did not help: no update accepted more than ${acceptedLengthText(first.length)} tokens per step on ${texts}.`
+    : `The accepted length rose from ${values} on ${texts}, after ${countText(best.update, 'update')}.`;
+}
+
+/**
+ * 95 % interval of the change, from the spread of accepted tokens between steps. The log has no counts by text, so
+ * steps of one text count as independent, and the interval is somewhat too narrow.
+ */
+function changeRange({ first, best }: MeasuredLengths): string | undefined {
+  if (best === first || first.steps < 2 || best.steps < 2) return undefined;
+  const relativeVariance = ({ length, steps, reached }: LengthLine): number => {
+    const squares = reached.reduce((sum, share, level) => sum + (2 * level + 1) * share, 0);
+    return Math.max(0, squares - (length - 1) ** 2) / steps / length ** 2;
+  };
+  const ratio = best.length / first.length;
+  const margin = 1.96 * ratio * Math.sqrt(relativeVariance(first) + relativeVariance(best));
+  return rangeText(changeText(ratio - margin - 1).replace(' %', ''), changeText(ratio + margin - 1));
+}
+
+function describeSubject(result: TrainingResult): string {
+  const { system, target, parameterCount } = result;
+  return `${system} for ${target.name}, ${parameterText(parameterCount)}, from ${nameStart(result)}`;
+}
+
+const endings = { steps: '', patience: ', stopped early', interrupted: ', interrupted' };
+
+export function describeEnd({ updates, ended }: TrainingResult): string {
+  return `${groupThousands(updates)} ${updates === 1 ? 'update' : 'updates'}${endings[ended]}`;
 }
 
 function describeMeaning({ lengths, settings, data }: TrainingResult): string {
@@ -86,40 +132,123 @@ function describeMeaning({ lengths, settings, data }: TrainingResult): string {
     : `${measured} Later updates did not help: best/ is from before them.`;
 }
 
-function drawAcceptance(result: TrainingResult): Chapter[] {
+function describeAcceptance(result: TrainingResult): Section {
+  const { lengths, settings } = result;
   const table = lengthTable(result);
-  if (table === undefined || result.lengths === undefined) return [];
-  const content = fragment`<h2>How many draft tokens are accepted</h2>
-<p class="lead">Tokens per step on held-out texts: accepted draft tokens plus the target’s own. At 1, drafting does not help.</p>
-<div class="card">${tableHtml(table, 'Accepted length before and after training')}</div>
-${drawCard('Steps that accept the draft up to each depth', drawReached(result.lengths))}`;
-  return [{ id: 'acceptance', name: 'Acceptance', content }];
+  return section(
+    ['acceptance', 'Acceptance', 'How many draft tokens are accepted'],
+    'Tokens per step on held-out texts: accepted draft tokens plus the target’s own. At 1, drafting does not help.',
+    ...(table === undefined || lengths === undefined
+      ? [sentencesBlock(['No text was held out: nothing was measured.'])]
+      : [
+          cardBlock(
+            undefined,
+            tableBlock(table, 'Accepted length before and after training', [
+              `accepted length: tokens per step on held-out texts, with drafts of ${settings.chain}; token 1 and on: steps that accept the draft up to there`,
+            ]),
+          ),
+          pictureBlock(drawCard('Steps that accept the draft up to each depth', drawReached(lengths))),
+        ]),
+  );
 }
 
-function drawLearning(result: TrainingResult, updates: readonly UpdateLine[]): Chapter {
+/** Undefined where no text was held out. */
+export function lengthTable({ lengths, settings }: TrainingResult): Table | undefined {
+  if (lengths === undefined) return undefined;
+  const row = (name: string, line: LengthLine): Row => ({
+    cells: [
+      name,
+      acceptedLengthText(line.length),
+      line === lengths.first ? '–' : changeText(line.length / lengths.first.length - 1),
+      groupThousands(line.update),
+      ...line.reached.map((share) => percentText(share)),
+    ],
+  });
+  const depths = Array.from({ length: settings.chain }, (_, depth) => `token ${depth + 1}`);
+  return {
+    columns: ['', 'accepted length', 'change', 'after update', ...depths],
+    rows: [row('before', lengths.first), row('best', lengths.best), row('after', lengths.last)],
+  };
+}
+
+const levelLegend =
+  'Cross-entropy is the mean over the counted rows, in the first and the last tenth of the updates. Deeper tokens have fewer rows: drafts end with their text, and only tokens of the draft vocabulary count.';
+
+function describeLearning(result: TrainingResult, updates: readonly UpdateLine[]): Section {
   const levels = levelTable(result);
-  const content = fragment`<h2>Loss and learning rate</h2>
-<p class="lead">Thin lines are single updates, thick lines are smoothed. The loss is the weighted objective; the
-cross-entropy shows each drafted token separately. If the loss falls while the accepted length does not rise, the
-drafter memorizes its texts: train on more of them.</p>
-<div class="grid">
+  const charts = fragment`<div class="grid">
 ${drawCard('Loss', drawLoss(updates))}
 ${drawCard('Cross-entropy of each drafted token', drawLevels(updates))}
 ${drawCard('Learning rate', drawValue(updates, 'rate', 'learning rate'))}
 ${drawCard('Gradient norm before clipping', drawValue(updates, 'norm', 'gradient norm'))}
-</div>
-${levels === undefined ? null : fragment`<div class="card">${tableHtml(levels, 'Cross-entropy by drafted token')}<p class="soft small">${levelLegend}</p></div>`}`;
-  return { id: 'learning', name: 'Learning', content };
+</div>`;
+  const table = levels && tableBlock(levels, 'Cross-entropy by drafted token', [levelLegend]);
+  return section(
+    ['learning', 'Learning', 'Loss and learning rate'],
+    'Thin lines are single updates, thick lines are smoothed. The loss is the weighted objective; the cross-entropy shows each drafted token separately. If the loss falls while the accepted length does not rise, the drafter memorizes its texts: train on more of them.',
+    pictureBlock(charts),
+    ...(table === undefined ? [] : [cardBlock(undefined, table)]),
+  );
 }
 
-function drawSetup(result: TrainingResult): Markup {
-  return fragment`<h2>Data, settings and machine</h2>
-<div class="card">${factsHtml(listFacts(result))}
-<p class="soft small">The same request on the same machine gives the same weights, byte for byte, even if the run was
-interrupted.</p></div>
-<div class="limits"><h3>Limits of this report</h3><ul>
-<li>Held-out texts come from the same file as the training texts: on other questions drafts may be accepted less. ${describeTexts(result)}.</li>
-<li>The accepted length is for greedy chains along the target’s answers; trees accept more, sampling accepts less. mistletoe bench measures both, with speed.</li>
-<li>This report does not say how the drafter behaves under attack: mistletoe audit does.</li>
-</ul></div>`;
+/** Undefined for logs without row counts. */
+function levelTable({ log }: TrainingResult): Table | undefined {
+  const levels = summariseLevels(log);
+  if (levels.length === 0) return undefined;
+  const entropy = (value: number): string => (Number.isNaN(value) ? '–' : fixed(value, 3));
+  return {
+    columns: ['drafted', 'cross-entropy (nats), first tenth', 'last tenth', 'rows counted'],
+    rows: levels.map(({ first, last, rows }, level) => ({
+      cells: [`token ${level + 1}`, entropy(first), entropy(last), groupThousands(rows)],
+    })),
+  };
+}
+
+const describeSetup = (result: TrainingResult): Section =>
+  section(
+    ['setup', 'Setup', 'Data, settings and machine'],
+    'The same request on the same machine gives the same weights, byte for byte, even if the run was interrupted.',
+    cardBlock(undefined, factsBlock(listFacts(result))),
+    limitsBlock([
+      'Held-out texts come from the same file as the training texts: on other questions drafts may be accepted less.',
+      'The accepted length is for greedy chains along the target’s answers; trees accept more, sampling accepts less. mistletoe bench measures both, with speed.',
+      'This report does not say how the drafter behaves under attack: mistletoe audit does.',
+    ]),
+  );
+
+export function describeTexts({ data }: TrainingResult): string {
+  const { training, heldOut, cutConversations } = data;
+  const parts = [
+    `${countText(training.examples, 'text')} with ${groupThousands(training.learntTokens)} tokens to learn, ${heldOut.examples} held out`,
+  ];
+  if (training.cut > 0) parts.push(`${training.cut} cut to the max length`);
+  if (training.withoutLearnt > 0)
+    parts.push(`${training.withoutLearnt} left out because they have nothing to learn`);
+  if (cutConversations > 0)
+    parts.push(`${countText(cutConversations, 'conversation')} longer than the target’s context`);
+  return parts.join('; ');
+}
+
+function listFacts(result: TrainingResult): Facts {
+  const { data, settings, target, from, device, machine, version } = result;
+  const { draftVocabulary } = data;
+  const facts: (readonly [string, string | undefined])[] = [
+    ['target', describeModel(target)],
+    ['continued from', from && `${from.name}, ${hashText(from.sha256)}`],
+    ['data', `${basename(data.file)}, ${countText(data.conversations, 'conversation')}, ${hashText(data.sha256)}`], // prettier-ignore
+    ['texts', describeTexts(result)],
+    ['batches', describeBatches(result)],
+    ['draft vocabulary', draftVocabulary && `${groupThousands(draftVocabulary.size)} tokens, which are ${fixed(100 * draftVocabulary.coverage, 2)} % of the learned tokens`], // prettier-ignore
+    ['settings', describeSettings(settings)],
+    ['software', `Mistletoe ${version}, Node ${machine.nodeVersion}`],
+    ['machine', `${machine.processor}, ${device}; ${durationText(result.elapsedMs)} of training`],
+  ];
+  return facts.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]));
+}
+
+function describeBatches({ data, updates, settings }: TrainingResult): string {
+  const { batchesPerEpoch, paddingShare } = data.batches;
+  const epochs = (updates * settings.accumulation) / batchesPerEpoch;
+  const how = { padded: 'texts of similar length together', packed: 'several texts per row' }[settings.rows];
+  return `${groupThousands(batchesPerEpoch)} of up to ${groupThousands(settings.batchTokens)} tokens, ${how}: ${percentText(paddingShare)} of them padding; ${fixed(epochs, 1)} epochs`;
 }

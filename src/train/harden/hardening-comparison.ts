@@ -3,10 +3,9 @@
  * pairs, with their seeds pooled.
  */
 import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
-import type { StepCounts } from '../../measure/step-counts.js';
-import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
-import { bootstrapInterval } from '../../measure/bootstrap.js';
-import { minPairs, testSignedRanks } from '../../measure/wilcoxon.js';
+import type { Interval, StepCounts } from '../../measure/bootstrap.js';
+import { acceptedLengthOf, bootstrapInterval, poolCounts } from '../../measure/bootstrap.js';
+import { minPairs, testSignedRanks } from '../../measure/significance.js';
 import type { HardeningAudit } from './hardening-settings.js';
 import { baselineNames } from './hardening-settings.js';
 import type {
@@ -16,7 +15,6 @@ import type {
   HardenedRow,
   TrainedRole,
 } from './hardening-result.js';
-import type { Interval } from '../../measure/bootstrap.js';
 
 /** Below this drop a ratio is noise. */
 const leastDrop = 0.01;

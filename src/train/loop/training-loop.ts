@@ -1,6 +1,6 @@
 import { MistletoeError } from '../../core/errors.js';
-import type { StepCounts } from '../../measure/step-counts.js';
-import { acceptedLengthOf } from '../../measure/step-counts.js';
+import type { StepCounts } from '../../measure/bootstrap.js';
+import { acceptedLengthOf } from '../../measure/bootstrap.js';
 import type { BatchPlan, TextBatch } from '../data/batches.js';
 import type { TrainSettings } from '../settings.js';
 import type { Trainer } from './trainer.js';

@@ -3,9 +3,10 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createRandom } from '../../../src/core/random.js';
 import {
-  renderComparisonMarkdown,
+  createComparisonReport,
   renderComparisonText,
 } from '../../../src/report/compare/comparison-report.js';
+import { renderReportMarkdown } from '../../../src/report/document.js';
 import { checkWorse, compareAudits } from '../../../src/report/compare/comparison.js';
 import { readFinishedRun } from '../../../src/report/compare/finished-run.js';
 import { renderResult, stringifyStably } from '../../../src/report/audit/json.js';
@@ -37,7 +38,7 @@ export const result: FuzzKind = {
       const runs = [await readFinishedRun(before!), await readFinishedRun(after!)] as const;
       const compared = compareAudits(...runs);
       const comparison = { ...compared, gate: checkWorse(compared, 0.1) };
-      checkMarkdown(renderComparisonMarkdown(comparison));
+      checkMarkdown(renderReportMarkdown(createComparisonReport(comparison)));
       JSON.parse(stringifyStably(comparison));
       ensure(!/\bundefined\b|\[object/.test(renderComparisonText(comparison)), 'a hole in the text');
     };

@@ -1,7 +1,7 @@
 /** Finished audits made by hand, as far as a comparison reads them. */
 import type { ArmName } from '../../../src/audit/arms/arms.js';
 import type { KeptClass } from '../../../src/measure/kept-class.js';
-import type { ComparablePrompt, ComparedRun } from '../../../src/report/compare/comparison-record.js';
+import type { ComparablePrompt, ComparedRun } from '../../../src/report/compare/finished-run.js';
 
 export type Row = readonly [arm: ArmName, accepted: number, steps: number, kept?: KeptClass];
 

@@ -1,0 +1,171 @@
+/** Paired signed-rank tests, and the correction for several tests. */
+import { MistletoeError } from '../core/errors.js';
+
+/**
+ * Holm's step-down correction (1979) for several tests: the smallest of n p-values is multiplied by n, the next by
+ * n - 1 and so on, and none may fall below the one before it. This bounds the probability of any false rejection,
+ * however the tests depend on each other. Results are in the order given. NaN marks a test that was not made: it stays
+ * NaN and does not count towards n.
+ */
+export function adjustHolm(pValues: readonly number[]): number[] {
+  for (const [index, pValue] of pValues.entries()) checkPValue(pValue, index);
+  const adjusted = pValues.map(() => NaN);
+  const order = [...pValues.keys()]
+    .filter((index) => !Number.isNaN(pValues[index]!))
+    .sort((a, b) => pValues[a]! - pValues[b]!);
+  let largest = 0;
+  for (const [rank, index] of order.entries()) {
+    largest = Math.max(largest, Math.min(1, (order.length - rank) * pValues[index]!));
+    adjusted[index] = largest;
+  }
+  return adjusted;
+}
+
+function checkPValue(pValue: number, index: number): void {
+  if (!(pValue < 0 || pValue > 1)) return;
+  throw new MistletoeError(
+    'usage',
+    `Test ${index} has a p-value of ${pValue}; expected a number from 0 to 1, or NaN.`,
+    { hint: 'Pass the p-values as the tests gave them.' },
+  );
+}
+
+/** With fewer pairs no one-sided test can reach 0.05, so reports claim nothing from them. */
+export const minPairs = 5;
+
+/** 'less': left tends to be smaller than right. */
+export type Alternative = 'less' | 'greater' | 'two-sided';
+
+export interface WilcoxonResult {
+  /** Pairs. */
+  readonly n: number;
+  /** Pairs that differ. */
+  readonly nNonZero: number;
+  /** Rank sum of the pairs with left > right, whatever the alternative. */
+  readonly statistic: number;
+  readonly pValue: number;
+  readonly method: 'exact' | 'normal';
+}
+
+const LARGEST_EXACT = 25;
+
+/**
+ * The paired signed-rank test of Wilcoxon (1945): rank the absolute differences, and compute how likely the rank sum of
+ * the positive ones is if every sign is a fair coin. Zero differences are dropped, ties share their mid-rank. Up to 25
+ * differences the null distribution is counted exactly, ties included: doubled mid-ranks are whole numbers, so dynamic
+ * programming counts the sign patterns per rank sum. Beyond that, the normal approximation with corrections for ties
+ * and continuity.
+ */
+export function testSignedRanks(
+  left: readonly number[],
+  right: readonly number[],
+  alternative: Alternative = 'two-sided',
+): WilcoxonResult {
+  const differences = subtractPairs(left, right).filter((difference) => difference !== 0);
+  const { doubledRanks, tieSizes } = rankMagnitudes(differences);
+  let doubledStatistic = 0;
+  for (let i = 0; i < differences.length; i++) {
+    if (differences[i]! > 0) doubledStatistic += doubledRanks[i]!;
+  }
+  const exact = differences.length <= LARGEST_EXACT;
+  const tails = exact
+    ? countTails(doubledRanks, doubledStatistic)
+    : approximateTails(differences.length, tieSizes, doubledStatistic / 2);
+  return {
+    n: left.length,
+    nNonZero: differences.length,
+    statistic: doubledStatistic / 2,
+    pValue:
+      alternative === 'two-sided' ? Math.min(1, 2 * Math.min(tails.less, tails.greater)) : tails[alternative],
+    method: exact ? 'exact' : 'normal',
+  };
+}
+
+function subtractPairs(left: readonly number[], right: readonly number[]): number[] {
+  if (left.length !== right.length) {
+    throw new MistletoeError(
+      'usage',
+      `A paired test was given ${left.length} and ${right.length} values; expected equally many.`,
+      { hint: 'Pass one value per prompt on both sides, in the same order.' },
+    );
+  }
+  return left.map((value, index) => {
+    const difference = value - right[index]!;
+    if (Number.isFinite(difference)) return difference;
+    throw new MistletoeError(
+      'usage',
+      `Pair ${index} of a paired test is ${value} and ${right[index]!}; expected finite numbers.`,
+      { hint: 'Leave out pairs of which one side could not be measured.' },
+    );
+  });
+}
+
+interface Ranking {
+  /** Twice the mid-rank of each magnitude, in the order of the input: a whole number. */
+  readonly doubledRanks: Uint32Array;
+  readonly tieSizes: readonly number[];
+}
+
+function rankMagnitudes(differences: readonly number[]): Ranking {
+  const magnitudes = differences.map(Math.abs);
+  const order = magnitudes.map((_, index) => index).sort((a, b) => magnitudes[a]! - magnitudes[b]!);
+  const doubledRanks = new Uint32Array(order.length);
+  const tieSizes: number[] = [];
+  for (let start = 0; start < order.length;) {
+    let end = start + 1;
+    while (end < order.length && magnitudes[order[end]!] === magnitudes[order[start]!]) end++;
+    // Ranks start + 1 .. end share their mean (start + 1 + end) / 2.
+    for (let i = start; i < end; i++) doubledRanks[order[i]!] = start + 1 + end;
+    tieSizes.push(end - start);
+    start = end;
+  }
+  return { doubledRanks, tieSizes };
+}
+
+/** P(rank sum <= observed) and P(rank sum >= observed) under fair signs. */
+interface Tails {
+  readonly less: number;
+  readonly greater: number;
+}
+
+function countTails(doubledRanks: Uint32Array, observed: number): Tails {
+  const largest = doubledRanks.reduce((sum, rank) => sum + rank, 0);
+  // [doubled rank sum]: sign patterns that reach it, at most 2^25 and so exact.
+  const patterns = new Float64Array(largest + 1);
+  patterns[0] = 1;
+  for (const rank of doubledRanks) {
+    for (let sum = largest; sum >= rank; sum--) patterns[sum]! += patterns[sum - rank]!;
+  }
+  let below = 0;
+  for (let sum = 0; sum < observed; sum++) below += patterns[sum]!;
+  const total = 2 ** doubledRanks.length;
+  return { less: (below + patterns[observed]!) / total, greater: (total - below) / total };
+}
+
+function approximateTails(n: number, tieSizes: readonly number[], statistic: number): Tails {
+  const mean = (n * (n + 1)) / 4;
+  const tieLoss = tieSizes.reduce((sum, size) => sum + size ** 3 - size, 0) / 48;
+  const deviation = Math.sqrt((n * (n + 1) * (2 * n + 1)) / 24 - tieLoss);
+  return {
+    less: normalUpperTail((mean - statistic - 0.5) / deviation),
+    greater: normalUpperTail((statistic - mean - 0.5) / deviation),
+  };
+}
+
+/** P(Z > z), with a relative accuracy of about 12 digits, also for large z. */
+function normalUpperTail(z: number): number {
+  if (z < 0) return 1 - normalUpperTail(-z);
+  const density = Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI);
+  if (z < 3) {
+    let term = z;
+    let sum = z;
+    for (let odd = 3; term > sum * 1e-17; odd += 2) {
+      term *= (z * z) / odd;
+      sum += term;
+    }
+    return 0.5 - density * sum;
+  }
+  let fraction = z;
+  for (let k = 120; k >= 1; k--) fraction = z + k / fraction;
+  return density / fraction;
+}
