@@ -22,7 +22,7 @@ export type RotaryScaling =
   | YarnScaling
   | LongropeScaling;
 
-interface Llama3Scaling {
+export interface Llama3Scaling {
   readonly kind: 'llama3';
   readonly factor: number;
   readonly lowFrequencyFactor: number;

@@ -62,7 +62,7 @@ const letters = (name: string, normalizer: Json | null, ...splitters: readonly J
   splitter: splitters.length === 1 ? splitters[0]! : inOrder('pretokenizers', ...splitters),
 });
 
-const structures: readonly Structure[] = [
+export const structures: readonly Structure[] = [
   pieces('Llama 2', sentencePiece, null, prefixedDecoder),
   pieces('Llama 2 without a prefix', inOrder('normalizers', blankToBar), null, pieceDecoder),
   pieces('Mistral', null, metaspace('first'), prefixedDecoder),
@@ -123,7 +123,7 @@ export function matchDecoder(decoder: unknown): Json | null | undefined {
 }
 
 const byteLevelKeys = new Set(['type', 'add_prefix_space', 'trim_offsets', 'use_regex']);
-const structuresByForm = new Map(
+export const structuresByForm = new Map(
   structures.map((each) => [
     [formOf(each.normalizer), formOf(each.splitter), outputFormOf(each.decoder)].join(),
     each,
