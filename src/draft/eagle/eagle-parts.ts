@@ -23,7 +23,6 @@ import {
   isSpeculatorsFormat,
   readDraftConfiguration,
   readEagleSetting,
-  refuseUnusualPositions,
 } from '../reading/draft-configuration.js';
 import { sizeIn } from '../reading/drafter-facts.js';
 import { measureLayer } from '../reading/tensor-sizes.js';
@@ -274,4 +273,46 @@ function createAsker({ config, folder }: Checkpoint, refuse: Refuse) {
     refuse(misfit(folder, `has "${key}": ${showValue(value)}`, 'true or false was expected.'));
     return undefined;
   };
+}
+
+/**
+ * Refuses position settings that engines ignore or interpret differently:
+ * - dynamic `rope_scaling`: transformers stretches the base only for long sequences, vLLM and SGLang always, and
+ * Hunyuan's heads mean a constant `alpha`
+ * - longrope: factors for long sequences are not supported
+ * - a window: `layer_types` names the layers that have one, else `sliding_window`; configs derived from Qwen switch
+ * it off by `use_sliding_window`
+ */
+function refuseUnusualPositions(
+  { config, folder }: Pick<Checkpoint, 'config' | 'folder'>,
+  { rotaryScaling }: Pick<ModelConfiguration, 'rotaryScaling'>,
+  target: Pick<ModelConfiguration, 'contextLength'> | undefined,
+  refuse: Refuse,
+): void {
+  if (rotaryScaling.kind === 'dynamic') {
+    const hint =
+      'Engines compute it in different ways. Use a head without it; if yours was trained with plain angles, remove rope_scaling from its config.json.';
+    refuse(misfit(folder, 'asks for the rotary scaling "dynamic", which is not supported in a head', hint));
+  }
+  if (rotaryScaling.kind === 'longrope' && target !== undefined) {
+    const { originalContext } = rotaryScaling;
+    if (target.contextLength > originalContext) {
+      const fault = `asks for the rotary scaling "longrope" beyond ${originalContext} positions; the target reads ${target.contextLength}`;
+      refuse(misfit(folder, fault, 'Its factors for longer sequences are not supported: use another head.'));
+    }
+  }
+  const {
+    layer_types: kinds,
+    sliding_window: window,
+    use_sliding_window: usesWindow,
+  } = flattenConfig(config);
+  const unsupported = 'A head that sees only the last positions is not supported.';
+  if (Array.isArray(kinds)) {
+    if (kinds.includes('sliding_attention'))
+      refuse(misfit(folder, 'asks for sliding attention in layer_types', unsupported));
+  } else if (window !== undefined && usesWindow !== false) {
+    const fault = `asks for sliding attention by "sliding_window": ${showValue(window)}`;
+    const off = 'If it was trained without a window, set "use_sliding_window": false in its config.json.';
+    refuse(misfit(folder, fault, `${unsupported} ${off}`));
+  }
 }

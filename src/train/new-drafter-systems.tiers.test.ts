@@ -1,18 +1,18 @@
 /** New drafters of every system and size, and for every published target. */
 import { afterAll, describe, expect, it } from 'vitest';
-import { writePublished } from '../../../test/published/published-layouts.js';
-import { publishedTargets } from '../../../test/published/published-targets.js';
-import { byTier, casesOfTier } from '../../../test/support/tier.js';
-import { tiny } from '../../../test/support/tiny-checkpoints.js';
-import { randomTokens, resolveText, TinyModels } from '../../../test/support/tiny-pair.js';
-import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
-import { decodePlain } from '../../decode/plain.js';
-import { always } from '../../decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../decode/speculative.js';
-import { inspectCheckpoint } from '../inspection.js';
-import type { NewDrafter } from './new-drafter.js';
-import { createDrafterFolder, trainableSystems } from './new-drafter.js';
-import { contentsOf } from '../../../test/support/train/saved-tensors.js';
+import { writePublished } from '../../test/published/published-layouts.js';
+import { publishedTargets } from '../../test/published/published-targets.js';
+import { byTier, casesOfTier } from '../../test/support/tier.js';
+import { tiny } from '../../test/support/tiny-checkpoints.js';
+import { randomTokens, resolveText, TinyModels } from '../../test/support/tiny-pair.js';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import { decodePlain } from '../decode/plain.js';
+import { always } from '../decode/policies/policy-chooser.js';
+import { decodeSpeculative } from '../decode/speculative.js';
+import { inspectCheckpoint } from '../draft/inspection.js';
+import type { NewDrafter } from '../draft/fresh/new-drafter.js';
+import { createDrafterFolder, trainableSystems } from '../draft/fresh/new-drafter.js';
+import { contentsOf } from '../../test/support/train/saved-tensors.js';
 
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());
