@@ -13,7 +13,7 @@ import type { CausalModel } from '../src/model/causal-model.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { Contenders, Task } from './contenders.js';
 import { compareAnswers, measureAll, MistletoeSequence, printComparison } from './contenders.js';
-import { writeGguf } from './gguf.js';
+import { writeGguf } from '../test/support/checkpoint/write-gguf.js';
 import type { LlamaCpp } from './llama-addon.js';
 import { findLlamaCpp, float32Cache, howToInstall } from './llama-addon.js';
 import { writeRandomCheckpoint } from './random-checkpoint.js';

@@ -26,10 +26,9 @@ export async function listFolder(folder: string): Promise<string[]> {
   try {
     const status = await stat(folder);
     if (!status.isDirectory()) {
-      if (isGguf(folder)) throw refuseGguf(folder);
       throw refuse(
         `${folder} is a file, expected a model folder`,
-        'Give the folder that holds config.json and the weights.',
+        'Give the folder that holds config.json and the weights, or a file whose name ends in .gguf.',
       );
     }
     return await readdir(folder);
@@ -71,8 +70,8 @@ export function isWeightName(name: string): boolean {
 
 function refuseGguf(file: string): MistletoeError {
   return refuse(
-    `${file} is a GGUF file, which llama.cpp reads; safetensors were expected`,
-    'Give the folder with config.json, tokenizer.json and the safetensors of the same model, in float16 or bfloat16.',
+    `${file} is a GGUF file; folders are read if they have safetensors or torch files`,
+    'Give the path of the GGUF file itself. Download it first if it is on the hub.',
   );
 }
 

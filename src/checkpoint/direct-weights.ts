@@ -52,7 +52,8 @@ function describePart({ tensor, transpose }: ResolvedPart, identity: string, pie
   const isTurned = isTransposedView(tensor);
   const stored = isTurned ? turnBack(tensor) : tensor;
   const isTransposed = transpose !== isTurned;
-  const direct = stored.strides === undefined ? directTypes[stored.dtype] : undefined;
+  const isRowMajor = stored.strides === undefined && stored.interleavedHeads === undefined;
+  const direct = isRowMajor ? directTypes[stored.dtype] : undefined;
   const pieces = direct === undefined ? readDecoded : readRaw;
   return {
     dtype: direct ?? 'float32',
@@ -121,12 +122,14 @@ function takeBuffer(bytes: number): Uint8Array {
   return taken;
 }
 
-/** float32 values of strided tensors, and of types that no device reads. */
+/** float32 values of strided and interleaved tensors, and of types that no device reads. */
 async function* readDecoded(tensor: StoredTensor, pieceBytes: number): AsyncGenerator<Uint8Array> {
   if (countElements(tensor.shape) === 0) return;
   const [blocks, ...inner] = tensor.shape.length > 1 ? tensor.shape : [1, ...tensor.shape];
   const blockElements = countElements(inner)!;
-  const step = Math.max(1, Math.floor(pieceBytes / 4 / blockElements));
+  // Whole heads, because their rows are reordered.
+  const unit = tensor.shape.length > 1 ? blocks! / (tensor.interleavedHeads ?? blocks!) : 1;
+  const step = unit * Math.max(1, Math.floor(pieceBytes / 4 / blockElements / unit));
   for (let first = 0; first < blocks!; first += step) {
     const values = await readFloat32(selectBlocks(tensor, first, Math.min(step, blocks! - first)));
     yield new Uint8Array(values.buffer);
@@ -144,10 +147,12 @@ function selectBlocks(tensor: StoredTensor, first: number, count: number): Store
       : shape.reduce((sum, size, axis) => sum + (size - 1) * strides[axis]!, 1);
   const blockStep = strides?.[0] ?? countElements(shape.slice(1))!;
   const itemBytes = bytesPerElement(tensor.dtype);
+  const heads = tensor.interleavedHeads;
   return {
     ...tensor,
     shape,
     offsetBytes: tensor.offsetBytes + first * blockStep * itemBytes,
     sizeBytes: span * itemBytes,
+    ...(heads === undefined ? {} : { interleavedHeads: (heads * count) / tensor.shape[0]! }),
   };
 }

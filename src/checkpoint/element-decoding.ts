@@ -1,8 +1,9 @@
 /** From raw bytes of each dtype to the float32 and int32 the rest of the program works with. */
 import { endianness } from 'node:os';
 import { MistletoeError } from '../core/errors.js';
+import { decodeBlocks } from './gguf/block-decoding.js';
 import type { StoredDType, StoredTensor } from './stored-tensor.js';
-import { isFloatDType, quote, refuse } from './stored-tensor.js';
+import { isBlockDType, isFloatDType, quote, refuse } from './stored-tensor.js';
 
 /**
  * Float formats to float32 by moving bits, so that NaN payloads, infinities and subnormals arrive as they are. float16
@@ -72,9 +73,14 @@ export function floatDecoder(tensor: StoredTensor): Decode<Float32Array> {
       'Check that this file holds the weights of the model you mean.',
     );
   }
-  const dtype = tensor.dtype as FloatDType;
+  const { dtype } = tensor;
+  if (isBlockDType(dtype)) {
+    return (raw, target, start, count) => {
+      decodeBlocks(raw, dtype, target, start, count);
+    };
+  }
   return (raw, target, start, count) => {
-    decodeFloats(raw, dtype, target, start, count);
+    decodeFloats(raw, dtype as FloatDType, target, start, count);
   };
 }
 

@@ -1,11 +1,12 @@
 /**
- * Opening and inspecting are one walk over the folder that collects problems: `openCheckpoint` throws the first,
+ * Opening and inspecting are one walk over a folder, or a GGUF file, that collects problems: `openCheckpoint` throws the first,
  * `findProblems` lists them all. Only headers are read.
  */
 import { join, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { chooseLayout, listFolder, readConfig, readShardIndex } from './checkpoint-folder.js';
 import type { WeightLayout } from './checkpoint-folder.js';
+import { isGgufFile, openGguf } from './gguf/open-gguf.js';
 import { readSafetensorsHeader } from './safetensors/safetensors.js';
 import type { Checkpoint, StoredTensor } from './stored-tensor.js';
 import { quote, refuse } from './stored-tensor.js';
@@ -51,6 +52,13 @@ async function inspectFolder(folder: string): Promise<Inspection> {
     }
   };
 
+  if (isGgufFile(root)) {
+    const checkpoint = await attempt(() => openGguf(root));
+    return {
+      checkpoint: checkpoint ?? { folder: root, config: {}, tensors: new Map(), files: [] },
+      failures,
+    };
+  }
   const names = await attempt(() => listFolder(root));
   const config = names && (await attempt(() => readConfig(root, names)));
   const layout = names && (await attempt(() => chooseLayout(root, names)));

@@ -89,6 +89,8 @@ function scatter<Target extends Float32Array | Int32Array | Uint16Array>(
 }
 
 const chunkBytes = 4 * 1024 * 1024;
+/** A multiple of every block of quantized elements. */
+const chunkStep = 256;
 
 type Values = Float32Array | Int32Array | Uint16Array;
 
@@ -125,7 +127,26 @@ async function readValues<Target extends Values>(
 ): Promise<Target> {
   const target = allocate(tensor, reader.allocate);
   await fill(tensor, target, reader);
+  if (tensor.interleavedHeads !== undefined) separateHalves(target, tensor.shape, tensor.interleavedHeads);
   return target;
+}
+
+/** Rows 2i and 2i + 1 of each head become row i of its first and of its second half. */
+function separateHalves(
+  values: Values, // [heads * rowsPerHead, columns], or [heads * rowsPerHead]
+  [rows = 0]: readonly number[],
+  heads: number,
+): void {
+  if (rows === 0) return;
+  const columns = values.length / rows;
+  const half = rows / heads / 2;
+  for (let start = 0; start < values.length; start += 2 * half * columns) {
+    const stored = values.slice(start, start + 2 * half * columns);
+    for (let row = 0; row < 2 * half; row += 1) {
+      const place = row % 2 === 0 ? row / 2 : half + (row - 1) / 2;
+      values.set(stored.subarray(row * columns, (row + 1) * columns), start + place * columns);
+    }
+  }
 }
 
 /** Consecutive whole rows; `values` is scratch and only valid until the visitor's promise is done. */
@@ -158,7 +179,7 @@ async function visitBlocks<Target extends Values>(
   const rows = count / columns;
   const rowsPerBlock = Math.min(rows, Math.max(1, Math.floor(chunkBytes / 4 / columns)));
   const cut = (values: Target, from: number, to: number): Target => values.subarray(from, to) as Target;
-  if (tensor.strides !== undefined) {
+  if (tensor.strides !== undefined || tensor.interleavedHeads !== undefined) {
     const values = await readValues(tensor, reader);
     for (let firstRow = 0; firstRow < rows; firstRow += rowsPerBlock) {
       const rowCount = Math.min(rowsPerBlock, rows - firstRow);
@@ -221,7 +242,7 @@ async function fillContiguous<Target extends Values>(
   decode: Decode<Target>,
 ): Promise<void> {
   const itemBytes = bytesPerElement(tensor.dtype);
-  const chunk = Math.min(target.length, chunkBytes / itemBytes);
+  const chunk = Math.min(target.length, chunkStep * Math.floor(chunkBytes / itemBytes / chunkStep));
   const raw = new Uint8Array(chunk * itemBytes);
   for (let start = 0; start < target.length; start += chunk) {
     const count = Math.min(chunk, target.length - start);

@@ -1,6 +1,12 @@
 import { MistletoeError } from '../core/errors.js';
 
-export type StoredDType = 'F32' | 'F16' | 'BF16' | 'F64' | 'I64' | 'I32' | 'U8' | 'BOOL';
+export type PlainDType = 'F32' | 'F16' | 'BF16' | 'F64' | 'I64' | 'I32' | 'U8' | 'BOOL';
+
+/** Quantized types of GGUF files: blocks of elements that share their scales. */
+export type BlockDType =
+  'Q4_0' | 'Q4_1' | 'Q5_0' | 'Q5_1' | 'Q8_0' | 'Q2_K' | 'Q3_K' | 'Q4_K' | 'Q5_K' | 'Q6_K';
+
+export type StoredDType = PlainDType | BlockDType;
 
 export interface StoredTensor {
   readonly name: string;
@@ -13,6 +19,11 @@ export interface StoredTensor {
   readonly sizeBytes: number;
   /** In elements, torch files only; absent means contiguous, row-major. */
   readonly strides?: readonly number[];
+  /**
+   * GGUF files of the Llama family only: the rows of each of this many heads alternate between the head's first and
+   * second half, as llama.cpp rotates them. Readers restore the order of transformers.
+   */
+  readonly interleavedHeads?: number;
 }
 
 export interface Checkpoint {
@@ -24,7 +35,7 @@ export interface Checkpoint {
   readonly files: readonly string[];
 }
 
-const elementBytes: Readonly<Record<StoredDType, number>> = {
+const elementBytes: Readonly<Record<PlainDType, number>> = {
   F64: 8,
   I64: 8,
   F32: 4,
@@ -35,20 +46,50 @@ const elementBytes: Readonly<Record<StoredDType, number>> = {
   BOOL: 1,
 };
 
-export const storedDTypes: readonly string[] = Object.keys(elementBytes);
+interface BlockSize {
+  readonly elements: number;
+  readonly bytes: number;
+}
+
+const blockSizes: Readonly<Record<BlockDType, BlockSize>> = {
+  Q4_0: { elements: 32, bytes: 18 },
+  Q4_1: { elements: 32, bytes: 20 },
+  Q5_0: { elements: 32, bytes: 22 },
+  Q5_1: { elements: 32, bytes: 24 },
+  Q8_0: { elements: 32, bytes: 34 },
+  Q2_K: { elements: 256, bytes: 84 },
+  Q3_K: { elements: 256, bytes: 110 },
+  Q4_K: { elements: 256, bytes: 144 },
+  Q5_K: { elements: 256, bytes: 176 },
+  Q6_K: { elements: 256, bytes: 210 },
+};
+
+/** Of safetensors and torch files. */
+export const plainDTypes: readonly string[] = Object.keys(elementBytes);
 
 export const maximumRank = 16;
 
-export function isStoredDType(name: unknown): name is StoredDType {
+export function isPlainDType(name: unknown): name is PlainDType {
   return typeof name === 'string' && Object.hasOwn(elementBytes, name);
 }
 
-export function bytesPerElement(dtype: StoredDType): number {
-  return elementBytes[dtype];
+export function isBlockDType(name: string): name is BlockDType {
+  return Object.hasOwn(blockSizes, name);
 }
 
+export function blockSizeOf(dtype: StoredDType): BlockSize {
+  return isBlockDType(dtype) ? blockSizes[dtype] : { elements: 1, bytes: elementBytes[dtype] };
+}
+
+/** A fraction for quantized types. Rows hold whole blocks, so products with multiples of a row are exact integers. */
+export function bytesPerElement(dtype: StoredDType): number {
+  const { elements, bytes } = blockSizeOf(dtype);
+  return bytes / elements;
+}
+
+/** Whether it can be read as float32. */
 export function isFloatDType(dtype: StoredDType): boolean {
-  return dtype === 'F32' || dtype === 'F16' || dtype === 'BF16' || dtype === 'F64';
+  return dtype === 'F32' || dtype === 'F16' || dtype === 'BF16' || dtype === 'F64' || isBlockDType(dtype);
 }
 
 /** Product of the dimensions; undefined if the shape is invalid or the product is not a safe integer. */

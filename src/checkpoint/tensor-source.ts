@@ -5,12 +5,20 @@ import { encodeHalves } from '../core/half-floats.js';
 import { readExactly, withFile } from './binary-file.js';
 import { requireLittleEndian } from './element-decoding.js';
 import { readFloat32, readIntegers, requireWithin } from './read-tensor.js';
-import type { StoredDType, StoredTensor } from './stored-tensor.js';
-import { bytesPerElement, countElements, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
+import type { PlainDType, StoredTensor } from './stored-tensor.js';
+import {
+  bytesPerElement,
+  countElements,
+  formatShape,
+  isBlockDType,
+  isFloatDType,
+  quote,
+  refuse,
+} from './stored-tensor.js';
 
 export interface TensorSource {
   readonly name: string;
-  readonly dtype: StoredDType;
+  readonly dtype: PlainDType;
   readonly shape: readonly number[];
   /** All elements in order, little-endian. A piece is valid until the next one is requested. */
   readonly read: () => AsyncIterable<Uint8Array>;
@@ -62,13 +70,18 @@ export function integerSource(name: string, dtype: 'I64' | 'BOOL', values: Int32
   };
 }
 
-/** A tensor of another file; strided ones are made contiguous. */
+/** The type in which a stored float tensor can be written again. */
+export function writtenTypeOf({ dtype }: Pick<StoredTensor, 'dtype'>): WrittenFloat {
+  return dtype === 'F16' || dtype === 'BF16' ? dtype : 'F32';
+}
+
+/** A tensor of another file; strided ones are made contiguous, quantized ones become float32. */
 export function storedSource(tensor: StoredTensor): TensorSource {
-  const { name, shape, dtype } = tensor;
-  if (tensor.strides === undefined) return { name, dtype, shape, read: () => readBytesOf(tensor) };
+  const { name, shape, dtype, strides, interleavedHeads } = tensor;
+  const isRowMajor = strides === undefined && interleavedHeads === undefined;
+  if (isRowMajor && !isBlockDType(dtype)) return { name, dtype, shape, read: () => readBytesOf(tensor) };
   if (isFloatDType(dtype)) {
-    const written = dtype === 'F64' ? 'F32' : (dtype as WrittenFloat);
-    return floatSource({ name, shape, dtype: written }, () => readFloat32(tensor));
+    return floatSource({ name, shape, dtype: writtenTypeOf(tensor) }, () => readFloat32(tensor));
   }
   const written = dtype === 'BOOL' ? 'BOOL' : 'I64';
   const read = async function* (): AsyncGenerator<Uint8Array> {

@@ -16,7 +16,7 @@ import { addFlags, flag, toggle } from './flags.js';
 import { Option } from 'commander';
 
 export const targetFlag = {
-  target: flag('model folder, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {
+  target: flag('model folder, GGUF file, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {
     short: 't',
     default: bundledTarget,
     shownDefault: 'the bundled model',

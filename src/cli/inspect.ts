@@ -30,11 +30,11 @@ type InspectFlags = FlagsOf<typeof flags>;
 export const inspect = defineCommand({
   name: 'inspect',
   description:
-    'Shows what a folder contains (a model, or a drafter and its system), its size, the memory it needs, and every problem with its remedy. It reads headers only, so it is fast on large models too.',
+    'Shows what a folder or GGUF file contains (a model, or a drafter and its system), its size, the memory it needs, and every problem with its remedy. It reads headers only, so it is fast on large models too.',
   arguments: [
     [
       '<model>',
-      'folder of a model or a drafter, a bundled drafter, or ORG/NAME[@REVISION] on the Hugging Face hub',
+      'folder or GGUF file of a model or a drafter, a bundled drafter, or ORG/NAME[@REVISION] on the Hugging Face hub',
     ],
   ],
   flags,

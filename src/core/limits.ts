@@ -20,6 +20,8 @@ export const fileLimits = {
   shardIndex: 32 * mebibyte,
   /** The header of a safetensors file; the reference implementation reads 100,000,000 bytes. */
   safetensorsHeader: 32 * mebibyte,
+  /** Metadata and tensor list of a GGUF file, with its vocabulary: that of Llama 3 has 8 MB. */
+  ggufHeader: 64 * mebibyte,
   promptSet: 64 * mebibyte,
   /** Conversations to train on, and the answers to them: the whole of ShareGPT has some 700 MB. */
   conversations: 4096 * mebibyte,

@@ -161,7 +161,7 @@ async function inspectText(
   vocabularySize: unknown,
   attempt: Attempt,
 ): Promise<Pick<Inspection, 'tokenizer' | 'chatTemplate'>> {
-  if (!hasTokenizer(root)) return {};
+  if ((await attempt(() => hasTokenizer(root))) !== true) return {};
   const tokenizer = await attempt(async (): Promise<TokenizerFacts> => {
     const config = await readTokenizerConfig(root);
     const modelVocabularySize = Number.isSafeInteger(vocabularySize) ? (vocabularySize as number) : undefined;

@@ -2,19 +2,23 @@ import { isMissing, readBoundedFile } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 
-/** The file's text without a byte order mark, or undefined when there is no such file. */
+/** The file's text without a byte order mark, or undefined when there is no such file; a model's folder may be a GGUF file. */
 export async function readTextFile(path: string, maxBytes: number): Promise<string | undefined> {
   let bytes: Buffer;
   try {
     bytes = await readBoundedFile(path, maxBytes);
   } catch (cause) {
-    if (isMissing(cause)) return undefined;
+    if (isMissing(cause) || isBelowFile(cause)) return undefined;
     throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, {
       hint: 'Give a file that you may read, of the size that such files have.',
       cause,
     });
   }
   return decodeText(bytes, path);
+}
+
+function isBelowFile(cause: unknown): boolean {
+  return cause instanceof Error && 'code' in cause && cause.code === 'ENOTDIR';
 }
 
 export function decodeText(bytes: Uint8Array, place: string): string {

@@ -1,6 +1,7 @@
 import type { FuzzKind } from './kind.js';
 import { config } from './kinds/config.js';
 import { conversations } from './kinds/conversations.js';
+import { gguf } from './kinds/gguf.js';
 import { prompts } from './kinds/prompts.js';
 import { report } from './kinds/report.js';
 import { request } from './kinds/request.js';
@@ -17,6 +18,19 @@ import { trainingRun } from './kinds/training-run.js';
 import { tree } from './kinds/tree.js';
 
 export const fuzzKinds: readonly FuzzKind[] = [
-  ...[safetensors, torch, config, shardIndex, tokenizer, template, prompts, tree, runFolder, result, report],
+  ...[
+    safetensors,
+    torch,
+    gguf,
+    config,
+    shardIndex,
+    tokenizer,
+    template,
+    prompts,
+    tree,
+    runFolder,
+    result,
+    report,
+  ],
   ...[request, conversations, trainingRun, tokenizerStructure, templateProgram],
 ];

@@ -84,7 +84,7 @@ describe('what a download is refused for', () => {
     [
       'GGUF alone',
       { 'README.md': '', 'tiny.gguf': 'GGUF' },
-      'org/tiny/tiny.gguf is a GGUF file, which llama.cpp reads',
+      'org/tiny/tiny.gguf is a GGUF file; folders are read if',
     ],
     ['no weights', { 'config.json': '{}', 'onnx/model.onnx': 'x' }, 'org/tiny has no weights'],
     [

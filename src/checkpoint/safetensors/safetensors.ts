@@ -30,10 +30,10 @@ import {
   downloadAgain,
   formatShape,
   isSize,
-  isStoredDType,
+  isPlainDType,
   quote,
   refuse,
-  storedDTypes,
+  plainDTypes,
 } from '../stored-tensor.js';
 
 /**
@@ -174,10 +174,10 @@ function parseEntry({ file, name, entry, dataStart }: EntrySource): StoredTensor
   const where = `tensor ${quote(name)} in ${file.path}`;
   if (!isRecord(entry)) throw refuse(`${where} is not described by an object`, downloadAgain);
   const { dtype, shape, data_offsets: offsets } = entry;
-  if (!isStoredDType(dtype)) {
+  if (!isPlainDType(dtype)) {
     const found = typeof dtype === 'string' ? quote(dtype) : 'no dtype';
     throw refuse(
-      `${where} has ${found}, expected one of ${storedDTypes.join(', ')}`,
+      `${where} has ${found}, expected one of ${plainDTypes.join(', ')}`,
       'Convert the checkpoint to float16, bfloat16 or float32.',
     );
   }

@@ -3,7 +3,7 @@
  * so that every element lies at a multiple of its size and can be used where the file is mapped.
  */
 import { MistletoeError } from '../../core/errors.js';
-import type { StoredDType } from '../stored-tensor.js';
+import type { PlainDType } from '../stored-tensor.js';
 import { bytesPerElement, countElements, formatShape, quote } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
 import type { WriteOptions } from '../written-folder.js';
@@ -11,7 +11,7 @@ import { writeWholeFile } from '../written-folder.js';
 
 interface DescribedTensor {
   readonly name: string;
-  readonly dtype: StoredDType;
+  readonly dtype: PlainDType;
   readonly shape: readonly number[];
 }
 

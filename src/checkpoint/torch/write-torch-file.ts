@@ -3,7 +3,7 @@
  * a program that its reader runs.
  */
 import { basename } from 'node:path';
-import type { StoredDType } from '../stored-tensor.js';
+import type { PlainDType } from '../stored-tensor.js';
 import { countElements } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
 import type { Append, WriteOptions } from '../written-folder.js';
@@ -159,7 +159,7 @@ function describeState(tensors: readonly TensorSource[]): Picklable {
   );
 }
 
-const storageNames: Readonly<Record<StoredDType, string>> = {
+const storageNames: Readonly<Record<PlainDType, string>> = {
   F32: 'FloatStorage',
   F16: 'HalfStorage',
   BF16: 'BFloat16Storage',
@@ -171,7 +171,7 @@ const storageNames: Readonly<Record<StoredDType, string>> = {
 };
 
 export interface TorchView {
-  readonly dtype: StoredDType;
+  readonly dtype: PlainDType;
   readonly key: string;
   readonly elements: number;
   readonly offset?: number;

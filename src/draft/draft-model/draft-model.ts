@@ -28,7 +28,7 @@ export const draftModel: WeightedSystem = {
   async load(checkpoint, { target, tokenizer, ...options }) {
     const { folder, config } = checkpoint;
     const { vocabularySize } = parseConfiguration(config, `config.json of ${folder}`);
-    const own = hasTokenizer(folder)
+    const own = (await hasTokenizer(folder))
       ? await loadTokenizer(folder, { modelVocabularySize: vocabularySize })
       : undefined;
     return loadDraftModel(checkpoint, target, { target: tokenizer, drafter: own }, options);

@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path';
 import type { Template } from '@huggingface/jinja';
+import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import { parseTemplate, runTemplate } from './template-program.js';
@@ -119,7 +120,7 @@ async function findTemplate(folder: string, config: TokenizerConfig): Promise<Te
   const path = join(folder, 'chat_template.jinja');
   const own = await readTextFile(path, fileLimits.template);
   if (own !== undefined) return { source: own, origin: path };
-  const configPath = join(folder, 'tokenizer_config.json');
+  const configPath = isGgufFile(folder) ? folder : join(folder, 'tokenizer_config.json');
   const configured = selectTemplate(config, configPath);
   if (configured !== undefined) return { source: configured, origin: configPath };
   const name = await recogniseTemplate(folder);

@@ -61,7 +61,7 @@ function* readProtobuf(message: Buffer, fail: (why: string) => Error): Generator
   }
 }
 
-const pieceTypes = ['normal', 'unknown', 'control', 'user-defined', 'unused', 'byte'] as const;
+export const pieceTypes = ['normal', 'unknown', 'control', 'user-defined', 'unused', 'byte'] as const;
 export type PieceType = (typeof pieceTypes)[number];
 
 export interface SentencePiece {

@@ -5,9 +5,11 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../text-file.js';
+import { readGgufText } from './gguf-text.js';
 
 export const specialTokenNames = ['bos_token', 'eos_token', 'unk_token', 'pad_token'] as const;
 export type SpecialTokenName = (typeof specialTokenNames)[number];
@@ -75,7 +77,7 @@ const encoderSchema = z.record(z.string().min(1), z.int().nonnegative());
 const llamaClass = /^(Code)?L(lama|LaMA)Tokenizer(Fast)?$/;
 const llamaTokens = { bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' } as const;
 
-/** Without tokenizer_config.json there are no special tokens and no template. */
+/** Without tokenizer_config.json there are no special tokens and no template. A GGUF file has its contents as metadata. */
 export async function readTokenizerConfig(folder: string): Promise<TokenizerConfig> {
   const config = (await readFile(folder, 'tokenizer_config.json', configSchema)) ?? {};
   const isOld = config.added_tokens_decoder == null;
@@ -156,9 +158,9 @@ async function readFile<Output>(
   schema: z.ZodType<Output>,
 ): Promise<Output | undefined> {
   const path = join(folder, name);
-  const text = await readTextFile(path, fileLimits.tokenizerConfiguration);
-  if (text === undefined) return undefined;
-  const parsed = schema.safeParse(parseJson(text, path));
+  const contents = isGgufFile(folder) ? (await readGgufText(folder))?.tokenizerConfig : await readJson(path);
+  if (contents === undefined) return undefined;
+  const parsed = schema.safeParse(contents);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const where = issue === undefined || issue.path.length === 0 ? 'the file' : issue.path.join('.');
@@ -166,4 +168,9 @@ async function readFile<Output>(
     hint: `Take ${name} as the model’s authors published it.`,
     cause: parsed.error,
   });
+}
+
+async function readJson(path: string): Promise<unknown> {
+  const text = await readTextFile(path, fileLimits.tokenizerConfiguration);
+  return text === undefined ? undefined : parseJson(text, path);
 }

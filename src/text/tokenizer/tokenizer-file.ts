@@ -2,10 +2,12 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { MistletoeError } from '../../core/errors.js';
 import { countEntries } from '../../core/json-text.js';
 import { fileLimits, maxVocabularySize } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../text-file.js';
+import { readGgufText, readGgufTokenizer } from './gguf-text.js';
 import { readSentencePiece } from './sentencepiece-file.js';
 import { convertSentencePiece } from './sentencepiece.js';
 import type { ListedToken, TokenizerConfig } from './tokenizer-config.js';
@@ -20,7 +22,7 @@ const fileSchema = z.looseObject({
 });
 
 export interface TokenizerFile {
-  /** The file that it was read from, tokenizer.json or tokenizer.model. */
+  /** The file that it was read from: tokenizer.json, tokenizer.model or a GGUF file. */
   readonly path: string;
   /** As the tokenizers library reads it. */
   readonly text: string;
@@ -121,8 +123,9 @@ function misfit(path: string, what: string, modelVocabularySize: number | undefi
       });
 }
 
-/** Whether a folder has a tokenizer in either format. */
-export function hasTokenizer(folder: string): boolean {
+/** Whether a folder or a GGUF file has a tokenizer. */
+export async function hasTokenizer(folder: string): Promise<boolean> {
+  if (isGgufFile(folder)) return (await readGgufText(folder)) !== undefined;
   return ['tokenizer.json', 'tokenizer.model'].some((name) => existsSync(join(folder, name)));
 }
 
@@ -141,6 +144,7 @@ async function readContents(
   config: TokenizerConfig,
   modelVocabularySize: number | undefined,
 ): Promise<Contents> {
+  if (isGgufFile(folder)) return { path: folder, contents: await readGgufTokenizer(folder) };
   const path = join(folder, 'tokenizer.json');
   const text = await readTextFile(path, fileLimits.tokenizer);
   if (text !== undefined) {

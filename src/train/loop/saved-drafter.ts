@@ -7,8 +7,8 @@ import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { formatShape, quote } from '../../checkpoint/stored-tensor.js';
-import type { TensorSource, WrittenFloat } from '../../checkpoint/tensor-source.js';
-import { floatSource, storedSource } from '../../checkpoint/tensor-source.js';
+import type { TensorSource } from '../../checkpoint/tensor-source.js';
+import { floatSource, storedSource, writtenTypeOf } from '../../checkpoint/tensor-source.js';
 import { cutPart } from '../../checkpoint/weight-parts.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
@@ -120,7 +120,7 @@ function writeTensor(
 ): TensorSource {
   const { name, shape } = tensor;
   if (part === undefined || (part.values === undefined && dtype === 'source')) return storedSource(tensor);
-  const kept = dtype === 'float32' || tensor.dtype === 'F64' ? 'F32' : (tensor.dtype as WrittenFloat);
+  const kept = dtype === 'float32' ? 'F32' : writtenTypeOf(tensor);
   const { recipe, place, values } = part;
   return floatSource({ name, shape, dtype: kept }, () =>
     values === undefined ? readFloat32(tensor) : cutPart(values, recipe, place),

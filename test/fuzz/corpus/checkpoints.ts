@@ -1,5 +1,7 @@
 /** Weight files, configurations and indexes that announce what is not there, or hide what is. */
 import { join } from 'node:path';
+import type { GgufMetadata } from '../../support/checkpoint/encode-gguf.js';
+import { encodeGguf, uint64 } from '../../support/checkpoint/encode-gguf.js';
 import { encodeSafetensors, joinSafetensors } from '../../support/checkpoint/write-safetensors.js';
 import { encodePickle, pickleGlobal, pickleTuple } from '../../../src/checkpoint/torch/write-torch-file.js';
 import { joinTorchFile } from '../../support/checkpoint/write-torch-file.js';
@@ -20,6 +22,15 @@ const withConfig = (name: string, changes: object): MaliciousCase => ({
 });
 const withPickle = (name: string, pickle: Uint8Array): MaliciousCase =>
   inFolder(name, { 'pytorch_model.bin': joinTorchFile('model', pickle, {}) });
+
+const withGguf = (name: string, contents: Uint8Array): MaliciousCase => ({
+  name,
+  write: (folder) =>
+    inspect(join(writeFiles(join(folder, 'model'), { 'model.gguf': contents }), 'model.gguf')),
+});
+const word = (value: string) => ({ type: 'string', value }) as const;
+const architecture: GgufMetadata = { 'general.architecture': word('llama') };
+const ggufTensor = { name: 'token_embd.weight', type: 'F32', shape: [1], data: Buffer.alloc(4) } as const;
 
 const announced = Buffer.alloc(16);
 announced.writeBigUInt64LE(2n ** 63n);
@@ -80,6 +91,47 @@ export const checkpointCases: readonly MaliciousCase[] = [
       Array.from({ length: 5000 }, (_, index) => [`a/${index}`, Buffer.alloc(0)]),
     ),
   }),
+  withGguf(
+    'a GGUF file of 2^60 tensors',
+    Buffer.concat([Buffer.from('GGUF\u0003\0\0\0', 'latin1'), uint64(2n ** 60n), uint64(2n ** 60n)]),
+  ),
+  withGguf(
+    'a GGUF file with 120,000 empty tokens',
+    encodeGguf(
+      {
+        ...architecture,
+        'tokenizer.ggml.model': word('gpt2'),
+        'tokenizer.ggml.tokens': { type: 'strings', value: new Array<string>(120_000).fill('') },
+      },
+      [ggufTensor],
+    ),
+  ),
+  withGguf(
+    'a GGUF file of 15,000 tensors whose names steer the terminal',
+    encodeGguf(
+      architecture,
+      Array.from({ length: 15_000 }, (_, index) => ({ ...ggufTensor, name: `\u001b[2J\u202e${index}` })),
+    ),
+  ),
+  withGguf(
+    'a GGUF file of 4 billion layers and heads',
+    encodeGguf(
+      {
+        ...architecture,
+        ...Object.fromEntries(
+          [
+            'context_length',
+            'embedding_length',
+            'block_count',
+            'feed_forward_length',
+            'attention.head_count',
+          ].map((key) => [`llama.${key}`, { type: 'uint32', value: 2 ** 32 - 2 } as const]),
+        ),
+        'llama.attention.layer_norm_rms_epsilon': { type: 'float32', value: 1e-5 },
+      },
+      [ggufTensor],
+    ),
+  ),
   withConfig('a thousand million layers', { num_hidden_layers: 1e9 }),
   withConfig('a thousand million layers with windows', {
     architectures: ['MistralForCausalLM'],
