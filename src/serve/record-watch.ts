@@ -5,7 +5,7 @@
 import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
 import { Judge } from '../guard/judge/judge.js';
 import type { ActionEvent, Alert } from '../guard/judge/verdict.js';
-import { PageMemory } from '../guard/metrics/page-memory.js';
+import { PageMemory } from '../guard/metrics/page-state.js';
 import type { Observation } from '../guard/observation.js';
 
 /** The page's data about requests that ended after a time. */

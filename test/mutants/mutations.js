@@ -358,14 +358,14 @@ export const mutations = [
   {
     name: 'the guard passes on the proxy’s credentials',
     file: 'src/guard/proxy/message-headers.ts',
-    search: "  'proxy-authorization',\n",
+    search: "'proxy-authorization', ",
     replace: '',
     tests: ['src/guard/proxy/message-headers.test.ts'],
   },
   {
     name: 'the guard passes on headers that Connection lists',
     file: 'src/guard/proxy/message-headers.ts',
-    search: ' || listed?.has(name) === true',
+    search: ' || listed.includes(name)',
     replace: '',
     tests: ['src/guard/proxy/message-headers.test.ts'],
   },

@@ -1,11 +1,11 @@
-/** The tally against prom-client, which counts the same requests the long way. */
+/** The metrics against prom-client, which counts the same requests the long way. */
 import { Counter, Histogram, Registry } from 'prom-client';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
 import { parsePrometheusText } from '../engines/prometheus-text.js';
 import type { Observation } from '../observation.js';
 import { createVerdict } from '../../../test/support/guard/traffic.js';
-import { createRequestTally } from './request-tally.js';
+import { GuardMetrics } from './guard-metrics.js';
 
 const hostile = 'a"b\\c\nd e';
 
@@ -92,14 +92,18 @@ function samplesOf(text: string): Record<string, string> {
   return Object.fromEntries(named) as Record<string, string>;
 }
 
-describe('createRequestTally', () => {
+describe('GuardMetrics', () => {
   it.each([false, true])('counts as prom-client does, with tenants as labels: %s', async (tenants) => {
     const records = createRecords(400);
-    const tally = createRequestTally({ tenants, labelModel: (model) => model });
-    for (const record of records) tally.ended(record, createVerdict('low'));
+    const metrics = new GuardMetrics({ tenants });
+    for (const record of records) metrics.ended(record, createVerdict('low'));
+    const text = metrics.text({
+      ...{ streams: [], running: 0, lostRecords: 0, tenants: 0, measures: 0, isStateConnected: null },
+    });
     const expected = samplesOf(await countTheLongWay(records, tenants));
     expect(Object.keys(expected).length).toBeGreaterThan(100);
-    expect(samplesOf(tally.text())).toEqual(expected);
-    expect(parsePrometheusText(tally.text()).types.get('mistletoe_requests_total')).toBe('counter');
+    expect(samplesOf(text)).toMatchObject(expected);
+    expect(Object.keys(samplesOf(text))).toHaveLength(Object.keys(expected).length + 5);
+    expect(parsePrometheusText(text).types.get('mistletoe_requests_total')).toBe('counter');
   });
 });
