@@ -2,7 +2,7 @@
 import type { WorkerName } from '../runs/unit.js';
 import type { TracePoint } from './result.js';
 
-/** One unit of work: an arm of a prompt on a drafter, the universal search, or a transfer measurement. */
+/** An arm of a prompt on a drafter, the universal search, or a transfer measurement. */
 export interface UnitName {
   readonly drafter: string;
   readonly prompt: string;
@@ -20,7 +20,6 @@ export interface AuditPlanned {
   readonly target: string;
   readonly drafters: readonly string[];
   readonly preset: string;
-  /** Folder of the run. */
   readonly folder: string;
   readonly units: number;
   /** Null if there is nothing to estimate from. */
@@ -28,9 +27,9 @@ export interface AuditPlanned {
 }
 
 export interface AuditEvents {
-  /** The plan, once, before anything expensive. */
+  /** Once, before anything expensive. */
   onPlan?(plan: AuditPlanned): void;
-  /** All units in the order in which they run, including those that a resumed run has finished. */
+  /** In order, including those that an earlier start finished. */
   onStart?(units: readonly UnitName[]): void;
   /** `done` units are finished. With several workers, units overlap; without, there is no worker. */
   onUnitStart?(unit: UnitName, done: number, total: number, worker?: WorkerName): void;

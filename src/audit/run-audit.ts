@@ -27,13 +27,13 @@ import type { RunPlace } from '../runs/run-place.js';
 import { refuseUsedFolder } from '../runs/run-place.js';
 
 export interface AuditOptions {
-  readonly events?: AuditEvents;
-  readonly signal?: AbortSignal;
-  readonly cacheFolder?: string;
+  readonly events?: AuditEvents | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly cacheFolder?: string | undefined;
   /** Read all of the converted weights before they are used. */
-  readonly verifyCache?: boolean;
+  readonly verifyCache?: boolean | undefined;
   /** Used and left open; by default one for this audit alone, with the device and the threads of the request. */
-  readonly runtime?: Runtime;
+  readonly runtime?: Runtime | undefined;
   /** Worker processes on this machine; without them the audit runs in this process. */
   readonly workers?: WorkerPlan | undefined;
   /** URL of a Redis or Valkey server whose workers run the units; `mistletoe worker` is one. */

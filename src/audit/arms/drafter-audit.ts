@@ -39,7 +39,6 @@ export interface DrafterAudit {
   readonly id: string;
   readonly drafter: Drafter;
   readonly policy: PolicyChooser;
-  /** How deep the policy drafts. */
   readonly draftLevels: number;
   readonly allowed: Int32Array;
   readonly events: UnitEvents;
@@ -93,7 +92,7 @@ export function withoutFolders(sentence: string, { target, targetFolder, drafter
 function nameDrafter(cause: unknown, id: string): unknown {
   if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') return cause;
   const { code, message, hint } = cause;
-  return new MistletoeError(code, `${id}: ${message}`, { cause, ...(hint === undefined ? {} : { hint }) });
+  return new MistletoeError(code, `${id}: ${message}`, { cause, hint });
 }
 
 /** A drafter that runs out of context stops drafting, which would look like an attack. */

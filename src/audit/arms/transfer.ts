@@ -1,4 +1,3 @@
-/** Transfer: suffixes found on one drafter, measured on the others along the same answers. */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
@@ -6,7 +5,7 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
@@ -30,7 +29,6 @@ export function poolLengths(counts: readonly StepCounts[]): number {
   return acceptedLengthOf(poolCounts(counts));
 }
 
-/** Steps and accepted tokens of one drafter along a prompt's clean answer, with a suffix in the prompt. */
 export async function countAlongAnswer(
   target: Target,
   { drafter, policy }: Omit<LoadedDrafter, 'id'>,
@@ -81,7 +79,6 @@ export async function measureTransfer(work: TransferWork): Promise<void> {
   }
 }
 
-/** The matrix from the finished units. */
 export function collectTransfer(
   source: UnitSource,
   request: AuditRequest,
@@ -145,7 +142,6 @@ function isAudited({ prompts }: AuditedDrafter, id: string): boolean {
   return prompt?.skipped === null && prompt.arms.some(({ arm }) => arm === 'attack');
 }
 
-/** Two thirds of the prompts to search on, the rest to measure the result. */
 export function splitPrompts<T>(prompts: readonly T[], seed: number): { trained: T[]; heldOut: T[] } {
   const shuffled = [...prompts];
   createRandom(seed, 'universal', 'split').shuffle(shuffled);
