@@ -53,7 +53,7 @@ const lineSchema = z.union([
 
 export interface PromptOptions {
   /** The folder that holds the files of the sets known by name. */
-  readonly folder?: string;
+  readonly folder?: string | undefined;
 }
 
 export async function loadPrompts(
