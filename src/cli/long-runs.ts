@@ -64,8 +64,8 @@ interface FolderRun<Events, Options, Outcome> {
 interface RunOptions<Events> {
   readonly events: Events;
   readonly signal: AbortSignal;
-  readonly cacheFolder?: string;
-  readonly verifyCache?: boolean;
+  readonly cacheFolder?: string | undefined;
+  readonly verifyCache?: boolean | undefined;
 }
 
 /** Starts or resumes a run, follows it, and prints its result. */

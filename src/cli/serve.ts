@@ -4,7 +4,7 @@ import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { pageHandler } from '../dashboard/page-handler.js';
-import { nameDrafter } from '../draft/load-drafter.js';
+import { nameDrafter } from '../draft/systems.js';
 import type { NamedKey } from '../serve/access.js';
 import { parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/record-watch.js';

@@ -13,7 +13,7 @@ import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Target } from '../../src/decode/target.js';
 import { encodePrompt, openTarget } from '../../src/decode/target.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { bundledModels, hasShared, sharedFolder } from '../support/shared.js';
 import { resolveText } from '../support/tiny-pair.js';

@@ -1,7 +1,7 @@
 /** The progress of a training run: answers of the target, then weight updates. */
 import { countText, fixed, groupThousands, parameterText } from '../../core/number-text.js';
 import type { StartedTraining, TrainEvents } from '../../train/train-run.js';
-import { nameStart } from '../../train/systems/training-start.js';
+import { nameStart } from '../../train/training-start.js';
 import { typedPath } from '../long-runs.js';
 import type { Progress, ProgressClock } from '../progress.js';
 import { describeLeft } from '../progress.js';

@@ -11,7 +11,7 @@ import {
   percentText,
 } from '../../core/number-text.js';
 import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
-import { nameStart } from '../../train/systems/training-start.js';
+import { nameStart } from '../../train/training-start.js';
 import type { MeasuredLengths, TrainingResult } from '../../train/training-result.js';
 import { summariseLevels } from '../../train/training-result.js';
 import type { Report, ReportFiles, Section } from '../document.js';

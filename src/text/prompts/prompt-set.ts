@@ -13,13 +13,12 @@ import { fileLimits } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../text-file.js';
 
 export interface Prompt {
-  /** Unique in its set. */
   readonly id: string;
-  readonly category?: string;
+  readonly category?: string | undefined;
   /** The first turn. */
   readonly text: string;
   readonly turns: readonly string[];
-  readonly reference?: string;
+  readonly reference?: string | undefined;
 }
 
 export const promptSetFiles: Readonly<Record<string, string>> = {
