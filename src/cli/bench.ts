@@ -145,10 +145,9 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
 }
 
 async function readPromptSets(flags: BenchFlags, findSet: PromptFinder): Promise<readonly PromptSet[]> {
-  const options = flags.promptsDir === undefined ? {} : { folder: flags.promptsDir };
   const sets: PromptSet[] = [];
   for (const { name, source } of planPromptSets(flags))
-    sets.push({ name, prompts: await loadPrompts(await findSet(source), options) });
+    sets.push({ name, prompts: await loadPrompts(await findSet(source), { folder: flags.promptsDir }) });
   return sets;
 }
 

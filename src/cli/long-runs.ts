@@ -153,7 +153,7 @@ export async function readPromptSets(
   for (const source of sources.length === 0 ? [bundledPrompts] : sources) {
     checkPromptSource(source);
     const path = await findSet(source);
-    const loaded = await loadPrompts(path, promptsDir === undefined ? {} : { folder: promptsDir });
+    const loaded = await loadPrompts(path, { folder: promptsDir });
     // Sets number their prompts alike, so ids of several sets start with the name of the set.
     const prefix = sources.length < 2 ? '' : `${basename(source, extname(source))}-`;
     pushAll(
