@@ -17,7 +17,7 @@ import { Interrupted } from './arms/prompt-audit.js';
 import type { AuditResult } from './result.js';
 import { timingSchema } from './arms/phase-clock.js';
 import { rebuildResult } from './rebuild-result.js';
-import type { WorkerPlan } from './units/executors.js';
+import type { WorkerPlan } from './units/audit-backend.js';
 import { findRuntime, openBackend } from './units/executors.js';
 import type { UnitFailure } from './units/run-units.js';
 import { runUnits } from './units/run-units.js';

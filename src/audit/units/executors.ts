@@ -1,50 +1,19 @@
 /** Where the units of an audit run: in this process, in worker processes of this machine, or on the workers of a queue. */
 import { fileURLToPath } from 'node:url';
-import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import type { RecordedDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
 import { findSameDevice, requireSameKind } from '../../runs/run-device.js';
-import type { UnitExecutor } from '../../runs/unit.js';
 import { placeOn } from '../../runs/worker-devices.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import { openModels } from '../audit-models.js';
 import type { AuditRequest } from '../audit-request.js';
-import type { Effort } from '../effort.js';
 import { estimateEffort } from '../effort.js';
+import type { AuditBackend, BackendOptions, WorkerPlan } from './audit-backend.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { hooksFor } from './unit-progress.js';
 import type { ProcessAnswer, ProcessSetup } from './unit-process-setup.js';
 import { UnitRunner } from './unit-runner.js';
-
-/** Opened before the run's folder is made: what is refused leaves nothing behind. */
-export interface AuditBackend {
-  readonly executor: UnitExecutor<AuditUnitInput>;
-  /** Null if no model was opened. */
-  readonly effort: Effort | null;
-  /** For the machine in reports; empty for this process. */
-  readonly label: string;
-  /** Called once everything is recorded. */
-  finish?(): Promise<void>;
-  close(): Promise<void>;
-}
-
-export interface WorkerPlan {
-  /** Processes. */
-  readonly count: number;
-  /** GPUs for the workers in turn, all of the kind of the run's; by default its own device for all. */
-  readonly devices?: readonly { readonly ordinal: number; readonly name: string }[] | undefined;
-}
-
-export interface BackendOptions {
-  readonly signal?: AbortSignal | undefined;
-  readonly cache: CacheOptions;
-  readonly runtime?: Runtime | undefined;
-  readonly workers?: WorkerPlan | undefined;
-  /** URL of a Redis or Valkey server. */
-  readonly queue?: string | undefined;
-  readonly onNotice: (message: string) => void;
-}
 
 export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
   const { workers, queue } = options;

@@ -11,7 +11,7 @@ import type { AuditRequest } from '../audit-request.js';
 import { requestSchema } from '../audit-request.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { policySchema } from './audit-unit.js';
-import type { AuditBackend, BackendOptions } from './executors.js';
+import type { AuditBackend, BackendOptions } from './audit-backend.js';
 
 export async function openQueue(
   request: AuditRequest,

@@ -9,7 +9,7 @@ import type { AuditRequest } from '../audit-request.js';
 import { countsSchema, unitSchema, universalSchema } from '../result.js';
 import { AuditSchedule } from './audit-schedule.js';
 import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
-import type { AuditBackend } from './executors.js';
+import type { AuditBackend } from './audit-backend.js';
 import { progressSchema } from './unit-progress.js';
 
 export interface UnitFailure {

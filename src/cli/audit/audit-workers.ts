@@ -1,6 +1,6 @@
 /** Where the units of an audit run: flags to workers and queues. */
 import { applyPreset } from '../../audit/settings.js';
-import type { WorkerPlan } from '../../audit/units/executors.js';
+import type { WorkerPlan } from '../../audit/units/audit-backend.js';
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
 import { findDevices } from '../../runs/worker-devices.js';
