@@ -143,11 +143,10 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
 }
 
 async function readPromptSets(flags: BenchFlags): Promise<readonly PromptSet[]> {
-  const options = flags.promptsDir === undefined ? {} : { folder: flags.promptsDir };
   return Promise.all(
     planPromptSets(flags).map(async ({ name, source }) => ({
       name,
-      prompts: await loadPrompts(source, options),
+      prompts: await loadPrompts(source, { folder: flags.promptsDir }),
     })),
   );
 }
