@@ -157,9 +157,9 @@ export class UnitRunner {
     const { audit, drafter } = context;
     const name = universalName(audit.id);
     this.hooks?.signal?.throwIfAborted();
-    this.hooks?.onStart(name);
     // It compiles its own programs; both at once need not fit into memory.
     await this.dispose();
+    this.hooks?.onStart(name);
     const found = await searchUniversal({ ...audit, request }, drafter.policy);
     this.finish(universalKey(audit.id), found ?? null);
     this.hooks?.onEnd(name, found?.trained.attackedAcceptedLength);
@@ -181,8 +181,7 @@ export class UnitRunner {
       request: { ...request, prompts: request.prompts.filter((_, index) => isOpen[index]) },
       measured: drafter,
       suffixes: suffixes.filter((_, index) => isOpen[index]),
-      prepare: (prompt) =>
-        preparePrompt(target, prompt as Prompt, { ...request.settings, seed: request.seed }),
+      prepare: (prompt) => preparePrompt(target, prompt, { ...request.settings, seed: request.seed }),
       onCounts: (promptId, counts) => {
         this.finish(keyOf(promptId), counts);
       },
