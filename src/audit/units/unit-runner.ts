@@ -6,7 +6,6 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import { levelsOf } from '../../draft/tree/grow-tree.js';
 import type { UnitPart } from '../../runs/unit.js';
-import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { preparePrompt } from '../arms/audit-prompt.js';
 import { listAllowedTokens } from '../arms/controls.js';
 import type { DrafterAudit, TimedAudit } from '../arms/drafter-audit.js';
