@@ -116,9 +116,13 @@ function readHistogram(value: unknown, steps: number, accepted: number): readonl
   if (counts === undefined) return isAbsent(value) ? null : refuse(`${showBriefly(value)} as histogram`);
   if (counts.length === 0) return steps === 0 ? [] : null;
   if (counts.length > maxDraftLength + 1) refuse(`a histogram of ${counts.length} entries`);
-  const histogram = counts.map((count) => readCount(count, 'steps in the histogram'));
-  const total = sum(histogram);
-  const weighted = sum(histogram.map((count, index) => index * count));
+  let [total, weighted] = [0, 0];
+  const histogram = counts.map((each, index) => {
+    const count = readCount(each, 'steps in the histogram');
+    total += count;
+    weighted += index * count;
+    return count;
+  });
   if (total !== steps) refuse(`${steps} steps, but ${total} in the histogram`);
   if (weighted !== accepted) refuse(`${accepted} accepted draft tokens, but ${weighted} in the histogram`);
   return histogram;
