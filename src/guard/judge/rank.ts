@@ -68,7 +68,7 @@ export class Baselines {
   list(): readonly StreamBaseline[] {
     const largest = new Map<string, StreamBaseline>();
     for (const [key, cell] of this.cells.entries()) {
-      const [, route, ...rest] = key.split('\n');
+      const [, route = '', ...rest] = key.split('\n');
       const model = rest.join('\n');
       const learned = cell.size;
       const known = largest.get(model + route);

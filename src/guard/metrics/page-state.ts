@@ -135,7 +135,7 @@ export class PageMemory {
 }
 
 function toStream(key: string, slices: readonly Slice[], known: readonly StreamBaseline[]): StreamState {
-  const [route, ...rest] = key.split('\n');
+  const [route = '', ...rest] = key.split('\n');
   const model = rest.join('\n');
   const found = known.find((each) => each.model === model && each.route === route);
   const { baseline, learned } = found ?? { baseline: null, learned: 0 };
