@@ -53,7 +53,6 @@ async function runLive(): Promise<void> {
         ...{ records: { folder }, tenant: { from: 'header', header: 'x-tenant' } },
         mitigation: { action: 'plain-upstream' },
       }),
-      { isIndexedHere: true },
     );
     const send = async (url: string, tenant: string, { text }: TracePlan): Promise<number> => {
       const startMs = performance.now();

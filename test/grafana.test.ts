@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { createRequest, createSampleState, createSpeculation } from './support/dashboard/sample-state.js';
-import { createGuardMetrics } from '../src/guard/metrics/guard-metrics.js';
+import { GuardMetrics } from '../src/guard/metrics/guard-metrics.js';
 
 const read = (name: string): string =>
   readFileSync(resolve(import.meta.dirname, '../examples/grafana', name), 'utf8');
@@ -125,13 +125,13 @@ describe('the reading of expressions', () => {
 
 describe('the guard', () => {
   it('exports what is named here, under these labels', () => {
-    const metrics = createGuardMetrics();
+    const metrics = new GuardMetrics();
     const told = createRequest(1, { speculation: createSpeculation(1, 2, 9) });
     const { alerts, actions, streams, requests } = createSampleState();
     for (const record of [told, createRequest(2)]) metrics.ended(record, requests[0]!.verdict);
     metrics.alerted(alerts[0]!);
     metrics.acted(actions[0]!);
-    metrics.unattributed(0.1);
+    metrics.unattributed = 0.1;
     const state = { streams, running: 0, lostRecords: 0, tenants: 1, measures: 0, isStateConnected: true };
     const text = metrics.text(state);
     const samples = [...text.matchAll(/^([a-z_]+)(?:\{(.*)\})? \S+$/gm)];

@@ -1,7 +1,6 @@
-/** Progress events of an audit. */
 import type { TracePoint } from './result.js';
 
-/** One unit of work: an arm of a prompt on a drafter, the universal search, or a transfer measurement. */
+/** An arm of a prompt on a drafter, the universal search, or a transfer measurement. */
 export interface UnitName {
   readonly drafter: string;
   readonly prompt: string;
@@ -13,7 +12,6 @@ export interface AuditPlanned {
   readonly target: string;
   readonly drafters: readonly string[];
   readonly preset: string;
-  /** Folder of the run. */
   readonly folder: string;
   readonly units: number;
   /** Null if there is nothing to estimate from. */
@@ -21,11 +19,10 @@ export interface AuditPlanned {
 }
 
 export interface AuditEvents {
-  /** The plan, once, before anything expensive. */
+  /** Once, before anything expensive. */
   onPlan?(plan: AuditPlanned): void;
-  /** All units in the order in which they run, including those that a resumed run has finished. */
+  /** In order, including those that an earlier start finished. */
   onStart?(units: readonly UnitName[]): void;
-  /** `done` units are finished. */
   onUnitStart?(unit: UnitName, done: number, total: number): void;
   onStep?(unit: UnitName, point: TracePoint, steps: number): void;
   onUnitEnd?(unit: UnitName, acceptedLength: number | undefined): void;

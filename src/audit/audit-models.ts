@@ -1,10 +1,9 @@
-/** The models of an audit, opened as its request names them. */
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import { loadDrafter } from '../draft/systems.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AuditRequest } from './audit-request.js';
@@ -23,8 +22,8 @@ export async function openModels(
   const { targetFolder, settings, chatTemplate, date } = request;
   const template = {
     chat: settings.chat,
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-    ...(date === undefined ? {} : { date }),
+    chatTemplate,
+    date,
   };
   const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   return { target, drafters: await loadDrafters(request, target, cache) };
@@ -41,7 +40,7 @@ async function loadDrafters(
       target: target.model,
       tokenizer: target.tokenizer,
       ...cache,
-      ...(request.taps === undefined ? {} : { taps: request.taps }),
+      taps: request.taps,
     });
     const policy = parseDraftPolicy(text);
     if (policy.kind === 'auto') {

@@ -38,13 +38,13 @@ import { summariseDrafter } from './summary.js';
 import { searchUniversal } from './arms/universal.js';
 
 export interface AuditOptions {
-  readonly events?: AuditEvents;
-  readonly signal?: AbortSignal;
-  readonly cacheFolder?: string;
+  readonly events?: AuditEvents | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly cacheFolder?: string | undefined;
   /** Read all of the converted weights before they are used. */
-  readonly verifyCache?: boolean;
+  readonly verifyCache?: boolean | undefined;
   /** Used and left open; by default one for this audit alone, with the device and the threads of the request. */
-  readonly runtime?: Runtime;
+  readonly runtime?: Runtime | undefined;
 }
 
 export type AuditOutcome =

@@ -9,7 +9,7 @@ import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js'
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import { loadDrafter } from '../draft/systems.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
 import type { BenchmarkResult, BenchmarkSystem, PromptSet } from '../measure/benchmark.js';
 import { runBenchmark } from '../measure/benchmark.js';
@@ -143,11 +143,10 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
 }
 
 async function readPromptSets(flags: BenchFlags): Promise<readonly PromptSet[]> {
-  const options = flags.promptsDir === undefined ? {} : { folder: flags.promptsDir };
   return Promise.all(
     planPromptSets(flags).map(async ({ name, source }) => ({
       name,
-      prompts: await loadPrompts(source, options),
+      prompts: await loadPrompts(source, { folder: flags.promptsDir }),
     })),
   );
 }

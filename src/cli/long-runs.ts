@@ -64,8 +64,8 @@ interface FolderRun<Events, Options, Outcome> {
 interface RunOptions<Events> {
   readonly events: Events;
   readonly signal: AbortSignal;
-  readonly cacheFolder?: string;
-  readonly verifyCache?: boolean;
+  readonly cacheFolder?: string | undefined;
+  readonly verifyCache?: boolean | undefined;
 }
 
 /** Starts or resumes a run, follows it, and prints its result. */
@@ -150,7 +150,7 @@ export async function readPromptSets(
   const read: Prompt[] = [];
   for (const source of sources.length === 0 ? [bundledPrompts] : sources) {
     checkPromptSource(source);
-    const loaded = await loadPrompts(source, promptsDir === undefined ? {} : { folder: promptsDir });
+    const loaded = await loadPrompts(source, { folder: promptsDir });
     // Sets number their prompts alike, so ids of several sets start with the name of the set.
     const prefix = sources.length < 2 ? '' : `${basename(source, extname(source))}-`;
     pushAll(

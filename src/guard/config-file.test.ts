@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import { readConfiguration, writeConfiguration } from './config-file.js';
-import { formatDuration, parseDuration } from './duration.js';
+import { formatDuration, parseDuration } from './guard-config.js';
 
 const read = (text: string): unknown => readConfiguration({ file: { name: 'guard.yaml', text } });
 function refusal(text: string): string {
@@ -38,7 +38,7 @@ describe('the configuration', () => {
       `${upstream}tenant:\n  from: cookie\n`,
       /^guard.yaml:3:9: tenant.from: expected one of "all"\|"key"\|"header"/,
     ],
-    [`${upstream}tenant:\n  from: header\n`, /^guard.yaml:2:1: tenant.header: required with/],
+    [`${upstream}tenant:\n  from: header\n`, /^guard.yaml:3:3: tenant.header: required with/],
     [`${upstream}timeouts: { idle: 5 }\n`, /^guard.yaml:2:19: timeouts.idle: /],
     [`${upstream}timeouts: { idle: 5 minutes }\n`, /^guard.yaml:2:19: timeouts.idle: expected a time/],
     [`${upstream}limits:\n  readSize: big\n`, /^guard.yaml:3:13: limits.readSize: expected a size/],
@@ -130,6 +130,6 @@ describe('settings of version 0.2', () => {
     });
     expect(configuration.alert).toEqual({ falseAlerts: 0.02, falseAlertsPerWeek: 3 });
     expect(configuration.mitigation.action).toBe('observe');
-    expect(notices).toHaveLength(4);
+    expect(notices).toHaveLength(6);
   });
 });

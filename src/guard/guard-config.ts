@@ -1,12 +1,9 @@
 /** The guard's settings: one schema for the file and the flags, with all defaults. */
 import { z } from 'zod';
 import { formatBytes, parseBytes } from '../core/byte-size.js';
-import { formatDuration, parseDuration } from './duration.js';
 import { adapterOf, engines } from './engines/engine-list.js';
-import { actionNames } from './observation.js';
 
-/** Only our own server can switch drafters. */
-export const guardActions = ['observe', ...actionNames.filter((name) => name !== 'switch-drafter')] as const;
+export const guardActions = ['observe', 'shorter-drafts', 'plain-upstream', 'rate-limit'] as const;
 
 const address = z
   .string()
@@ -14,16 +11,43 @@ const address = z
     error: 'expected an address such as http://127.0.0.1:8000, without user, password or query',
   });
 
-const timeForm = 'expected a time with a unit, such as 500ms, 5s, 10m, 1h or 30d, or 0 for none';
-const duration = z
-  .union([z.string(), z.literal(0)], { error: timeForm })
-  .refine((time) => parseDuration(String(time)) !== undefined, { error: timeForm })
-  .transform((time) => parseDuration(String(time))!);
+const timeUnits = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
-const size = z
-  .string()
-  .refine((text) => parseBytes(text) !== undefined, { error: 'expected a size with a unit, such as 64MB' })
-  .transform((text) => parseBytes(text)!);
+/** In milliseconds; undefined where the text is not a time. Only 0 may have no unit. */
+export function parseDuration(text: string): number | undefined {
+  if (text.trim() === '0') return 0;
+  const [, digits, unit] = /^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$/.exec(text) ?? [];
+  const value = Math.round(Number(digits) * timeUnits[unit as keyof typeof timeUnits]);
+  return value <= 3650 * timeUnits.d ? value : undefined; // not for NaN either
+}
+
+/** 90_000 -> 90s */
+export function formatDuration(milliseconds: number): string {
+  if (milliseconds === 0) return '0';
+  const units = Object.entries(timeUnits).reverse();
+  const [name, factor] = units.find(([, each]) => milliseconds % each === 0) ?? ['ms', 1];
+  return `${milliseconds / factor}${name}`;
+}
+
+const timeForm = 'expected a time with a unit, such as 500ms, 5s, 10m, 1h or 30d, or 0 for none';
+const time = z
+  .union([z.string(), z.literal(0)], { error: timeForm })
+  .refine((text) => parseDuration(String(text)) !== undefined, { error: timeForm });
+const duration = z.codec(time, z.number(), {
+  decode: (text) => parseDuration(String(text))!,
+  encode: formatDuration,
+});
+
+const sizeText = z.string().refine((text) => parseBytes(text) !== undefined, {
+  error: 'expected a size with a unit, such as 64MB',
+});
+const size = z.codec(sizeText, z.number(), { decode: (text) => parseBytes(text)!, encode: formatSize });
+
+/** In bytes where rounding to three digits would change it. */
+function formatSize(bytes: number): string {
+  const short = formatBytes(bytes).replace(' bytes', 'B').replace(' ', '');
+  return parseBytes(short) === bytes ? short : `${bytes}B`;
+}
 
 const fieldName = z.string().regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, { error: 'expected a header name' });
 const flag = z.boolean();
@@ -141,7 +165,7 @@ export const guardSchema = settings.superRefine((given, context) => {
     };
     if (action === 'plain-upstream' && plainUpstream === undefined)
       refuse('plain-upstream needs plainUpstream');
-    if (action === 'shorter-drafts' && adapterOf(engine ?? 'unknown')?.limitDrafts === undefined)
+    if (action === 'shorter-drafts' && adapterOf(engine)?.limitDrafts === undefined)
       refuse('shorter-drafts needs engine: llama-cpp or mistletoe, which have a field for it');
   }
 });
@@ -149,30 +173,3 @@ export const guardSchema = settings.superRefine((given, context) => {
 /** Times in milliseconds, sizes in bytes. */
 export type GuardConfiguration = z.infer<typeof guardSchema>;
 export type GivenConfiguration = z.input<typeof guardSchema>;
-
-/** In the format of a file, for --show-config. */
-export function showConfiguration(configuration: GuardConfiguration): GivenConfiguration {
-  const { records, timeouts, limits, metrics } = configuration;
-  const times = (values: Readonly<Record<string, number>>): Record<string, string> =>
-    Object.fromEntries(Object.entries(values).map(([name, value]) => [name, formatDuration(value)]));
-  const sizes = (values: Readonly<Record<string, number>>): Record<string, string> =>
-    Object.fromEntries(Object.entries(values).map(([name, value]) => [name, showSize(value)]));
-  const { folder, segmentSize, segmentAge, retainSize, retainAge } = records;
-  return {
-    ...configuration,
-    records: {
-      ...(folder === undefined ? {} : { folder }),
-      ...sizes({ segmentSize, retainSize }),
-      ...times({ segmentAge, retainAge }),
-    },
-    timeouts: times(timeouts),
-    metrics: { ...metrics, compareEvery: formatDuration(metrics.compareEvery) },
-    limits: sizes(limits),
-  };
-}
-
-/** In bytes where rounding to three digits would change it. */
-function showSize(bytes: number): string {
-  const short = formatBytes(bytes).replace(' bytes', 'B').replace(' ', '');
-  return parseBytes(short) === bytes ? short : `${bytes}B`;
-}

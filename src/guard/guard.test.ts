@@ -43,10 +43,7 @@ async function start(settings: object = {}, options: GuardOptions = {}): Promise
   open.push(engine);
   // No timeout for the connection: a busy machine may take any time.
   const text = settingsOf(engine, settings);
-  const guard = await startGuard(readConfiguration({ file: { name: 'test', text } }), {
-    isIndexedHere: true, // sources have no file for a thread; the built ones are tried from the command line
-    ...options,
-  });
+  const guard = await startGuard(readConfiguration({ file: { name: 'test', text } }), options);
   open.push(guard);
   return { guard, engine };
 }

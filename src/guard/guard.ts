@@ -11,15 +11,14 @@ import type { GuardConfiguration } from './guard-config.js';
 import type { JudgeOptions } from './judge/judge.js';
 import { Judge } from './judge/judge.js';
 import type { ActionEvent, Alert, Judgment } from './judge/verdict.js';
-import { createGuardMetrics } from './metrics/guard-metrics.js';
-import type { OtlpExporter } from './metrics/otlp.js';
+import { GuardMetrics } from './metrics/guard-metrics.js';
 import { createOtlpExporter } from './metrics/otlp.js';
-import { PageMemory } from './metrics/page-memory.js';
+import { PageMemory } from './metrics/page-state.js';
 import type { Attributes } from './metrics/telemetry-names.js';
 import { actionAttributes, alertAttributes, requestAttributes } from './metrics/telemetry-names.js';
-import type { ActionName, Observation } from './observation.js';
+import type { Observation } from './observation.js';
 import { Attribution } from './proxy/attribution.js';
-import type { PageHandler } from './proxy/operator.js';
+import type { Endpoint, PageHandler } from './proxy/operator.js';
 import { createOperatorServer, requireKey } from './proxy/operator.js';
 import { closeProxy, createProxy } from './proxy/proxy.js';
 import type { RouterSettings } from './proxy/request-router.js';
@@ -27,9 +26,10 @@ import { RequestRouter } from './proxy/request-router.js';
 import { createTenantNamer, readSecret } from './proxy/tenant.js';
 import { UpstreamFacts } from './proxy/upstream-facts.js';
 import { Upstream } from './proxy/upstream.js';
-import type { RecordQuery } from './records/record-index.js';
-import { lookUpHere, lookUpInThread } from './records/record-lookup.js';
-import { openDisk } from './state/disk.js';
+import { RecordLog } from './records/record-log.js';
+import type { RecordQuery } from './records/record-segments.js';
+import { findRecords } from './records/record-segments.js';
+import { restoreJudge, saveJudge } from './state/judge-state.js';
 import { openState } from './state/open-state.js';
 
 export type GuardEventName = 'request-end' | 'alert' | 'action';
@@ -39,8 +39,6 @@ export interface GuardOptions {
   /** Overrides operator.keyFile. */
   readonly operatorKey?: string | undefined;
   readonly page?: PageHandler;
-  /** Indexes records in this thread; for programs bundled into one file, which have no file to start a thread from. */
-  readonly isIndexedHere?: boolean;
   /** Lines of the event log, with OpenTelemetry's attribute names. */
   readonly onEvent?: (name: GuardEventName, attributes: Attributes, text: string) => void;
   readonly onNotice?: (message: string) => void;
@@ -58,6 +56,7 @@ export interface Guard {
 }
 
 const listModelsEveryMs = 60_000;
+const saveJudgeEveryMs = 60_000;
 
 /**
  * @example
@@ -67,51 +66,48 @@ const listModelsEveryMs = 60_000;
 export async function startGuard(initial: GuardConfiguration, options: GuardOptions = {}): Promise<Guard> {
   const { onNotice = ignore, version = 'unknown' } = options;
   let configuration = initial;
+  const { folder } = configuration.records;
   const key = options.operatorKey ?? readKey(configuration.operator.keyFile);
   requireKey(configuration.operator.host, key);
   let judge = new Judge(judgeOptions(configuration));
-  /** The judge of the current settings; a reload replaces it. */
-  const current = {
-    snapshot: () => judge.snapshot(),
-    save: () => judge.save(),
-    restore: (saved: Parameters<Judge['restore']>[0]) => {
-      judge.restore(saved);
-    },
-  };
-  const openLookup = options.isIndexedHere === true ? lookUpHere : lookUpInThread;
-  const disk = await openDisk(configuration.records, { judge: current, openLookup, onNotice });
-  const secret = readSecret(configuration.records.folder);
-  const metrics = createGuardMetrics(configuration.metrics);
+  const log =
+    folder === undefined ? undefined : await RecordLog.open({ ...configuration.records, folder, onNotice });
+  if (folder !== undefined) await restoreJudge(judge, folder, onNotice);
+  const secret = readSecret(folder);
+  const metrics = new GuardMetrics(configuration.metrics);
+  const current = { snapshot: () => judge.snapshot() }; // a reload replaces the judge
   const memory = new PageMemory(current, { kind: 'guard', version, upstream: configuration.upstream });
   const attribution = new Attribution();
-  let otlp = openOtlp(configuration, version, onNotice);
+  const exportTo = ({ otlp: { endpoint } }: GuardConfiguration) =>
+    endpoint === undefined ? undefined : createOtlpExporter({ endpoint, version, onNotice });
+  let otlp = exportTo(configuration);
 
-  const emit = (name: GuardEventName, attributes: Attributes, text: string): void => {
-    options.onEvent?.(name, attributes, text);
-    otlp?.add(name, attributes, text);
-  };
   const report = (alerts: readonly Alert[], actions: readonly ActionEvent[]): void => {
+    const emit = (name: GuardEventName, attributes: Attributes, text: string): void => {
+      options.onEvent?.(name, attributes, text);
+      otlp?.add(name, attributes, text);
+    };
     for (const alert of alerts) {
       metrics.alerted(alert);
-      disk?.log.add({ kind: 'alert', alert });
+      log?.add({ kind: 'alert', alert });
       emit('alert', alertAttributes(alert), alert.text);
     }
     for (const action of actions) {
       metrics.acted(action);
       memory.addAction(action);
-      disk?.log.add({ kind: 'action', action });
+      log?.add({ kind: 'action', action });
       emit('action', actionAttributes(action), action.text);
     }
   };
   const onJudged = (record: Observation, { verdict, alerts, actions }: Judgment): void => {
     metrics.ended(record, verdict);
     memory.addRequest(record, verdict);
-    disk?.log.add({ kind: 'request', record, verdict });
-    const { log, otlp: exported } = configuration;
-    if (log.requests || (otlp !== undefined && exported.requests)) {
+    log?.add({ kind: 'request', record, verdict });
+    const isExported = otlp !== undefined && configuration.otlp.requests;
+    if (configuration.log.requests || isExported) {
       const attributes = requestAttributes(record, verdict);
-      if (log.requests) options.onEvent?.('request-end', attributes, verdict.reason);
-      if (exported.requests) otlp?.add('request-end', attributes, verdict.reason);
+      if (configuration.log.requests) options.onEvent?.('request-end', attributes, verdict.reason);
+      if (isExported) otlp?.add('request-end', attributes, verdict.reason);
     }
     report(alerts, actions);
   };
@@ -126,7 +122,7 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
       memory.running++;
     },
     onUnread: () => {
-      metrics.unread();
+      metrics.unread++;
     },
     onEnd: (observation) => {
       memory.running--;
@@ -140,56 +136,38 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
   });
   await settings.facts.refresh();
 
-  const { timeouts, limits } = configuration;
-  const server = createProxy(router, {
-    timeouts: { idleMs: timeouts.idle, clientMs: timeouts.client, requestMs: timeouts.request },
-    limits: {
-      requestBytes: limits.requestSize,
-      readBytes: limits.readSize,
-      heldBytes: limits.heldSize,
-      headerBytes: limits.headerSize,
+  const endpoints: Record<string, Endpoint> = {
+    '/mistletoe/api/state': (parameters) => {
+      const since = Number(parameters.get('since') ?? 0);
+      return ['application/json', JSON.stringify(memory.state(Number.isFinite(since) ? since : 0))];
     },
-  });
-  const operator = createOperatorServer({
-    access: { key, hosts: configuration.operator.hosts },
-    page: options.page,
-    endpoints: {
-      '/mistletoe/api/state': (parameters) => {
-        const since = Number(parameters.get('since') ?? 0);
-        return ['application/json', JSON.stringify(memory.state(Number.isFinite(since) ? since : 0))];
-      },
-      '/mistletoe/metrics': () => {
-        const { streams, tenants, measures } = judge.snapshot();
-        const text = metrics.text({
-          streams,
-          tenants,
-          measures: measures.length,
-          running: memory.running,
-          lostRecords: disk?.log.lost ?? 0,
-          isStateConnected: state.isConnected,
-        });
-        return [metrics.contentType, text];
-      },
-      ...(disk === undefined
-        ? undefined
-        : {
-            '/mistletoe/api/records': async (parameters: URLSearchParams) =>
-              ['application/json', JSON.stringify(await disk.find(readQuery(parameters)))] as const,
-          }),
+    '/mistletoe/metrics': () => {
+      const { streams, tenants, measures } = judge.snapshot();
+      const text = metrics.text({
+        ...{ streams, tenants, measures: measures.length, running: memory.running },
+        lostRecords: log?.lost ?? 0,
+        isStateConnected: state.isConnected,
+      });
+      return [metrics.contentType, text];
     },
-  });
-  const timers = [
-    setInterval(() => void settings.facts.refresh(), listModelsEveryMs),
-    ...(configuration.metrics.compareEvery === 0
-      ? []
-      : [
-          setInterval(() => {
-            void settings.facts.readCounters().then((counters) => {
-              metrics.unattributed(counters === undefined ? null : attribution.compare(counters));
-            });
-          }, configuration.metrics.compareEvery),
-        ]),
-  ];
+  };
+  if (log !== undefined)
+    endpoints['/mistletoe/api/records'] = async (parameters) => {
+      await log.flush();
+      return ['application/json', JSON.stringify(await findRecords(folder!, readQuery(parameters)))];
+    };
+  const server = createProxy(router, configuration);
+  const { page } = options;
+  const access = { key, hosts: configuration.operator.hosts };
+  const operator = createOperatorServer({ access, page, endpoints });
+  const timers = [setInterval(() => void settings.facts.refresh(), listModelsEveryMs)];
+  if (folder !== undefined) timers.push(setInterval(() => void saveJudge(judge, folder), saveJudgeEveryMs));
+  const { compareEvery } = configuration.metrics;
+  const compare = async (): Promise<void> => {
+    const counters = await settings.facts.readCounters();
+    metrics.unattributed = counters === undefined ? null : attribution.compare(counters);
+  };
+  if (compareEvery > 0) timers.push(setInterval(() => void compare(), compareEvery));
   for (const timer of timers) timer.unref();
 
   const close = async (): Promise<void> => {
@@ -200,30 +178,31 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
     settings.plain?.close();
     await state.close();
     await otlp?.close();
-    await disk?.close();
+    await log?.close();
+    if (folder !== undefined) await saveJudge(judge, folder);
+  };
+  const reload = async (next: GuardConfiguration): Promise<void> => {
+    for (const name of ['host', 'port', 'operator', 'records', 'limits', 'metrics'] as const)
+      if (JSON.stringify(configuration[name]) !== JSON.stringify(next[name]))
+        onNotice(`${name} changes only with a restart.`);
+    const nextJudge = new Judge(judgeOptions(next));
+    nextJudge.restore(judge.save());
+    const [previousState, previousOtlp] = [state, otlp];
+    state = await openState(next.state, nextJudge, callbacks);
+    [judge, otlp, configuration] = [nextJudge, exportTo(next), next];
+    await previousState.close();
+    await previousOtlp?.close();
+    // Running requests keep their connections; idle ones to the old upstream time out.
+    settings = createSettings(next, secret);
+    await settings.facts.refresh();
+    router.reload(settings);
   };
   try {
+    const url = await listen(server, configuration, 'port');
     return {
-      url: await listen(server, configuration, 'port'),
+      url,
       operatorUrl: await listen(operator, configuration.operator, 'operator.port'),
-      async reload(next) {
-        for (const name of unchangeable(configuration, next))
-          onNotice(`${name} changes only with a restart.`);
-        const nextJudge = new Judge(judgeOptions(next));
-        nextJudge.restore(judge.save());
-        const previous = state;
-        state = await openState(next.state, nextJudge, callbacks);
-        judge = nextJudge;
-        await previous.close();
-        const before = otlp;
-        otlp = openOtlp(next, version, onNotice);
-        await before?.close();
-        configuration = next;
-        // Running requests keep their connections; idle ones to the old upstream time out.
-        settings = createSettings(next, secret);
-        await settings.facts.refresh();
-        router.reload(settings);
-      },
+      reload,
       close,
     };
   } catch (cause) {
@@ -233,48 +212,21 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
 }
 
 function judgeOptions({ alert, breakEven, tenant, mitigation }: GuardConfiguration): JudgeOptions {
-  const { action, forEveryone, ...rest } = mitigation;
-  const toAction = (name: typeof action): ActionName | undefined => (name === 'observe' ? undefined : name);
-  return {
-    ...alert,
-    breakEven,
-    tenantLimit: tenant.limit,
-    measures: { ...rest, action: toAction(action), forEveryone: toAction(forEveryone) },
-  };
+  const toAction = (name: typeof mitigation.action) => (name === 'observe' ? undefined : name);
+  const [action, forEveryone] = [toAction(mitigation.action), toAction(mitigation.forEveryone)];
+  return { ...alert, breakEven, tenantLimit: tenant.limit, measures: { ...mitigation, action, forEveryone } };
 }
 
 function createSettings(configuration: GuardConfiguration, secret: string): RouterSettings {
-  const { upstream, plainUpstream, engine, model, tenant, upstreamKeyFile, metrics } = configuration;
-  const timeouts = {
-    connectMs: configuration.timeouts.connect,
-    firstByteMs: configuration.timeouts.firstByte,
-  };
+  const { upstream: url, plainUpstream, engine, model, timeouts, tenant, askForTelemetry } = configuration;
+  const key = readKey(configuration.upstreamKeyFile);
   return {
-    speculative: new Upstream(upstream, timeouts),
+    speculative: new Upstream(url, timeouts),
     plain: plainUpstream === undefined ? undefined : new Upstream(plainUpstream, timeouts),
-    facts: new UpstreamFacts({
-      url: upstream,
-      key: readKey(upstreamKeyFile),
-      engine,
-      model,
-      metricsUrl: metrics.url,
-    }),
-    askForTelemetry: configuration.askForTelemetry,
+    facts: new UpstreamFacts({ url, key, engine, model, metricsUrl: configuration.metrics.url }),
+    askForTelemetry,
     nameTenant: createTenantNamer({ ...tenant, secret }),
   };
-}
-
-function openOtlp(
-  { otlp: { endpoint } }: GuardConfiguration,
-  version: string,
-  onNotice: (message: string) => void,
-): OtlpExporter | undefined {
-  return endpoint === undefined ? undefined : createOtlpExporter({ endpoint, version, onNotice });
-}
-
-function unchangeable(before: GuardConfiguration, after: GuardConfiguration): string[] {
-  const names = ['host', 'port', 'operator', 'records', 'limits', 'metrics'] as const;
-  return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
 }
 
 async function listen(
@@ -286,17 +238,12 @@ async function listen(
   try {
     await once(server, 'listening');
   } catch (cause) {
-    throw new MistletoeError(
-      'usage',
-      `The guard cannot listen on ${host}:${port}: ${describeCause(cause)}.`,
-      {
-        hint: `Set another ${setting}, or stop the program that uses it.`,
-        cause,
-      },
-    );
+    const message = `The guard cannot listen on ${host}:${port}: ${describeCause(cause)}.`;
+    const hint = `Set another ${setting}, or stop the program that uses it.`;
+    throw new MistletoeError('usage', message, { hint, cause });
   }
-  const address = server.address() as AddressInfo;
-  return `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
+  const { family, address, port: given } = server.address() as AddressInfo;
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${given}`;
 }
 
 function readKey(path: string | undefined): string | undefined {
@@ -315,19 +262,11 @@ function readQuery(parameters: URLSearchParams): RecordQuery {
     return Number.isSafeInteger(value) && value >= 0 ? value : undefined;
   };
   const text = (name: string): string | undefined => parameters.get(name) ?? undefined;
-  const kind = (['request', 'alert', 'action'] as const).find((each) => each === text('kind'));
-  const given = {
-    kind,
-    fromMs: number('from'),
-    toMs: number('to'),
-    limit: number('limit'),
-    model: text('model'),
-    tenant: text('tenant'),
-    verdict: text('verdict'),
+  return {
+    ...{ fromMs: number('from'), toMs: number('to'), limit: number('limit') },
+    ...{ model: text('model'), tenant: text('tenant'), verdict: text('verdict') },
+    kind: (['request', 'alert', 'action'] as const).find((each) => each === text('kind')),
   };
-  return Object.fromEntries(
-    Object.entries(given).filter(([, value]) => value !== undefined),
-  ) satisfies RecordQuery;
 }
 
 function ignore(): void {

@@ -21,9 +21,7 @@ it('gives the same verdicts live and in a replay', async () => {
     mitigation: { action: 'plain-upstream', probeEvery: 3 },
   };
   const text = JSON.stringify(settings);
-  const guard = await startGuard(readConfiguration({ file: { name: 'test', text } }), {
-    isIndexedHere: true,
-  });
+  const guard = await startGuard(readConfiguration({ file: { name: 'test', text } }));
   const random = createRandom(1, 'live');
   const send = async (tenant: string, accepted: readonly number[]): Promise<void> => {
     engine.accepted = accepted;

@@ -196,10 +196,6 @@ const cases: Readonly<Record<string, () => unknown>> = {
   },
   rehearse: async () =>
     library.rehearse({ model: await model(), drafter: await drafter(), prompts: [[0, 1, 2]] }),
-  rehearseUpstream: () =>
-    takeFirst(
-      library.rehearseUpstream({ url: engine.url, model: 'tiny', metricsPath: '/metrics', prompts: [text] }),
-    ),
   loadModel: async () => {
     const own = await library.loadModel(targetFolder);
     const { rows, argmax } = await own.forward({

@@ -1,4 +1,4 @@
-/** Audits one drafter on all prompts, unit by unit. Units that are already in the run's folder are skipped. */
+/** Audits one drafter on all prompts, unit by unit. Units in the run's folder are skipped. */
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
@@ -35,12 +35,10 @@ export interface DrafterAudit {
   readonly id: string;
   readonly drafter: Drafter;
   readonly policy: PolicyChooser;
-  /** How deep the policy drafts. */
   readonly draftLevels: number;
   readonly allowed: Int32Array;
   readonly events: AuditEvents;
   readonly signal?: AbortSignal | undefined;
-  /** Units of the whole run. */
   readonly count: { done: number; readonly total: number };
   readonly passRows: PassRows;
 }
@@ -137,7 +135,7 @@ function withoutFolders(sentence: string, { target, targetFolder, drafters }: Au
 function nameDrafter(cause: unknown, id: string): unknown {
   if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') return cause;
   const { code, message, hint } = cause;
-  return new MistletoeError(code, `${id}: ${message}`, { cause, ...(hint === undefined ? {} : { hint }) });
+  return new MistletoeError(code, `${id}: ${message}`, { cause, hint });
 }
 
 /** A drafter that runs out of context stops drafting, which would look like an attack. */

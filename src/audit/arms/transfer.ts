@@ -1,4 +1,3 @@
-/** Transfer: suffixes found on one drafter, measured on the others along the same answers. */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
@@ -6,7 +5,7 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
@@ -24,14 +23,13 @@ export interface LoadedDrafter {
   readonly policy: ResolvedPolicy;
 }
 
-/** Prompts decoded at once; their units are saved batchSize. */
+/** Prompts decoded at once. */
 const batchSize = 8;
 
 export function poolLengths(counts: readonly StepCounts[]): number {
   return acceptedLengthOf(poolCounts(counts));
 }
 
-/** Steps and accepted tokens of one drafter along a prompt's clean answer, with a suffix in the prompt. */
 export async function countAlongAnswer(
   target: Target,
   { drafter, policy }: Omit<LoadedDrafter, 'id'>,
@@ -65,7 +63,7 @@ export function transferUnits(request: AuditRequest): UnitName[] {
   );
 }
 
-/** Every suffix found on one drafter, measured on all of them, on the prompts that all of them were audited on. */
+/** On the prompts that all drafters were audited on. */
 export async function measureTransfer(run: TransferRun): Promise<TransferMatrix> {
   const { drafters, results, folder, request } = run;
   const prompts = listShared(request, results);
@@ -99,7 +97,6 @@ export async function measureTransfer(run: TransferRun): Promise<TransferMatrix>
   return collectTransfer(folder, request, results);
 }
 
-/** The matrix from the finished units. */
 export function collectTransfer(
   source: UnitSource,
   request: AuditRequest,
@@ -160,7 +157,6 @@ function isAudited({ prompts }: DrafterResult, id: string): boolean {
   return prompt?.skipped === null && prompt.arms.some(({ arm }) => arm === 'attack');
 }
 
-/** Two thirds of the prompts to search on, the rest to measure the result. */
 export function splitPrompts<T>(prompts: readonly T[], seed: number): { trained: T[]; heldOut: T[] } {
   const shuffled = [...prompts];
   createRandom(seed, 'universal', 'split').shuffle(shuffled);

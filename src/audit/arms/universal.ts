@@ -1,6 +1,6 @@
 /**
- * One suffix for many prompts: scores and gradients are averages, a candidate must survive in every prompt that it is
- * searched on, and what it does is measured there and on prompts that the search never saw.
+ * One suffix for many prompts: scores and gradients are averages, a candidate must survive in every prompt, and the
+ * result is also measured on held-out prompts.
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
@@ -15,9 +15,8 @@ import { countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
 import type { Candidate } from '../search/candidates.js';
 import { drawRandomSuffix } from './controls.js';
 import type { DrafterAudit } from './drafter-audit.js';
-import { decodeFreely } from './measure-arm.js';
+import { decodeFreely, judgeAnswer } from './measure-arm.js';
 import { createObjective, parseObjective } from '../search/objectives.js';
-import { judgeAnswer } from './preservation.js';
 import { cosine, parseProjection, projectGradient } from '../search/projection.js';
 import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
@@ -91,7 +90,7 @@ async function searchWith(
         audit.folder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
         audit.events.onStep?.({ drafter: id, prompt: 'all', arm: 'universal' }, point, settings.steps);
       },
-      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+      signal: audit.signal,
     },
     {
       ...settings,
@@ -118,7 +117,7 @@ async function prepareAll(
   const models = { target: target.model, drafter };
   const prepared: PreparedPrompt[] = [];
   for (const given of request.prompts) {
-    // What the prompt's own audit passed over, for reasons that it has said, has no place here either.
+    // Skip prompts that their own audit skipped.
     if (!folder.has(`${id}/${given.id}/attack`)) continue;
     const prompt = await preparePrompt(target, given as Prompt, { ...settings, seed });
     const state = await readPromptState(models, prompt.beforeIds);

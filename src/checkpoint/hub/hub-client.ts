@@ -1,6 +1,6 @@
 /**
- * Three requests of the hub's documented API: the commit of a revision, its files, and their bytes. The library
- * @huggingface/hub has 5 MB, and neither resumes downloads nor checks their hashes.
+ * Three requests of the hub's documented API. The library @huggingface/hub has 5 MB, and neither resumes downloads
+ * nor checks hashes.
  */
 import { z } from 'zod';
 import { describeCause, MistletoeError } from '../../core/errors.js';
@@ -11,11 +11,10 @@ import type { HubId } from './hub-settings.js';
 import { formatHubId } from './hub-settings.js';
 
 /**
- * Redirects are followed here, not by fetch: files are on other hosts, and only the hub may see the token. URLs of those
- * hosts are signed, so messages do not show them.
+ * Redirects are followed here, not by fetch: files are on other hosts, and only the hub may see the token. URLs of
+ * those hosts are signed, so messages do not show them.
  */
 interface HubAccess {
-  /** Without a trailing slash. */
   readonly endpoint: string;
   readonly token: string | undefined;
 }
@@ -25,7 +24,6 @@ export const resumeHint = 'The partial download is kept: run the same command to
 const maxRedirects = 8;
 const redirections: readonly number[] = [301, 302, 303, 307, 308];
 
-/** Throws for any response but a successful one. `path` begins with a slash. */
 async function requestHub(
   access: HubAccess,
   id: HubId,
@@ -123,7 +121,6 @@ function describeRefusal(access: HubAccess, id: HubId, url: URL, response: Respo
 }
 
 export interface HubFile {
-  /** From the root of the repository, with slashes. */
   readonly path: string;
   readonly sizeBytes: number;
   /** sha256 of large files (LFS, Xet), git's blob hash of small ones. It is the file's name in the cache. */
@@ -131,7 +128,7 @@ export interface HubFile {
 }
 
 export interface HubBody {
-  /** Position of the first byte: 0 if the server has no range support. */
+  /** 0 if the server has no range support. */
   readonly firstByte: number;
   readonly chunks: AsyncIterable<Uint8Array>;
 }
@@ -258,7 +255,7 @@ async function requestJson<Schema extends z.ZodType>(
 function unexpectedAnswer(host: string, id: HubId, seen: string, cause?: unknown): MistletoeError {
   return new MistletoeError('network', `${host} answered for ${formatHubId(id)} with ${seen}.`, {
     hint: 'Check HF_ENDPOINT: it must be the address of a Hugging Face hub or of a mirror.',
-    ...(cause === undefined ? {} : { cause }),
+    cause,
   });
 }
 

@@ -21,8 +21,7 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
   const show = (unit: UnitName, { fields, words }: Detail = noDetail): void => {
     const { drafter, prompt, arm } = unit;
     const leftMs = estimate?.left(now());
-    const left = leftMs === undefined ? {} : { leftMs: Math.round(leftMs) };
-    progress.update(done, { drafter, prompt, arm, ...fields, ...left }, () => [
+    progress.update(done, { drafter, prompt, arm, ...fields, leftMs: leftMs && Math.round(leftMs) }, () => [
       ...describeLeft(estimate?.left(now())),
       ...[`drafter ${drafter}`, `prompt ${prompt}`, `arm ${arm}`],
       ...words,

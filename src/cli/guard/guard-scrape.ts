@@ -1,6 +1,6 @@
 import { alertAttributes, requestAttributes } from '../../guard/metrics/telemetry-names.js';
 import { meanAcceptedLength } from '../../guard/observation.js';
-import { watchMetrics } from '../../guard/watch-metrics.js';
+import { watchMetrics } from '../../guard/engines/scrape.js';
 import { exitCodes } from '../failure.js';
 import type { GuardFlags } from './guard-flags.js';
 import { createNotice } from '../terminal.js';

@@ -3,36 +3,35 @@ import { bundledPrompts } from '../../decode/bundled-models.js';
 import { findDrafter } from '../../decode/find-drafter.js';
 import { settleDevice } from '../../decode/gpu-fit.js';
 import { encodePrompt, openTarget } from '../../decode/target.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { loadDrafter } from '../../draft/systems.js';
 import { rehearse } from '../../guard/rehearse/rehearsal.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice } from '../../runtime/device-choice.js';
 import { loadPrompts } from '../../text/prompts/prompt-set.js';
+import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from '../common-flags.js';
 import { cacheOf, tapsOf, templateOf } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { createModelFinder } from '../model-source.js';
 import { createNotice } from '../terminal.js';
-import type { RehearseFlags } from './rehearse-flags.js';
 import { formatRehearsal } from './rehearse-text.js';
-import { runUpstream } from './rehearse-upstream.js';
 import type { Terminal } from '../terminal.js';
+
+/** As commander passes them. */
+export interface RehearseFlags extends MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
+  readonly target: string;
+  readonly drafter: string;
+  readonly draftLength: number;
+  readonly stageRequests: number;
+  readonly prompts?: string;
+  readonly requests: number;
+  readonly maxNewTokens: number;
+  readonly falseAlerts?: number;
+}
 
 export async function runRehearse(flags: RehearseFlags, terminal: Terminal): Promise<number> {
   const texts = (await loadPrompts(readable(flags.prompts))).map(({ text }) => text);
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
-  const listen = (): (() => void) =>
-    terminal.onInterrupt(() => {
-      abort.abort();
-    });
-  if (flags.upstream !== undefined) {
-    const stopListening = listen();
-    try {
-      return await runUpstream(flags.upstream, flags, { terminal, texts, signal });
-    } finally {
-      stopListening();
-    }
-  }
   const onNotice = createNotice(terminal);
   const findModel = createModelFinder(flags, terminal);
   const folder = await findModel(flags.target);
@@ -50,7 +49,9 @@ export async function runRehearse(flags: RehearseFlags, terminal: Terminal): Pro
     terminal.stderr.write(
       `Rehearses with ${drafter.name}, chain:${draftLength}: ${usualRequests} requests as usual, then ${stageRequests} of each stage.\n`,
     );
-    const stopListening = listen();
+    const stopListening = terminal.onInterrupt(() => {
+      abort.abort();
+    });
     try {
       const rehearsal = await rehearse({
         ...{ model, drafter, prompts, stopIds, draftLength, newTokens, usualRequests, stageRequests, signal },

@@ -1,56 +1,5 @@
-import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
-import { startServer } from '../../../test/support/engine-server.js';
-import { createFakeTerminal } from '../../../test/support/fake-terminal.js';
-import { exitCodes } from '../failure.js';
-import { addRehearseCommand } from './rehearse-command.js';
 import { formatRehearsal } from './rehearse-text.js';
-
-describe('guard rehearse --upstream', () => {
-  it('says which switch to use, and that the guard noticed', async () => {
-    let [answers, drafts, accepted] = [0, 0, 0];
-    const labels = '{engine="0",model_name="m"}';
-    const server = await startServer((request, response) => {
-      const send = (status: number, body: string): void => void response.writeHead(status).end(body);
-      if (request.url === '/version') send(200, '{"version":"0.29.1"}');
-      else if (request.url === '/v1/models')
-        send(200, '{"object":"list","data":[{"id":"m","object":"model","owned_by":"vllm"}]}');
-      else if (request.url === '/metrics')
-        send(
-          200,
-          `vllm:spec_decode_num_drafts_total${labels} ${drafts}\n` +
-            `vllm:spec_decode_num_draft_tokens_total${labels} ${4 * drafts}\n` +
-            `vllm:spec_decode_num_accepted_tokens_total${labels} ${accepted}\n`,
-        );
-      else if (request.method === 'POST') {
-        answers += 1;
-        drafts += 40;
-        accepted += answers > 60 ? 4 : 60 + 10 * (answers % 3);
-        send(200, '{"usage":{"completion_tokens":44}}');
-      } else send(404, '{}');
-    });
-    const terminal = createFakeTerminal();
-    const context = { terminal, exitCode: -1 };
-    // As the guard has it: commander hands options that both have to the outer command.
-    const guard = new Command('guard').option('-u, --upstream <url>').exitOverride();
-    addRehearseCommand(guard, context);
-    await guard.parseAsync(['rehearse', '--upstream', server.url, '--requests', '55'], { from: 'user' });
-    await server.close();
-    const { out } = terminal.written;
-    expect(out).toContain('"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 1.1');
-    expect(out.indexOf('The guard noticed')).toBeGreaterThan(out.indexOf('Now restart it'));
-    expect(context.exitCode).toBe(exitCodes.success);
-  });
-
-  it('refuses an engine that cannot pretend', async () => {
-    const server = await startServer((_, response) => void response.writeHead(404).end('{}'));
-    const guard = new Command('guard').exitOverride();
-    addRehearseCommand(guard, { terminal: createFakeTerminal(), exitCode: -1 });
-    const run = guard.parseAsync(['rehearse', '--upstream', server.url], { from: 'user' });
-    await expect(run).rejects.toThrow('no switch for pretending');
-    await server.close();
-  });
-});
 
 describe('a rehearsal in words', () => {
   const stage = (spoiledShare: number, meanAcceptedLength: number, tokensPerSecond: number) => ({

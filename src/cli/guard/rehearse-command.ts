@@ -3,7 +3,7 @@ import { bundledDrafters } from '../../decode/bundled-models.js';
 import type { CommandContext } from '../command.js';
 import { addDownload, addMachine, addTaps, addTemplate, createTargetOption } from '../common-flags.js';
 import { number, wholeNumber } from './option-values.js';
-import type { RehearseFlags } from './rehearse-flags.js';
+import type { RehearseFlags } from './rehearse-action.js';
 
 /** Below `guard`. */
 export function addRehearseCommand(guard: Command, context: CommandContext): void {
@@ -11,10 +11,10 @@ export function addRehearseCommand(guard: Command, context: CommandContext): voi
     .command('rehearse')
     .summary('measure what a collapse costs, without an attack, and check that the guard notices')
     .description(
-      'Makes drafts fail on purpose, stage by stage, and shows what that costs, where drafting stops paying, and what the guard says. Without --upstream it runs on this machine: draft tokens are replaced and answers stay the same. With it, it prints the setting that simulates low acceptance on that engine, sends a few prompts repeatedly, and waits until the guard notices while you restart the engine.',
+      'Makes drafts fail on purpose, stage by stage, and shows what that costs, where drafting stops paying, and what the guard says. Draft tokens are replaced, so answers stay the same.',
     )
     .helpOption('-h, --help', 'print this help')
-    .optionsGroup('On this machine:')
+    .optionsGroup('Models:')
     .addOption(createTargetOption())
     .addOption(
       new Option(
@@ -25,16 +25,7 @@ export function addRehearseCommand(guard: Command, context: CommandContext): voi
     .option('--draft-length <count>', 'draft tokens a step', wholeNumber(1, 64), 4)
     .option('--stage-requests <count>', 'requests of each stage of the collapse', wholeNumber(1, 1000), 4);
   addTemplate(addTaps(command))
-    .optionsGroup('On an engine that serves nobody else:')
-    .option('-u, --upstream <url>', 'the engine, as http://127.0.0.1:8000')
-    .option('--key-env <name>', 'environment variable that holds the key of the engine')
-    .option(
-      '--accepted-length <number>',
-      'what the engine is to pretend, bonus token included',
-      number({ above: 1, most: 64, expected: 'a number above 1 and up to 64' }),
-      1.1,
-    )
-    .optionsGroup('Both:')
+    .optionsGroup('Requests:')
     .option('--prompts <file>', 'a .jsonl or .txt file (default: the bundled prompts)')
     .option('--requests <count>', 'requests as usual before the collapse', wholeNumber(1, 100_000), 60)
     .option('--max-new-tokens <count>', 'of each answer', wholeNumber(1, 100_000), 128)
@@ -56,7 +47,6 @@ const examples = `
 Examples:
   mistletoe guard rehearse                                    the bundled model with eagle3
   mistletoe guard rehearse -t ./my-model -d ./my-eagle3       a model of your own
-  mistletoe guard rehearse --upstream http://127.0.0.1:8000   vLLM, SGLang or TensorRT-LLM, restarted by you
 
 Exit code 0 if the guard noticed the collapse, 3 if it did not.
 `;

@@ -13,7 +13,7 @@ import {
   writeTrainingReports,
 } from '../../report/training/training-report.js';
 import { defaultSettings } from '../../train/settings.js';
-import { trainableSystems } from '../../train/systems/new-drafter.js';
+import { trainableSystems } from '../../draft/fresh/new-drafter.js';
 import { createTrainRequest } from '../../train/train-request.js';
 import type { TrainOptions, TrainOutcome } from '../../train/train-run.js';
 import { resumeTraining, startTraining } from '../../train/train-run.js';

@@ -10,14 +10,15 @@
 import type { ActionName, Observation } from '../observation.js';
 import { RecentMap } from '../state/recent-map.js';
 import type { ActionEvent, Alert, AlertCause, Decision } from '../judge/verdict.js';
-import { TokenBucket } from './token-bucket.js';
+
+/** Only our own server switches drafters. */
+export type GuardAction = Exclude<ActionName, 'switch-drafter'>;
 
 export interface MeasureOptions {
   /** What an alert about a tenant leads to; undefined only reports. */
-  readonly action?: ActionName | undefined;
+  readonly action?: GuardAction | undefined;
   /** What an alert about all tenants leads to. */
-  readonly forEveryone?: ActionName | undefined;
-  readonly causes?: readonly AlertCause[];
+  readonly forEveryone?: GuardAction | undefined;
   /** Requests from one probe to the next, at first and at most. */
   readonly probeEvery?: number;
   readonly maxProbeEvery?: number;
@@ -29,16 +30,17 @@ export interface MeasureOptions {
   readonly requestsPerMinute?: number;
   /** With the action `shorter-drafts`. */
   readonly draftLength?: number;
-  /** With the action `switch-drafter`; null for none. */
-  readonly drafter?: string | null;
   readonly tenantLimit?: number;
 }
 
-/** How a drafted request went. */
-export type ProbeResult = 'good' | 'bad' | 'inconclusive';
+const defaults = {
+  ...{ action: undefined, forEveryone: undefined, tenantLimit: 10_000 },
+  ...{ probeEvery: 10, maxProbeEvery: 320, quietMs: 600_000, probesToLift: 3 },
+  ...{ requestsPerMinute: 6, draftLength: 1 },
+};
 
-export interface SavedMeasure {
-  readonly action: ActionName;
+interface Measure {
+  readonly action: GuardAction;
   readonly alertId: string;
   readonly wait: number;
   readonly goodProbes: number;
@@ -49,32 +51,27 @@ export interface SavedMeasure {
 interface Probing {
   passed: number;
   probedMs: number;
-  readonly bucket: TokenBucket;
+  /** Requests that a rate limit lets pass now; they refill steadily. */
+  allowed: number;
+  countedMs: number;
 }
 
+const minuteMs = 60_000;
+const causes: readonly AlertCause[] = ['collapsed', 'drafter-down'];
 const everyone = null;
 
 export class Measures {
   private readonly options: Required<MeasureOptions>;
-  private readonly measures: RecentMap<SavedMeasure>;
+  private readonly measures: RecentMap<Measure>;
   private readonly probing: RecentMap<Probing>;
   /** Waits of measures that were lifted. */
   private readonly waits: RecentMap<number>;
 
   constructor(options: MeasureOptions = {}) {
-    this.options = {
-      ...{ action: undefined, forEveryone: undefined, causes: ['collapsed', 'drafter-down'] },
-      ...{ probeEvery: 10, maxProbeEvery: 320, quietMs: 600_000, probesToLift: 3 },
-      ...{ requestsPerMinute: 6, draftLength: 1, drafter: null, tenantLimit: 10_000 },
-      ...options,
-    };
+    this.options = { ...defaults, ...options };
     this.measures = new RecentMap(this.options.tenantLimit);
     this.probing = new RecentMap(this.options.tenantLimit);
     this.waits = new RecentMap(this.options.tenantLimit);
-  }
-
-  get size(): number {
-    return this.measures.size;
   }
 
   /** For a request that begins now. A tenant's own measure comes before one for all. */
@@ -83,66 +80,57 @@ export class Measures {
     const key = [keyOf(tenant), keyOf(everyone)].find((name) => this.measures.peek(name) !== undefined);
     if (key === undefined) return { kind: 'none' };
     const { action, wait, sinceMs } = this.measures.get(key)!;
-    const { requestsPerMinute, draftLength, drafter, quietMs } = this.options;
+    const { requestsPerMinute, draftLength, quietMs } = this.options;
     const own = this.probing.getOrCreate(key, () => ({
-      ...{ passed: 0, probedMs: sinceMs },
-      bucket: new TokenBucket(requestsPerMinute, 60_000),
+      ...{ passed: 0, probedMs: sinceMs, allowed: requestsPerMinute, countedMs: atMs },
     }));
     if (action === 'rate-limit') {
-      const retryAfterMs = own.bucket.take(atMs);
+      const retryAfterMs = takeTurn(own, requestsPerMinute, atMs);
       return retryAfterMs > 0 ? { kind: 'refuse', retryAfterMs } : { kind: 'probe', measure: action };
     }
     if (action === 'shorter-drafts') return { kind: action, draftLength };
     own.passed += 1;
-    if (own.passed >= wait || atMs - own.probedMs >= quietMs) {
-      Object.assign(own, { passed: 0, probedMs: atMs });
-      return { kind: 'probe', measure: action };
-    }
-    return action === 'switch-drafter' ? { kind: action, drafter } : { kind: action };
+    if (own.passed < wait && atMs - own.probedMs < quietMs) return { kind: action };
+    own.passed = 0;
+    own.probedMs = atMs;
+    return { kind: 'probe', measure: action };
   }
 
   /** What alerts lead to. */
-  apply(alert: Alert): readonly ActionEvent[] {
-    const { action: forTenant, forEveryone, causes, probeEvery } = this.options;
-    const { tenant, model, atMs, id, requestId } = alert;
+  apply({ tenant, model, atMs, id, requestId, cause }: Alert): readonly ActionEvent[] {
+    const { action: forTenant, forEveryone, probeEvery, probesToLift } = this.options;
     const action = tenant === everyone ? forEveryone : forTenant;
     const key = keyOf(tenant);
-    if (action === undefined || !causes.includes(alert.cause) || this.measures.peek(key) !== undefined)
-      return [];
+    if (action === undefined || !causes.includes(cause) || this.measures.peek(key) !== undefined) return [];
     const wait = this.waits.peek(key) ?? probeEvery;
     this.measures.set(key, { action, alertId: id, wait, goodProbes: 0, sinceMs: atMs });
     this.probing.delete(key);
     const whom = tenant === everyone ? 'all tenants' : 'this tenant';
-    const text = `${action} applies to ${whom} until ${this.options.probesToLift} probes in a row are good.`;
+    const text = `${action} applies to ${whom} until ${probesToLift} probes in a row are good.`;
     return [{ atMs, action, change: 'applied', tenant, model, requestId, alertId: id, text }];
   }
 
   /** A request that was drafted while a measure was in force. */
-  learn(observation: Observation, result: ProbeResult): readonly ActionEvent[] {
-    const { tenant, model, id, endedMs, measure: during } = observation;
+  learn(observation: Observation, result: 'good' | 'bad' | 'inconclusive'): readonly ActionEvent[] {
+    const { model, id: requestId, endedMs: atMs, measure: during } = observation;
     if (during === undefined || result === 'inconclusive') return [];
-    const whom = this.measures.peek(keyOf(tenant)) === undefined ? everyone : tenant;
-    const key = keyOf(whom);
+    const tenant =
+      this.measures.peek(keyOf(observation.tenant)) === undefined ? everyone : observation.tenant;
+    const key = keyOf(tenant);
     const measure = this.measures.peek(key);
     if (measure?.action !== during) return [];
     const { maxProbeEvery, probesToLift } = this.options;
     const longer = Math.min(2 * measure.wait, maxProbeEvery);
-    if (result === 'bad') {
-      this.measures.set(key, { ...measure, goodProbes: 0, wait: longer });
-      return [];
-    }
-    const goodProbes = measure.goodProbes + 1;
+    const goodProbes = result === 'good' ? measure.goodProbes + 1 : 0;
     if (goodProbes < probesToLift) {
-      this.measures.set(key, { ...measure, goodProbes });
+      this.measures.set(key, { ...measure, goodProbes, wait: result === 'good' ? measure.wait : longer });
       return [];
     }
     this.measures.delete(key);
     this.waits.set(key, longer);
     const text = `${during} is lifted after ${probesToLift} good probes in a row.`;
     const { alertId } = measure;
-    return [
-      { atMs: endedMs, action: during, change: 'lifted', tenant: whom, model, requestId: id, alertId, text },
-    ];
+    return [{ atMs, action: during, change: 'lifted', tenant, model, requestId, alertId, text }];
   }
 
   /** Measures in force. */
@@ -150,14 +138,23 @@ export class Measures {
     return [...this.measures.entries()].map(([key, { action }]) => ({ tenant: tenantOf(key), action }));
   }
 
-  save(): readonly (readonly [string, SavedMeasure])[] {
+  save(): readonly (readonly [string, Measure])[] {
     return [...this.measures.entries()];
   }
 
-  restore(saved: readonly (readonly [string, SavedMeasure])[]): void {
-    for (const [key] of [...this.measures.entries()]) this.measures.delete(key);
-    for (const [key, measure] of saved) this.measures.set(key, measure);
+  restore(saved: readonly (readonly [string, Measure])[]): void {
+    this.measures.replace(saved);
   }
+}
+
+/** Returns 0, or after how many milliseconds the next request may pass. */
+function takeTurn(own: Probing, perMinute: number, atMs: number): number {
+  const passedMs = Math.max(0, atMs - own.countedMs);
+  own.allowed = Math.min(perMinute, own.allowed + (passedMs * perMinute) / minuteMs);
+  own.countedMs = Math.max(atMs, own.countedMs);
+  if (own.allowed < 1) return Math.ceil(((1 - own.allowed) * minuteMs) / perMinute);
+  own.allowed -= 1;
+  return 0;
 }
 
 /** No tenant's name can stand for all of them. */

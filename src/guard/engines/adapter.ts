@@ -2,7 +2,7 @@
  * The interface that one file per engine implements: its routes, how to ask for telemetry, how to read it from bodies,
  * streams and metrics, and what `doctor` recommends. To add an engine, write that file and add it to engine-list.ts.
  */
-import type { EngineName, Speculation } from '../observation.js';
+import type { EngineName } from '../observation.js';
 import type { JsonObject, Reading } from './claim.js';
 import type { CounterNames, EngineCounters } from './counters.js';
 import type { Probes } from './probe.js';
@@ -13,19 +13,19 @@ export interface EngineAdapter {
   /** Generation routes besides those of OpenAI and Anthropic, in lower case. */
   readonly routes: readonly string[];
   /** Whether the engine sends one chunk per step or per token; undefined where that is unknown. */
-  readonly chunk: 'step' | 'token' | undefined;
+  readonly chunk?: 'step' | 'token';
   /** Fields that make the response carry telemetry, and how to take their effect out of the response again. */
-  readonly ask: Asking | undefined;
+  readonly ask?: Asking;
   /** Recognizes a response of this engine that carries no telemetry. */
-  readonly isResponse: (body: JsonObject) => boolean;
+  readonly isResponse?: (body: JsonObject) => boolean;
   /** Telemetry in a response or a stream chunk; undefined where there is none, or it is another engine's. */
-  readonly read: (body: unknown) => Reading | undefined;
+  readonly read?: (body: unknown) => Reading | undefined;
   /** `owned_by` in GET /v1/models. */
-  readonly owner: string | undefined;
+  readonly owner?: string;
   /** Recognizes the server by what else it shows. */
-  readonly isServer: (probes: Probes) => boolean;
+  readonly isServer?: (probes: Probes) => boolean;
   readonly metricPrefix: RegExp;
-  readonly counters: CounterNames | undefined;
+  readonly counters: CounterNames;
   readonly examine: (seen: Seen) => Findings;
   /** The field that limits the draft length of one request; undefined where the engine has none. */
   readonly limitDrafts?: (draftLength: number) => readonly [name: string, value: unknown];
@@ -78,14 +78,6 @@ export interface Findings {
   readonly perRequest: Telemetry;
   readonly aggregate: Telemetry;
   readonly notes: readonly string[];
-}
-
-/** What an engine reported in one body. */
-export interface Finding {
-  readonly engine: EngineName;
-  readonly speculation: Speculation | null;
-  /** Why telemetry that was there was rejected. */
-  readonly refusal: string | null;
 }
 
 export const unknownDrafting: Drafting = {

@@ -70,6 +70,7 @@ export function checkClaim(claim: Claim): Reading {
 }
 
 function readClaim(claim: Claim): Speculation {
+  const { evidence, meanLength, isTree = false } = claim;
   const steps = readCount(claim.steps, 'steps');
   const accepted = readCount(claim.accepted, 'accepted draft tokens');
   const proposed = isAbsent(claim.proposed) ? null : readCount(claim.proposed, 'proposed draft tokens');
@@ -80,26 +81,18 @@ function readClaim(claim: Claim): Speculation {
     refuse(`${accepted} accepted of ${proposed} proposed draft tokens`);
   if (accepted > steps * (draftLength ?? maxDraftLength))
     refuse(`${accepted} accepted draft tokens in ${steps} steps of at most ${draftLength ?? maxDraftLength}`);
-  const { meanLength } = claim;
-  if (steps > 0 && typeof meanLength === 'number') {
-    const expected = 1 + accepted / steps;
-    if (!(Math.abs(meanLength - expected) <= meanTolerance * expected))
-      refuse(`a mean accepted length of ${meanLength} where the counts give ${expected.toFixed(2)}`);
-  }
+  const expected = 1 + accepted / steps;
+  if (steps > 0 && typeof meanLength === 'number' && !(Math.abs(meanLength / expected - 1) <= meanTolerance))
+    refuse(`a mean accepted length of ${meanLength} where the counts give ${expected.toFixed(2)}`);
   const histogram = readHistogram(claim.histogram, steps, accepted);
-  const { perStepAccepted, perStepProposed } = readSteps(claim, { steps, accepted, proposed });
-  const { evidence, isTree = false } = claim;
-  return {
-    evidence,
-    steps,
-    accepted,
-    proposed,
-    histogram,
-    perStepAccepted,
-    perStepProposed,
-    draftLength,
-    isTree,
-  };
+  const perStepAccepted = readSteps(claim.perStepAccepted, steps, accepted);
+  const perStepProposed = readSteps(claim.perStepProposed, steps, proposed);
+  const step =
+    perStepAccepted?.findIndex((count, index) => count > (perStepProposed?.[index] ?? Infinity)) ?? -1;
+  if (step >= 0)
+    refuse(`${perStepAccepted![step]} accepted of ${perStepProposed![step]} draft tokens in step ${step}`);
+  const totals = { evidence, steps, accepted, proposed, draftLength, isTree };
+  return { ...totals, histogram, perStepAccepted, perStepProposed };
 }
 
 const isAbsent = (value: unknown): value is undefined | null => value === undefined || value === null;
@@ -123,18 +116,15 @@ function readHistogram(value: unknown, steps: number, accepted: number): readonl
   if (counts === undefined) return isAbsent(value) ? null : refuse(`${showBriefly(value)} as histogram`);
   if (counts.length === 0) return steps === 0 ? [] : null;
   if (counts.length > maxDraftLength + 1) refuse(`a histogram of ${counts.length} entries`);
-  let total = 0;
-  let weighted = 0;
-  const histogram = counts.map((each, index) => {
-    const count = readCount(each, 'steps in the histogram');
-    total += count;
-    weighted += index * count;
-    return count;
-  });
+  const histogram = counts.map((count) => readCount(count, 'steps in the histogram'));
+  const total = sum(histogram);
+  const weighted = sum(histogram.map((count, index) => index * count));
   if (total !== steps) refuse(`${steps} steps, but ${total} in the histogram`);
   if (weighted !== accepted) refuse(`${accepted} accepted draft tokens, but ${weighted} in the histogram`);
   return histogram;
 }
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
 /** {"0": 3, "2": 5} becomes [3, 0, 5]. */
 function spreadOut(value: unknown): readonly unknown[] | undefined {
@@ -150,69 +140,41 @@ function spreadOut(value: unknown): readonly unknown[] | undefined {
   return dense;
 }
 
-type PerStep = Pick<Speculation, 'perStepAccepted' | 'perStepProposed'>;
-
-function readSteps(
-  claim: Claim,
-  totals: { steps: number; accepted: number; proposed: number | null },
-): PerStep {
-  const perStepAccepted = readStepList(claim.perStepAccepted, totals.steps, totals.accepted);
-  const perStepProposed = readStepList(claim.perStepProposed, totals.steps, totals.proposed);
-  if (perStepAccepted !== null && perStepProposed !== null) {
-    const step = perStepAccepted.findIndex((accepted, index) => accepted > perStepProposed[index]!);
-    if (step >= 0)
-      refuse(`${perStepAccepted[step]} accepted of ${perStepProposed[step]} draft tokens in step ${step}`);
-  }
-  return { perStepAccepted, perStepProposed };
-}
-
-function readStepList(value: unknown, steps: number, total: number | null): readonly number[] | null {
+function readSteps(value: unknown, steps: number, total: number | null): readonly number[] | null {
   if (isAbsent(value)) return null;
   const list = asList(value) ?? refuse(`${showBriefly(value)} as its list of steps`);
   if (list.length !== steps) refuse(`${steps} steps, but lists ${list.length}`);
   if (list.length > maxKeptSteps) return null;
-  let sum = 0;
-  const counts = list.map((each) => {
-    const count = readCount(each, 'draft tokens in a step');
-    sum += count;
-    return count;
-  });
-  if (total !== null && sum !== total) refuse(`${total} draft tokens, but ${sum} in its list of steps`);
+  const counts = list.map((count) => readCount(count, 'draft tokens in a step'));
+  const seen = sum(counts);
+  if (total !== null && seen !== total) refuse(`${total} draft tokens, but ${seen} in its list of steps`);
   return counts;
 }
 
 /** Sums the telemetry of several choices or prompts of one request; undefined where any of them has none. */
 export function poolReadings(readings: readonly (Reading | undefined)[]): Reading | undefined {
-  const all = readings.filter((reading) => reading !== undefined);
-  const refusal = all.find((reading) => 'refusal' in reading);
+  const refusal = readings.find((reading) => reading !== undefined && 'refusal' in reading);
   if (refusal !== undefined) return refusal;
-  if (all.length < readings.length || all.length <= 1) return readings.length === 1 ? all[0] : undefined;
-  const parts = all.flatMap((reading) => ('speculation' in reading ? [reading.speculation] : []));
-  const sum = (read: (part: Speculation) => number | null): number | null =>
-    parts.reduce<number | null>((total, part) => {
-      const value = read(part);
-      return total === null || value === null ? null : total + value;
-    }, 0);
-  const perStep = parts.flatMap(({ perStepAccepted }) => perStepAccepted ?? []);
-  const isListed = parts.every(({ perStepAccepted }) => perStepAccepted !== null);
+  const parts = readings.flatMap((reading) =>
+    reading !== undefined && 'speculation' in reading ? [reading.speculation] : [],
+  );
   const [first] = parts;
+  if (first === undefined || parts.length < readings.length) return undefined;
+  if (parts.length === 1) return { speculation: first };
+  const isProposedKnown = parts.every(({ proposed }) => proposed !== null);
+  const histograms = parts.map(({ histogram }) => histogram ?? []);
+  const length = Math.min(...histograms.map((histogram) => histogram.length));
+  const pooled = Array.from({ length }, (_, index) => sum(histograms.map((counts) => counts[index]!)));
+  const isEven = histograms.every((histogram) => histogram.length === length && length > 0);
   return {
     speculation: {
-      ...first!,
-      steps: sum(({ steps }) => steps)!,
-      accepted: sum(({ accepted }) => accepted)!,
-      proposed: sum(({ proposed }) => proposed),
-      histogram: sumHistograms(parts),
-      perStepAccepted: isListed && perStep.length <= maxKeptSteps ? perStep : null,
+      ...first,
+      steps: sum(parts.map(({ steps }) => steps)),
+      accepted: sum(parts.map(({ accepted }) => accepted)),
+      proposed: isProposedKnown ? sum(parts.map(({ proposed }) => proposed!)) : null,
+      histogram: isEven ? pooled : null,
+      perStepAccepted: null,
       perStepProposed: null,
     },
   };
-}
-
-function sumHistograms(parts: readonly Speculation[]): readonly number[] | null {
-  if (parts.some(({ histogram }) => histogram === null)) return null;
-  const length = Math.max(...parts.map(({ histogram }) => histogram!.length));
-  return Array.from({ length }, (_, index) =>
-    parts.reduce((total, { histogram }) => total + (histogram![index] ?? 0), 0),
-  );
 }

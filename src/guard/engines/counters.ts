@@ -9,7 +9,7 @@
  * Counters are summed over the ranks and engines of a model. A counter that fell was reset and counts from zero, as in
  * Prometheus.
  */
-import type { EngineName, Evidence, Speculation } from '../observation.js';
+import type { EngineName, Speculation } from '../observation.js';
 import { checkClaim } from './claim.js';
 import type { Sample } from './prometheus-text.js';
 
@@ -17,15 +17,15 @@ type Field =
   'drafts' | 'draftTokens' | 'accepted' | 'perPosition' | 'length' | 'configuration' | 'outputTokens';
 
 /** Metric names of an engine, without `_total`. */
-export type CounterNames = Readonly<Partial<Record<Field, readonly string[]>>>;
+export type CounterNames = Readonly<Partial<Record<Field, string>>>;
 
 /** vLLM's names, which others use under their own prefix. */
 export const vllmCounters = (prefix: string, outputTokens: string): CounterNames => ({
-  drafts: [`${prefix}spec_decode_num_drafts`],
-  draftTokens: [`${prefix}spec_decode_num_draft_tokens`],
-  accepted: [`${prefix}spec_decode_num_accepted_tokens`],
-  perPosition: [`${prefix}spec_decode_num_accepted_tokens_per_pos`],
-  outputTokens: [`${prefix}${outputTokens}`],
+  drafts: `${prefix}spec_decode_num_drafts`,
+  draftTokens: `${prefix}spec_decode_num_draft_tokens`,
+  accepted: `${prefix}spec_decode_num_accepted_tokens`,
+  perPosition: `${prefix}spec_decode_num_accepted_tokens_per_pos`,
+  outputTokens: `${prefix}${outputTokens}`,
 });
 
 export interface EngineCounters {
@@ -51,7 +51,7 @@ const maxPositions = 1024;
 interface CountingEngine {
   readonly name: EngineName;
   readonly metricPrefix: RegExp;
-  readonly counters: CounterNames | undefined;
+  readonly counters: CounterNames;
 }
 
 /** One entry per model that drafts; none for engines that do not draft or do not count. */
@@ -61,63 +61,45 @@ export function readEngineCounters(
 ): readonly EngineCounters[] {
   // Our server exports vLLM's names besides its own: the first engine whose prefix occurs wins.
   const engine = engines.find(({ metricPrefix }) => samples.some(({ name }) => metricPrefix.test(name)));
-  if (engine?.counters === undefined) return [];
-  const known = new Map(
-    Object.entries(engine.counters).flatMap(([field, names]) => names.map((name) => [name, field as Field])),
-  );
+  if (engine === undefined) return [];
+  const fields = new Map(Object.entries(engine.counters).map(([field, name]) => [name, field as Field]));
   const models = new Map<string, Sums>();
   for (const sample of samples) {
-    const field = known.get(sample.name.replace(/_total$/, ''));
-    if (field === undefined || !Number.isFinite(sample.value)) continue;
+    const field = fields.get(sample.name.replace(/_total$/, ''));
     const model = sample.labels.get('model_name') ?? sample.labels.get('model') ?? '';
-    const sums = models.get(model) ?? { values: new Map<Field, number>(), positions: [] };
-    if (!models.has(model) && models.size >= maxModels) continue;
-    models.set(model, sums);
-    addSample(sums, field, sample);
+    if (field === undefined || !Number.isFinite(sample.value)) continue;
+    if (models.size < maxModels && !models.has(model)) models.set(model, { positions: [] });
+    const sums = models.get(model);
+    if (sums !== undefined) addSample(sums, field, sample);
   }
-  return [...models]
-    .map(([model, sums]) => toCounters(engine.name, model, sums))
-    .filter((each) => each !== undefined);
+  return [...models].flatMap(([model, { positions, ...sums }]): EngineCounters[] => {
+    const { drafts = null, accepted = null, length = null, configuration } = sums;
+    if (drafts === null && accepted === null && length === null) return [];
+    return [
+      {
+        ...{ engine: engine.name, model: model === '' ? null : model.slice(0, 256), drafts },
+        ...{ draftTokens: sums.draftTokens ?? null, outputTokens: sums.outputTokens ?? null },
+        ...{ acceptedTokens: accepted, perPosition: positions, recentLength: length },
+        draftLength: configuration ?? (positions.length > 0 ? positions.length : null),
+      },
+    ];
+  });
 }
 
-interface Sums {
-  readonly values: Map<Field, number>;
-  readonly positions: number[];
-}
+type Sums = { readonly positions: number[] } & Partial<Record<Exclude<Field, 'perPosition'>, number>>;
 
-function addSample({ values, positions }: Sums, field: Field, { labels, value }: Sample): void {
+function addSample(sums: Sums, field: Field, { labels, value }: Sample): void {
   if (field === 'perPosition') {
+    const { positions } = sums;
     const position = Number(labels.get('position'));
     if (!Number.isInteger(position) || position < 0 || position >= maxPositions) return;
     while (positions.length <= position) positions.push(0);
     positions[position]! += value;
   } else if (field === 'configuration') {
     const length = Number(labels.get('max_draft_len') ?? labels.get('num_draft_tokens'));
-    if (Number.isInteger(length) && length > 0 && length <= maxPositions) values.set(field, length);
-  } else if (field === 'length') values.set(field, Math.max(value, values.get(field) ?? 0));
-  else values.set(field, value + (values.get(field) ?? 0));
-}
-
-function toCounters(
-  engine: EngineName,
-  model: string,
-  { values, positions }: Sums,
-): EngineCounters | undefined {
-  const valueOf = (field: Field): number | null => values.get(field) ?? null;
-  const counters = {
-    engine,
-    model: model === '' ? null : model.slice(0, 256),
-    drafts: valueOf('drafts'),
-    draftTokens: valueOf('draftTokens'),
-    acceptedTokens: valueOf('accepted'),
-    outputTokens: valueOf('outputTokens'),
-    perPosition: positions,
-    draftLength: valueOf('configuration') ?? (positions.length > 0 ? positions.length : null),
-    recentLength: valueOf('length'),
-  };
-  const isEmpty =
-    counters.drafts === null && counters.acceptedTokens === null && counters.recentLength === null;
-  return isEmpty ? undefined : counters;
+    if (Number.isInteger(length) && length > 0 && length <= maxPositions) sums[field] = length;
+  } else if (field === 'length') sums[field] = Math.max(value, sums[field] ?? 0);
+  else sums[field] = value + (sums[field] ?? 0);
 }
 
 /** What happened between two scrapes, or since the start; null where nothing did, or it is unknown. */
@@ -126,7 +108,7 @@ export function differCounters(
   after: EngineCounters,
 ): Speculation | null {
   const last = before !== undefined && hasFallen(before, after) ? undefined : before;
-  const difference = (read: (counters: EngineCounters) => number | null): number | null => {
+  const difference = (read: (counters: EngineCounters) => number | null): Difference => {
     const [now, then] = [read(after), last === undefined ? 0 : read(last)];
     return now === null ? null : Math.round(now - (then ?? 0));
   };
@@ -134,46 +116,31 @@ export function differCounters(
   const proposed = difference(({ draftTokens }) => draftTokens);
   const counted = countSteps(after, { drafts: difference(({ drafts }) => drafts), accepted, proposed });
   if (counted === undefined || counted.steps <= 0) return null;
-  const { evidence, steps } = counted;
-  const claim = { evidence, steps, accepted: counted.accepted, proposed };
+  const claim = { ...counted, proposed };
   const { draftLength } = after;
   const positions = after.perPosition.map(
     (_, index) => difference(({ perPosition }) => perPosition[index] ?? 0) ?? 0,
   );
-  const histogram = toHistogram(positions, steps);
-  const claims = [{ ...claim, draftLength, histogram }, claim];
-  for (const each of claims) {
-    const reading = checkClaim(each); // counters are not read atomically: a histogram may be a step ahead
+  const histogram = toHistogram(positions, counted.steps);
+  // Counters are not read atomically: a histogram may be a step ahead.
+  for (const each of [{ ...claim, draftLength, histogram }, claim]) {
+    const reading = checkClaim(each);
     if ('speculation' in reading) return reading.speculation;
   }
   return null;
 }
 
 function hasFallen(before: EngineCounters, after: EngineCounters): boolean {
-  const pairs = [
-    [before.drafts, after.drafts],
-    [before.draftTokens, after.draftTokens],
-    [before.acceptedTokens, after.acceptedTokens],
-  ];
-  return pairs.some(([then, now]) => (now ?? 0) < (then ?? 0));
+  const counted = ['drafts', 'draftTokens', 'acceptedTokens'] as const;
+  return counted.some((name) => (after[name] ?? 0) < (before[name] ?? 0));
 }
 
-interface Differences {
-  readonly drafts: number | null;
-  readonly accepted: number | null;
-  readonly proposed: number | null;
-}
-
-interface CountedSteps {
-  readonly steps: number;
-  readonly accepted: number;
-  readonly evidence: Evidence;
-}
+type Difference = number | null;
 
 function countSteps(
   after: EngineCounters,
-  { drafts, accepted, proposed }: Differences,
-): CountedSteps | undefined {
+  { drafts, accepted, proposed }: Readonly<Record<'drafts' | 'accepted' | 'proposed', Difference>>,
+): Pick<Speculation, 'steps' | 'accepted' | 'evidence'> | undefined {
   const { draftLength, recentLength } = after;
   if (drafts !== null && accepted !== null) return { steps: drafts, accepted, evidence: 'reported' };
   const recent = recentLength !== null && recentLength >= 1 ? recentLength : undefined;

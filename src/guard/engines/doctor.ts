@@ -4,29 +4,23 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { EngineName } from '../observation.js';
-import type { Drafting, Findings, Seen, Telemetry } from './adapter.js';
+import type { Findings, Seen } from './adapter.js';
 import { estimatedFromStreams, shownText, unknownDrafting } from './adapter.js';
-import type { GetOptions } from './bounded-get.js';
 import { asList, asObject } from './claim.js';
 import type { EngineCounters } from './counters.js';
 import { draftedLength, readEngineCounters, tokensPerPass } from './counters.js';
 import { adapterOf, recognizeServer } from './engine-list.js';
-import type { Probes } from './probe.js';
+import type { GetOptions, Probes } from './probe.js';
 import { metricsOf, modelsOf, parseEngineUrl, probeAll, serverInfoOf } from './probe.js';
 
 export type ExamineOptions = Pick<GetOptions, 'fetch' | 'key' | 'timeoutMs' | 'signal'>;
 
-export interface EngineReport {
+export interface EngineReport extends Findings {
   readonly url: string;
   readonly engine: EngineName;
-  readonly version: string | null;
   readonly models: readonly string[];
-  readonly drafting: Drafting;
-  readonly perRequest: Telemetry;
-  readonly aggregate: Telemetry;
   /** Mean accepted length, bonus token included, and over what. */
   readonly acceptedLength: { readonly value: number; readonly over: string } | null;
-  readonly notes: readonly string[];
   readonly probes: readonly {
     readonly path: string;
     readonly status: number | null;
@@ -46,18 +40,15 @@ export async function examineEngine(url: string, options: ExamineOptions = {}): 
   const engine = recognizeServer(probes);
   const adapter = adapterOf(engine);
   const metrics = metricsOf(probes);
-  const [counters] = adapter === undefined ? [] : readEngineCounters(metrics?.samples ?? [], [adapter]);
-  const metricNames = metrics === undefined ? undefined : new Set(metrics.samples.map(({ name }) => name));
-  const seen = { probes, metricNames, counters };
-  const { version, drafting, perRequest, aggregate, notes } = (adapter?.examine ?? examineUnknown)(seen);
+  const [counters] = adapter === undefined ? [] : readEngineCounters(metrics ?? [], [adapter]);
+  const metricNames = metrics && new Set(metrics.map(({ name }) => name));
+  const findings = (adapter?.examine ?? examineUnknown)({ probes, metricNames, counters });
+  const { notes } = findings;
   return {
     url: base.href.replace(/\/$/, ''),
     engine,
-    version,
+    ...findings,
     models: namesOf(probes),
-    drafting,
-    perRequest,
-    aggregate,
     acceptedLength: acceptedLengthOf(probes, counters),
     notes: [...notes, ...draftedShareNotes(counters), ...keyNotes(probes, options.key !== undefined)],
     probes: [...probes.values()].map(({ path, status, failure }) => ({ path, status, failure })),
@@ -124,12 +115,11 @@ function acceptedLengthOf(
   probes: Probes,
   counters: EngineCounters | undefined,
 ): EngineReport['acceptedLength'] {
-  const overall = counters === undefined ? undefined : tokensPerPass(counters);
+  const overall = counters && tokensPerPass(counters);
   if (overall !== undefined) return { value: overall, over: 'all passes since the start' };
-  const drafted = counters === undefined ? undefined : draftedLength(counters);
-  if (drafted !== undefined) return { value: drafted, over: 'drafted steps since the start' };
+  const drafted = counters && draftedLength(counters);
   const state = asObject(asList(serverInfoOf(probes)?.internal_states)?.[0]);
-  const average = state?.avg_spec_accept_length;
+  const average = drafted ?? state?.avg_spec_accept_length;
   if (typeof average === 'number' && average >= 1)
     return { value: average, over: 'drafted steps since the start' };
   const recent = counters?.recentLength ?? 0;
@@ -138,13 +128,10 @@ function acceptedLengthOf(
 
 /** With n-gram drafters the two lengths differ widely. */
 function draftedShareNotes(counters: EngineCounters | undefined): readonly string[] {
-  if (counters === undefined) return [];
-  const { drafts, outputTokens, acceptedTokens } = counters;
-  const drafted = draftedLength(counters);
-  if (drafted === undefined || drafts === null || outputTokens === null || acceptedTokens === null) return [];
-  const passes = outputTokens - acceptedTokens;
-  if (!(passes > 0) || drafts > 0.9 * passes) return [];
-  return [
-    `${drafts} of ${passes} passes had a draft; the accepted length over those is ${drafted.toFixed(2)}.`,
-  ];
+  const drafted = counters && draftedLength(counters);
+  const passes = (counters?.outputTokens ?? 0) - (counters?.acceptedTokens ?? 0);
+  const drafts = counters?.drafts ?? 0;
+  if (drafted === undefined || passes <= 0 || drafts > 0.9 * passes) return [];
+  const length = drafted.toFixed(2);
+  return [`${drafts} of ${passes} passes had a draft; the accepted length over those is ${length}.`];
 }

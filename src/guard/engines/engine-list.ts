@@ -2,9 +2,8 @@
  * All engines, and which of them wrote a body. An engine is recognized by what only it writes. Telemetry that contradicts
  * itself counts as none, with the reason.
  */
-import type { EngineName } from '../observation.js';
-import type { EngineAdapter, Finding } from './adapter.js';
-import type { JsonObject } from './claim.js';
+import type { EngineName, Speculation } from '../observation.js';
+import type { EngineAdapter } from './adapter.js';
 import { asList, asObject } from './claim.js';
 import type { Probes } from './probe.js';
 import { metricsOf, modelsOf } from './probe.js';
@@ -27,8 +26,16 @@ export const engines: readonly EngineAdapter[] = [
   tgi,
 ];
 
-export function adapterOf(name: EngineName): EngineAdapter | undefined {
+export function adapterOf(name: EngineName | undefined): EngineAdapter | undefined {
   return engines.find((engine) => engine.name === name);
+}
+
+/** What an engine reported in one body. */
+export interface FoundSpeculation {
+  readonly engine: EngineName;
+  readonly speculation: Speculation | null;
+  /** Why telemetry that was there was rejected. */
+  readonly refusal: string | null;
 }
 
 /**
@@ -36,20 +43,14 @@ export function adapterOf(name: EngineName): EngineAdapter | undefined {
  * @example
  * findSpeculation(await response.json()); // { engine: 'vllm', speculation: { steps: 41, accepted: 87, ... }, refusal: null }
  */
-export function findSpeculation(body: unknown): Finding {
+export function findSpeculation(body: unknown): FoundSpeculation {
   for (const { name: engine, read } of engines) {
-    const reading = read(body);
-    if (reading === undefined) continue;
-    return 'refusal' in reading
-      ? { engine, speculation: null, refusal: reading.refusal }
-      : { engine, speculation: reading.speculation, refusal: null };
+    const reading = read?.(body);
+    if (reading !== undefined) return { engine, speculation: null, refusal: null, ...reading };
   }
-  const response = asObject(asList(body)?.[0] ?? body);
-  return { engine: recognizeResponse(response ?? {}), speculation: null, refusal: null };
-}
-
-function recognizeResponse(response: JsonObject): EngineName {
-  return engines.find(({ isResponse }) => isResponse(response))?.name ?? 'unknown';
+  const response = asObject(asList(body)?.[0] ?? body) ?? {};
+  const known = engines.find(({ isResponse }) => isResponse?.(response) === true);
+  return { engine: known?.name ?? 'unknown', speculation: null, refusal: null };
 }
 
 /** The header x-mistletoe-engine may end in a version, as in mistletoe/0.2.0. */
@@ -66,10 +67,10 @@ export function recognizeServer(probes: Probes): EngineName {
     if (named !== undefined) return named;
   }
   const owners = modelsOf(probes).map(({ owned_by: owner }) => owner);
-  const metrics = metricsOf(probes)?.samples ?? [];
+  const metrics = metricsOf(probes) ?? [];
   const found =
     engines.find(({ owner }) => owner !== undefined && owners.includes(owner)) ??
-    engines.find(({ isServer }) => isServer(probes)) ??
+    engines.find(({ isServer }) => isServer?.(probes) === true) ??
     engines.find(({ metricPrefix }) => metrics.some(({ name }) => metricPrefix.test(name)));
   return found?.name ?? 'unknown';
 }

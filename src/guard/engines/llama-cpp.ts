@@ -15,7 +15,6 @@ export const llamaCpp: EngineAdapter = {
   title: 'llama.cpp',
   routes: ['/completion', '/completions', '/chat/completions', '/infill', '/responses', '/api/chat'],
   chunk: 'token',
-  ask: undefined,
   isResponse: ({ timings }) => asObject(timings)?.predicted_n !== undefined,
   read: readLlamaCpp,
   owner: 'llamacpp',

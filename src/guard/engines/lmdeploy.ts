@@ -7,12 +7,8 @@ export const lmdeploy: EngineAdapter = {
   name: 'lmdeploy',
   title: 'LMDeploy',
   routes: ['/generate'],
-  chunk: undefined,
   ask: askForUsage,
-  isResponse: () => false,
-  read: () => undefined,
   owner: 'lmdeploy',
-  isServer: () => false,
   metricPrefix: /^lmdeploy:/,
   counters: vllmCounters('lmdeploy:', 'generation_tokens'),
   examine: (seen) => ({

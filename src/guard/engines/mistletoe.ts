@@ -21,7 +21,6 @@ export const mistletoe: EngineAdapter = {
     return metrics === undefined ? undefined : readVllmMetrics(metrics);
   },
   owner: 'mistletoe',
-  isServer: () => false,
   metricPrefix: /^mistletoe_/,
   counters: vllmCounters('vllm:', 'generation_tokens'),
   examine,

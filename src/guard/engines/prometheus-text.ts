@@ -16,7 +16,7 @@ export interface MetricsText {
   readonly skipped: number;
 }
 
-export const maxSamples = 100_000;
+const maxSamples = 100_000;
 const maxLabels = 64;
 
 export function parsePrometheusText(text: string, limit = maxSamples): MetricsText {
@@ -39,45 +39,24 @@ export function parsePrometheusText(text: string, limit = maxSamples): MetricsTe
   return { samples, types, skipped };
 }
 
-const namePattern = /[a-zA-Z_:][\w:]*/y;
-const labelPattern = /\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,?)/y;
+/** A name, labels up to a brace outside of quotes, a value, and perhaps a timestamp and an OpenMetrics exemplar. */
+const samplePattern =
+  /^([a-zA-Z_:][\w:]*)(?:\s*\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\}\s*|\s+)(\S+)(?:\s+[+-]?[\d.]+)?(?:\s+#\s.*)?$/;
+const labelPattern = /\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,|$)/y;
 const numberPattern = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
-/** After the value: a timestamp and an OpenMetrics exemplar. */
-const restPattern = /^(?:\s+[+-]?[\d.]+)?(?:\s+#\s.*)?$/;
-
-function matchAt(pattern: RegExp, text: string, at: number): RegExpExecArray | null {
-  pattern.lastIndex = at;
-  return pattern.exec(text);
-}
 
 function parseSample(line: string): Sample | undefined {
-  const name = matchAt(namePattern, line, 0)?.[0];
-  if (name === undefined) return undefined;
+  const [, name, given = '', written = ''] = samplePattern.exec(line) ?? [];
+  const value = parseValue(written);
+  if (name === undefined || value === undefined) return undefined;
   const labels = new Map<string, string>();
-  let at = name.length;
-  while (line[at] === ' ' || line[at] === '\t') at++;
-  if (line[at] === '{') {
-    const end = parseLabels(line, at + 1, labels);
-    if (end === undefined) return undefined;
-    at = end;
-  } else if (at === name.length) return undefined; // no space between name and value
-  const [, given = '', rest = ''] = /^\s*(\S+)(.*)$/.exec(line.slice(at)) ?? [];
-  const value = parseValue(given);
-  return value === undefined || !restPattern.test(rest) ? undefined : { name, labels, value };
-}
-
-/** Returns the position after the closing brace. */
-function parseLabels(line: string, from: number, labels: Map<string, string>): number | undefined {
-  let at = from;
-  for (let count = 0; count < maxLabels; count++) {
-    const match = matchAt(labelPattern, line, at);
-    if (match === null) break;
-    labels.set(match[1]!, unescapeValue(match[2]!));
-    at += match[0].length;
-    if (match[3] === '') break;
+  labelPattern.lastIndex = 0;
+  while (labelPattern.lastIndex < given.trimEnd().length) {
+    const [, key, text] = labels.size < maxLabels ? (labelPattern.exec(given) ?? []) : [];
+    if (key === undefined || text === undefined) return undefined;
+    labels.set(key, unescapeValue(text));
   }
-  while (line[at] === ' ' || line[at] === '\t') at++;
-  return line[at] === '}' ? at + 1 : undefined;
+  return { name, labels, value };
 }
 
 function unescapeValue(text: string): string {

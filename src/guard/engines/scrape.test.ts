@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Scrape } from './scrape.js';
-import { asObservation, scrapeEngine } from './scrape.js';
+import type { WatchedMetrics } from './scrape.js';
+import { watchMetrics } from './scrape.js';
 
 const page = (drafts: number, accepted: number): Response =>
   new Response(
@@ -10,29 +10,26 @@ const page = (drafts: number, accepted: number): Response =>
   );
 
 /** One answer a scrape; then it is aborted. */
-async function scrapeAll(answers: readonly (() => Response)[], maxBytes?: number): Promise<Scrape[]> {
+async function scrapeAll(answers: readonly (() => Response)[], maxBytes = 1000): Promise<WatchedMetrics[]> {
   const abort = new AbortController();
-  const found: Scrape[] = [];
+  const found: WatchedMetrics[] = [];
   let asked = 0;
-  const options = {
+  const watched = watchMetrics('http://localhost:8000/metrics', {
     fetch: () => Promise.resolve().then(() => answers[asked++]!()),
     now: () => 1000 * asked,
     pause: () => {
       if (asked === answers.length) abort.abort();
       return Promise.resolve();
     },
-    ...(maxBytes === undefined ? {} : { maxBytes }),
-  };
-  for await (const each of scrapeEngine('http://localhost:8000/metrics', {
-    ...options,
+    maxBytes,
     signal: abort.signal,
-  }))
-    found.push(each);
+  });
+  for await (const each of watched) found.push(each);
   return found;
 }
 
-describe('scrapeEngine', () => {
-  it('gives what happened between scrapes, over failures and a restart', async () => {
+describe('watchMetrics', () => {
+  it('judges what happened between scrapes, over failures and a restart', async () => {
     const found = await scrapeAll([
       () => page(100, 200),
       () => page(110, 215),
@@ -44,35 +41,19 @@ describe('scrapeEngine', () => {
       () => page(4, 1),
       () => new Response('up 1'),
     ]);
-    const record = (endedMs: number, windowMs: number, speculation: object): object => ({
-      kind: 'records',
-      records: [
-        {
-          engine: 'vllm',
-          model: 'm',
-          endedMs,
-          windowMs,
-          speculation: expect.objectContaining(speculation) as object,
-        },
-      ],
+    const window = (endedMs: number, totalMs: number, speculation: object): object => ({
+      kind: 'window',
+      record: { engine: 'vllm', model: 'm', tenant: 'all', endedMs, totalMs, speculation },
+      verdict: { name: 'learning' },
     });
-    expect(found).toEqual([
-      { kind: 'records', records: [] },
-      record(2000, 1000, { steps: 10, accepted: 15, proposed: 30 }),
+    expect(found).toMatchObject([
+      window(2000, 1000, { steps: 10, accepted: 15, proposed: 30 }),
       { kind: 'failure', reason: 'status 503' },
       { kind: 'failure', reason: 'connect ECONNREFUSED' },
-      record(5000, 3000, { steps: 10, accepted: 5 }),
-      record(6000, 1000, { steps: 4, accepted: 1 }),
+      window(5000, 3000, { steps: 10, accepted: 5 }),
+      window(6000, 1000, { steps: 4, accepted: 1 }),
       { kind: 'failure', reason: 'the metrics count no drafts' },
     ]);
-    const [, second] = found;
-    const first = second?.kind === 'records' ? second.records[0] : undefined;
-    expect(asObservation(first!)).toMatchObject({
-      model: 'm',
-      engine: 'vllm',
-      tenant: 'all',
-      totalMs: 1000,
-    });
   });
 
   it('does not read more than it may', async () => {

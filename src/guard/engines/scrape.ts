@@ -1,100 +1,104 @@
 /**
  * Watches an engine through its metrics. The difference between two scrapes is one observation per model that pools all
- * requests: it shows a broken drafter or an attack on much of the traffic, but not one collapsed request among many.
+ * requests and is judged as a request of a single tenant: it shows a broken drafter or an attack on much of the traffic,
+ * but not one collapsed request among many.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import type { EngineName, Observation, Speculation } from '../observation.js';
-import type { Fetch } from './bounded-get.js';
-import { getBounded } from './bounded-get.js';
+import type { JudgeOptions } from '../judge/judge.js';
+import { Judge } from '../judge/judge.js';
+import type { Alert, Verdict } from '../judge/verdict.js';
+import type { Observation } from '../observation.js';
 import type { EngineCounters } from './counters.js';
 import { differCounters, readEngineCounters } from './counters.js';
 import { engines } from './engine-list.js';
+import type { GetOptions } from './probe.js';
+import { getBounded } from './probe.js';
 import { parsePrometheusText } from './prometheus-text.js';
 
-/** All requests of a model in one interval. */
-export interface AggregateRecord {
-  readonly engine: EngineName;
-  readonly model: string | null;
-  readonly endedMs: number;
-  readonly windowMs: number;
-  readonly speculation: Speculation;
-}
-
-export type Scrape =
-  | { readonly kind: 'records'; readonly records: readonly AggregateRecord[] }
-  /** No response, or nothing to read; the next scrape may succeed. */
-  | { readonly kind: 'failure'; readonly reason: string };
-
-export interface ScrapeOptions {
+export interface ScrapeOptions extends GetOptions, JudgeOptions {
   readonly intervalMs?: number;
-  readonly timeoutMs?: number;
-  readonly maxBytes?: number;
-  readonly key?: string | undefined;
-  readonly signal?: AbortSignal;
-  readonly fetch?: Fetch;
   readonly now?: () => number;
   /** Waits between two scrapes; ends early when aborted. */
   readonly pause?: (milliseconds: number) => Promise<unknown>;
 }
 
-/** Runs until aborted. `url` is the address of the metrics, such as http://localhost:8000/metrics. */
-export async function* scrapeEngine(url: string, options: ScrapeOptions = {}): AsyncGenerator<Scrape, void> {
+export type WatchedMetrics =
+  /** All requests of one model between two scrapes. */
+  | {
+      readonly kind: 'window';
+      readonly record: Observation;
+      readonly verdict: Verdict;
+      readonly alerts: readonly Alert[];
+    }
+  /** No response, or nothing to read; the next scrape may succeed. */
+  | { readonly kind: 'failure'; readonly reason: string };
+
+/**
+ * Runs until aborted. `url` is the address of the metrics.
+ * @example
+ * for await (const each of watchMetrics('http://127.0.0.1:8000/metrics', { signal }))
+ *   if (each.kind === 'window') for (const { text } of each.alerts) console.error(text);
+ */
+export async function* watchMetrics(
+  url: string,
+  options: ScrapeOptions = {},
+): AsyncGenerator<WatchedMetrics, void> {
   const { intervalMs = 15_000, signal, now = Date.now } = options;
-  const pause =
-    options.pause ??
-    ((milliseconds: number): Promise<unknown> =>
-      wait(milliseconds, undefined, signal === undefined ? {} : { signal }).catch(() => undefined));
-  const compare = createComparison();
-  const address = new URL(url);
+  const { pause = (ms: number): Promise<unknown> => wait(ms, undefined, { signal }).catch(() => undefined) } =
+    options;
+  const judge = new Judge(options);
+  let before: Scrape | undefined;
   const isOver = (): boolean => signal?.aborted === true;
   while (!isOver()) {
-    const { status, text, failure, isCut } = await getBounded(address, options);
+    const scraped = await scrape(new URL(url), options);
     if (isOver()) return;
-    if (failure !== null) yield { kind: 'failure', reason: failure };
-    else if (status !== 200) yield { kind: 'failure', reason: `status ${status}` };
-    else if (isCut) yield { kind: 'failure', reason: 'the metrics are too large' };
-    else yield compare(readEngineCounters(parsePrometheusText(text).samples, engines), now());
+    if (typeof scraped === 'string') yield { kind: 'failure', reason: scraped };
+    else {
+      const after = { counters: scraped, atMs: now() };
+      for (const record of before === undefined ? [] : compare(before, after)) {
+        const { verdict, alerts } = judge.judge(record);
+        yield { kind: 'window', record, verdict, alerts };
+      }
+      before = after;
+    }
     await pause(intervalMs);
   }
 }
 
-/** Call once per scrape; the first gives no records. */
-export function createComparison(): (counters: readonly EngineCounters[], atMs: number) => Scrape {
-  let before: { readonly counters: readonly EngineCounters[]; readonly atMs: number } | undefined;
-  return (all, atMs) => {
-    const last = before;
-    if (all.length === 0) return { kind: 'failure', reason: 'the metrics count no drafts' };
-    before = { counters: all, atMs };
-    const records = all.flatMap((counters): AggregateRecord[] => {
-      const { engine, model } = counters;
-      const then = last?.counters.find((each) => each.engine === engine && each.model === model);
-      if (last === undefined || then === undefined) return [];
-      const speculation = differCounters(then, counters);
-      if (speculation === null) return [];
-      return [{ engine, model, endedMs: atMs, windowMs: atMs - last.atMs, speculation }];
-    });
-    return { kind: 'records', records };
-  };
+/** The engine's counters, or why they cannot be read. */
+export async function scrape(address: URL, options: GetOptions): Promise<readonly EngineCounters[] | string> {
+  const { status, text, failure, isCut } = await getBounded(address, options);
+  if (failure !== null) return failure;
+  if (status !== 200) return `status ${String(status)}`;
+  if (isCut) return 'the metrics are too large';
+  const counters = readEngineCounters(parsePrometheusText(text).samples, engines);
+  return counters.length === 0 ? 'the metrics count no drafts' : counters;
 }
 
-/** The interval as one observation of a single tenant. */
-export function asObservation(record: AggregateRecord): Observation {
-  const { engine, model, endedMs, windowMs, speculation } = record;
-  return {
-    id: `scrape-${endedMs}-${model ?? ''}`,
-    model: model ?? 'unknown',
-    route: 'all',
-    endedMs,
-    engine,
-    tenant: 'all',
-    status: 200,
-    ending: 'complete',
-    upstream: 'speculative',
-    isStream: false,
-    promptTokens: null,
-    completionTokens: null,
-    firstByteMs: null,
-    totalMs: windowMs,
-    speculation,
-  };
+interface Scrape {
+  readonly counters: readonly EngineCounters[];
+  readonly atMs: number;
+}
+
+function compare(before: Scrape, { counters, atMs }: Scrape): readonly Observation[] {
+  return counters.flatMap((after): Observation[] => {
+    const { engine, model } = after;
+    const then = before.counters.find((each) => each.engine === engine && each.model === model);
+    const speculation = then === undefined ? null : differCounters(then, after);
+    if (speculation === null) return [];
+    return [
+      {
+        ...{
+          id: `scrape-${atMs}-${model ?? ''}`,
+          model: model ?? 'unknown',
+          route: 'all',
+          endedMs: atMs,
+          engine,
+        },
+        ...{ tenant: 'all', status: 200, ending: 'complete', upstream: 'speculative', isStream: false },
+        ...{ promptTokens: null, completionTokens: null, firstByteMs: null, totalMs: atMs - before.atMs },
+        speculation,
+      },
+    ];
+  });
 }

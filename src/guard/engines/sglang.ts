@@ -40,9 +40,9 @@ export const sglang: EngineAdapter = {
   },
   metricPrefix: /^sglang:/,
   counters: {
-    drafts: ['sglang:spec_verify_calls'],
-    length: ['sglang:spec_accept_length'],
-    outputTokens: ['sglang:generation_tokens'],
+    drafts: 'sglang:spec_verify_calls',
+    length: 'sglang:spec_accept_length',
+    outputTokens: 'sglang:generation_tokens',
   },
   examine,
 };

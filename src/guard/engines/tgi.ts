@@ -12,14 +12,12 @@ export const tgi: EngineAdapter = {
   chunk: 'token',
   ask: askForUsage,
   isResponse: ({ details, generated_text: text }) => details !== undefined && text !== undefined,
-  read: () => undefined,
-  owner: undefined,
   isServer(probes) {
     const router = probes.get('/info')?.json?.router;
     return typeof router === 'string' && router.startsWith('text-generation-router');
   },
   metricPrefix: /^tgi_/,
-  counters: { drafts: ['tgi_request_skipped_tokens_count'], accepted: ['tgi_request_skipped_tokens_sum'] },
+  counters: { drafts: 'tgi_request_skipped_tokens_count', accepted: 'tgi_request_skipped_tokens_sum' },
   examine,
 };
 

@@ -29,7 +29,6 @@ export const vllm: EngineAdapter = {
     asObject(body.metrics)?.speculative_decoding !== undefined,
   read: readVllm,
   owner: 'vllm',
-  isServer: () => false,
   metricPrefix: /^vllm:/,
   counters: vllmCounters('vllm:', 'generation_tokens'),
   examine,

@@ -8,10 +8,10 @@ import type { Evidence, Speculation, Stream } from '../observation.js';
 import { meanAcceptedLength } from '../observation.js';
 import { RecentMap } from '../state/recent-map.js';
 
-export interface Sample {
+type Counts = Pick<Speculation, 'steps' | 'accepted'>;
+
+export interface Sample extends Counts {
   readonly tenant: string;
-  readonly steps: number;
-  readonly accepted: number;
 }
 
 export interface Rank {
@@ -22,17 +22,17 @@ export interface Rank {
   readonly samples: number;
 }
 
-export interface SavedCell {
-  readonly samples: readonly Sample[];
-  readonly prior: number;
-  readonly learned: number;
-  readonly longChunks: number;
-}
-
+/** 1 %, median and 99 % of accepted lengths. */
 export interface Band {
   readonly low: number;
   readonly middle: number;
   readonly high: number;
+}
+
+export interface StreamBaseline extends Stream {
+  /** Null while there are too few samples. */
+  readonly baseline: Band | null;
+  readonly learned: number;
 }
 
 /** A request weighs as much as the baseline's mean when it has this many steps. */
@@ -43,6 +43,8 @@ const tenantShare = 0.25;
 /** A stream whose chunks carried several tokens in this many requests sends one chunk per step. */
 const minLongChunks = 3;
 const longChunk = { steps: 8, length: 1.2 } as const;
+
+type Key = readonly [evidence: Evidence, model: string, route: string];
 
 export class Baselines {
   private readonly cells = new RecentMap<BaselineCell>(maxCells);
@@ -55,47 +57,44 @@ export class Baselines {
     this.maxSamples = Math.max(1000, Math.ceil(4 / falseAlerts));
   }
 
-  of(stream: Stream, evidence: Evidence): BaselineCell {
-    return this.cells.getOrCreate(
-      keyOf(stream, evidence),
-      () => new BaselineCell(this.minSamples, this.maxSamples),
-    );
+  of({ model, route }: Stream, evidence: Evidence): BaselineCell {
+    const key = JSON.stringify([evidence, model, route] satisfies Key);
+    return this.cells.getOrCreate(key, () => this.create());
   }
 
   isLow({ lowOrLower }: Rank): boolean {
     return lowOrLower <= this.falseAlerts;
   }
 
-  /** The baseline with most samples for a stream. */
-  largest({ model, route }: Stream): BaselineCell | undefined {
-    const own = (['reported', 'derived', 'estimated'] as const).flatMap(
-      (evidence) => this.cells.peek(keyOf({ model, route }, evidence)) ?? [],
-    );
-    return own.sort((left, right) => right.size - left.size)[0];
+  /** Of each stream the baseline with most samples. */
+  list(): readonly StreamBaseline[] {
+    const largest = new Map<string, StreamBaseline>();
+    for (const [key, cell] of this.cells.entries()) {
+      const [, model, route] = JSON.parse(key) as Key;
+      const learned = cell.size;
+      const known = largest.get(model + route);
+      if (known === undefined || learned > known.learned)
+        largest.set(model + route, { model, route, baseline: cell.band(), learned });
+    }
+    return [...largest.values()];
   }
 
-  forget(model: string): void {
-    for (const [key] of [...this.cells.entries()])
-      if ((JSON.parse(key) as string[])[1] === model) this.cells.delete(key);
-  }
-
-  save(): readonly (readonly [string, SavedCell])[] {
+  save() {
     return [...this.cells.entries()].map(([key, cell]) => [key, cell.save()] as const);
   }
 
-  restore(saved: readonly (readonly [string, SavedCell])[]): void {
-    for (const [key] of [...this.cells.entries()]) this.cells.delete(key);
-    for (const [key, cell] of saved)
-      this.cells.set(key, new BaselineCell(this.minSamples, this.maxSamples, cell));
+  restore(saved: ReturnType<Baselines['save']>): void {
+    this.cells.replace(saved.map(([key, cell]) => [key, this.create().restore(cell)]));
+  }
+
+  private create(): BaselineCell {
+    return new BaselineCell(this.minSamples, this.maxSamples);
   }
 }
 
-const keyOf = ({ model, route }: Stream, evidence: Evidence): string =>
-  JSON.stringify([evidence, model, route]);
-
-export class BaselineCell {
+class BaselineCell {
   /** Oldest first. */
-  private readonly samples: Sample[] = [];
+  private samples: Sample[] = [];
   private readonly tenants = new Map<string, number>();
   /** Scores of all samples, ascending. */
   private scores: number[] = [];
@@ -107,21 +106,14 @@ export class BaselineCell {
   constructor(
     private readonly minSamples: number,
     private readonly maxSamples: number,
-    saved?: SavedCell,
-  ) {
-    if (saved === undefined) return;
-    for (const sample of saved.samples.slice(-maxSamples)) this.push(sample);
-    const { prior, learned, longChunks } = saved;
-    Object.assign(this, { prior, learned, longChunks });
-    this.rescore();
-  }
+  ) {}
 
   get size(): number {
     return this.samples.length;
   }
 
   /** Whether chunks of this stream are known to be steps; asked of estimates only. */
-  learnChunks(speculation: Speculation): boolean {
+  learnChunks(speculation: Counts): boolean {
     const isLong =
       speculation.steps >= longChunk.steps && meanAcceptedLength(speculation) >= longChunk.length;
     if (isLong && this.longChunks < minLongChunks) this.longChunks += 1;
@@ -129,7 +121,7 @@ export class BaselineCell {
   }
 
   /** Undefined while there are too few samples. */
-  rank(request: { readonly steps: number; readonly accepted: number }): Rank | undefined {
+  rank(request: Counts): Rank | undefined {
     const samples = this.samples.length;
     if (samples < this.minSamples) return undefined;
     const score = this.score(request);
@@ -157,7 +149,6 @@ export class BaselineCell {
     this.rescore();
   }
 
-  /** 1 %, middle and 99 % of accepted lengths; null while too few are known. */
   band(): Band | null {
     if (this.samples.length < this.minSamples) return null;
     const lengths = this.samples.map(meanAcceptedLength).sort((left, right) => left - right);
@@ -165,9 +156,16 @@ export class BaselineCell {
     return { low: at(0.01), middle: at(0.5), high: at(0.99) };
   }
 
-  save(): SavedCell {
+  save() {
     const { samples, prior, learned, longChunks } = this;
-    return { samples: [...samples], prior, learned, longChunks };
+    return { samples, prior, learned, longChunks };
+  }
+
+  restore({ samples, prior, learned, longChunks }: ReturnType<BaselineCell['save']>): this {
+    for (const sample of samples.slice(-this.maxSamples)) this.push(sample);
+    Object.assign(this, { prior, learned, longChunks });
+    this.rescore();
+    return this;
   }
 
   private push(sample: Sample): void {
@@ -187,7 +185,7 @@ export class BaselineCell {
     this.scores = this.samples.map((sample) => this.score(sample)).sort((left, right) => left - right);
   }
 
-  private score({ steps, accepted }: { readonly steps: number; readonly accepted: number }): number {
+  private score({ steps, accepted }: Counts): number {
     return (accepted + priorSteps * this.prior) / (steps + priorSteps);
   }
 }

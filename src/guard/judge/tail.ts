@@ -1,19 +1,80 @@
-/** Tail probabilities of the tenant tests. */
+/** Statistics of the tenant tests: tail probabilities of counts and of mean ranks. */
+
+/** Lengths of the stretches that are tested, so that earlier requests do not dilute a beginning attack. */
+const stretches = [5, 15, 50] as const;
+const driftStretches: readonly number[] = [10, 15, 20, 25, 30, 40];
+const minCount = 3;
+/** Of a rank, which is uniform from 0 to 1. */
+export const rankVariance = 1 / 12;
+
+export interface Counted {
+  readonly count: number;
+  readonly requests: number;
+  readonly probability: number;
+}
+
+/** The first stretch of recent outcomes in which so many are counted that chance is an unlikely explanation. */
+export function findTail<T>(
+  outcomes: readonly T[],
+  isCounted: (outcome: T) => boolean,
+  expected: number,
+  threshold: number,
+): Counted | undefined {
+  for (const length of stretches) {
+    const last = outcomes.slice(-length);
+    const count = last.filter(isCounted).length;
+    if (count < minCount) continue;
+    const probability = binomialTail(count, last.length, expected);
+    if (probability <= threshold) return { count, requests: last.length, probability };
+  }
+  return undefined;
+}
+
+/** Whether `findTail` can find anything; most requests end here. */
+export function hasMany<T>(outcomes: readonly T[], isCounted: (outcome: T) => boolean): boolean {
+  let count = 0;
+  for (const outcome of outcomes) if (isCounted(outcome)) count += 1;
+  return count >= minCount;
+}
+
+export interface MeanRank {
+  readonly requests: number;
+  readonly mean: number;
+  /** The variance that chance gives it. */
+  readonly chance: number;
+}
+
+/** Mean ranks of the last requests. */
+export function meanRanks(outcomes: readonly { readonly rank: number | null }[]): readonly MeanRank[] {
+  const means: MeanRank[] = [];
+  let requests = 0;
+  let sum = 0;
+  for (let index = outcomes.length - 1; index >= 0; index--) {
+    const { rank } = outcomes[index]!;
+    if (rank === null) continue;
+    requests += 1;
+    sum += rank;
+    if (driftStretches.includes(requests))
+      means.push({ requests, mean: sum / requests, chance: rankVariance / requests });
+  }
+  return means;
+}
 
 /** Probability of `count` or more among `requests` where each has the given probability. */
-export function binomialTail(count: number, requests: number, probability: number): number {
+function binomialTail(count: number, requests: number, probability: number): number {
+  const odds = probability / (1 - probability);
   let term = (1 - probability) ** requests;
   let below = 0;
   for (let index = 0; index < count; index++) {
     below += term;
-    term *= ((requests - index) / (index + 1)) * (probability / (1 - probability));
+    term *= ((requests - index) / (index + 1)) * odds;
   }
   // Far in the tail the difference from 1 has no digits left, so the terms are added instead.
   if (below < 0.99) return 1 - below;
   let tail = 0;
   for (let index = count; index <= requests && term > 0; index++) {
     tail += term;
-    term *= ((requests - index) / (index + 1)) * (probability / (1 - probability));
+    term *= ((requests - index) / (index + 1)) * odds;
   }
   return tail;
 }

@@ -6,12 +6,14 @@
  *   low        how many were low or collapsed, against the rate of the ranking (binomial tail)
  *   drift      the mean rank of its last requests, against those of tenants in general and its own earlier ones
  *
- * Tests only read what was recorded, so an alert never raises the evidence that the next one needs.
+ * Tests only read what was recorded, so an alert never raises the evidence that the next one needs. A fourth test is about
+ * all tenants: the latest requests of at least half of them collapse when the drafter died or was deployed wrongly.
  */
 import { RecentMap } from '../state/recent-map.js';
 import { boundLength, confidence } from './cost.js';
-import { binomialTail, normalTail } from './tail.js';
-import type { AlertCause } from './verdict.js';
+import type { Counted } from './tail.js';
+import { findTail, hasMany, meanRanks, normalTail, rankVariance } from './tail.js';
+import type { Alert, AlertCause } from './verdict.js';
 
 /** A judged request, as far as its tenant's tests need it. */
 export interface Outcome {
@@ -26,16 +28,9 @@ export interface Outcome {
   readonly isConclusive: boolean;
 }
 
-export interface Finding {
-  readonly cause: Exclude<AlertCause, 'drafter-down'>;
-  readonly count: number;
-  readonly requests: number;
-  readonly probability: number;
-  /** Mean rank or mean accepted length, where one of them is the evidence. */
-  readonly mean: number | null;
-}
+export type Finding = Pick<Alert, 'tenant' | 'cause' | 'count' | 'requests' | 'probability' | 'text'>;
 
-export interface TenantState {
+interface TenantState {
   /** Oldest first. */
   outcomes: Outcome[];
   /** Mean rank of the requests before those, and how many it stands for. */
@@ -52,24 +47,9 @@ interface Passed {
   readonly rank: number | null;
 }
 
-export interface SavedTenant {
-  readonly outcomes: readonly Outcome[];
-  readonly history: Readonly<TenantState['history']>;
-  readonly heldFor: number;
-  readonly muted: Readonly<Partial<Record<AlertCause, number>>>;
-}
-
-export interface SavedTenants {
-  readonly tenants: readonly (readonly [string, SavedTenant])[];
-  readonly recent: readonly Passed[];
-}
-
-/** Lengths of the stretches that are tested, so that earlier requests do not dilute a beginning attack. */
-const stretches = [5, 15, 50] as const;
-const driftStretches: readonly number[] = [10, 15, 20, 25, 30, 40];
-const maxTogether = 15;
 const maxOutcomes = 50;
-const minCount = 3;
+/** Requests that are tested together, where each is too short or too near to break-even to be judged by itself. */
+const together = { min: 3, max: 15 } as const;
 /** Share of benign requests that collapse, where nothing is known yet, and the requests that this prior stands for. */
 const prior = { collapsed: 0.005, requests: 100 } as const;
 const maxRecent = 500;
@@ -79,9 +59,10 @@ const maxHistory = 400;
 /** How far tenants' mean ranks differ, while too few are known and at least. */
 const defaultSpread = 0.15;
 const minSpread = 0.03;
-const minTenants = 8;
-const rankVariance = 1 / 12;
 const refreshSpreadEvery = 64;
+const minSpreadTenants = 8;
+/** For the test of all tenants: how many recent ones it looks at, and the collapsed share where it fires and ends. */
+const everyone = { max: 64, min: 5, down: 0.5, up: 0.25 } as const;
 
 export class TenantTests {
   private readonly tenants: RecentMap<TenantState>;
@@ -89,6 +70,9 @@ export class TenantTests {
   private recent: Passed[] = [];
   private spread = defaultSpread;
   private sinceSpread = 0;
+  /** Whether the latest conclusive request of a tenant collapsed: one tenant with many requests is not everyone. */
+  private readonly latest = new RecentMap<boolean>(everyone.max);
+  private isDown = false;
 
   constructor(
     limit: number,
@@ -115,7 +99,7 @@ export class TenantTests {
     for (const [cause, left] of Object.entries(state.muted)) state.muted[cause as AlertCause] = left - 1;
     const found = [
       this.testCollapsed(tenant, state, threshold),
-      this.testLow(state, threshold),
+      this.testLow(tenant, state, threshold),
       outcome.rank === null ? undefined : this.testDrift(tenant, state, threshold),
     ].filter((finding) => finding !== undefined);
     if (outcome.isCollapsed || found.length > 0) state.heldFor = heldRequests;
@@ -123,7 +107,8 @@ export class TenantTests {
     else if (!isHeld) this.pass({ tenant, isCollapsed: outcome.isCollapsed, rank: outcome.rank });
     const fresh = found.filter(({ cause }) => (state.muted[cause] ?? 0) <= 0);
     for (const { cause } of fresh) state.muted[cause] = repeatAfter;
-    return fresh;
+    const down = outcome.isConclusive ? this.testEveryone(tenant, outcome.isCollapsed) : undefined;
+    return down === undefined ? fresh : [...fresh, down];
   }
 
   /** A measure was lifted: the next alert fires as soon as there is evidence again, from new requests. */
@@ -134,42 +119,40 @@ export class TenantTests {
     state.outcomes = [];
   }
 
-  save(): SavedTenants {
-    const tenants = [...this.tenants.entries()].map(
-      ([name, state]) => [name, structuredClone(state)] as const,
-    );
-    return { tenants, recent: [...this.recent] };
+  save() {
+    const { recent, isDown } = this;
+    return { tenants: [...this.tenants.entries()], recent, latest: [...this.latest.entries()], isDown };
   }
 
-  restore({ tenants, recent }: SavedTenants): void {
-    for (const [tenant] of [...this.tenants.entries()]) this.tenants.delete(tenant);
-    for (const [tenant, state] of tenants) this.tenants.set(tenant, structuredClone(state) as TenantState);
-    this.recent = [...recent];
+  restore({ tenants, recent, latest, isDown }: ReturnType<TenantTests['save']>): void {
+    this.tenants.replace(tenants);
+    this.latest.replace(latest);
+    this.recent = recent;
+    this.isDown = isDown;
     this.measureSpread();
   }
 
   private testCollapsed(tenant: string, { outcomes }: TenantState, threshold: number): Finding | undefined {
-    if (!hasMany(outcomes, ({ isCollapsed }) => isCollapsed)) return testTogether(outcomes);
-    let others = 0;
-    let collapsed = 0;
-    for (const passed of this.recent) {
-      if (passed.tenant === tenant) continue;
-      others += 1;
-      if (passed.isCollapsed) collapsed += 1;
-    }
-    const expected = (collapsed + prior.collapsed * prior.requests) / (others + prior.requests);
+    if (!hasMany(outcomes, ({ isCollapsed }) => isCollapsed)) return testTogether(tenant, outcomes);
+    const others = this.recent.filter((passed) => passed.tenant !== tenant);
+    const collapsed = others.filter(({ isCollapsed }) => isCollapsed).length;
+    const expected = (collapsed + prior.collapsed * prior.requests) / (others.length + prior.requests);
     const conclusive = outcomes.filter(({ isConclusive }) => isConclusive);
-    const counted = countTail(conclusive, ({ isCollapsed }) => isCollapsed, expected, threshold);
-    return counted === undefined ? testTogether(outcomes) : { cause: 'collapsed', ...counted, mean: null };
+    const counted = findTail(conclusive, ({ isCollapsed }) => isCollapsed, expected, threshold);
+    if (counted === undefined) return testTogether(tenant, outcomes);
+    const text = `Drafting did not pay for ${counted.count} of the last ${counted.requests} requests of this tenant ${chance(counted)}.`;
+    return { tenant, cause: 'collapsed', ...counted, text };
   }
 
-  private testLow({ outcomes }: TenantState, threshold: number): Finding | undefined {
+  private testLow(tenant: string, { outcomes }: TenantState, threshold: number): Finding | undefined {
     const isLow = (outcome: Outcome): boolean => outcome.isLow || outcome.isCollapsed;
     if (!hasMany(outcomes, isLow)) return undefined;
     const ranked = outcomes.filter(({ rank, isCollapsed }) => rank !== null || isCollapsed);
     // Tenants ask for different things, so one may have twice the share of low requests without an attack.
-    const counted = countTail(ranked, isLow, 2 * this.falseAlerts, threshold);
-    return counted && { cause: 'low', ...counted, mean: null };
+    const counted = findTail(ranked, isLow, 2 * this.falseAlerts, threshold);
+    if (counted === undefined) return undefined;
+    const text = `${counted.count} of the last ${counted.requests} requests of this tenant are low ${chance(counted)}.`;
+    return { tenant, cause: 'low', ...counted, text };
   }
 
   private testDrift(tenant: string, state: TenantState, threshold: number): Finding | undefined {
@@ -177,21 +160,38 @@ export class TenantTests {
     const means = meanRanks(state.outcomes);
     const highest = Math.max(0.5, history.weight > 0 ? history.mean : 0);
     // Most requests end here: no test at a small threshold can fire.
-    if (threshold < 1e-3 && means.every(({ mean, chance }) => mean > highest - 3 * Math.sqrt(chance)))
+    if (threshold < 1e-3 && means.every((each) => each.mean > highest - 3 * Math.sqrt(each.chance)))
       return undefined;
     const center = Math.min(0.5, this.meanRankOfOthers(tenant));
     const between = this.spread ** 2;
     const own = 1 / (1 / between + history.weight / rankVariance);
     const usual = own * (center / between + (history.mean * history.weight) / rankVariance);
-    for (const { requests, mean, chance } of means) {
+    for (const { requests, mean, chance: variance } of means) {
       // Against tenants in general too: a tenant's own past must not excuse what it sends now.
       const probability = Math.min(
-        normalTail((center - mean) / Math.sqrt(chance + between)),
-        normalTail((usual - mean) / Math.sqrt(chance + own)),
+        normalTail((center - mean) / Math.sqrt(variance + between)),
+        normalTail((usual - mean) / Math.sqrt(variance + own)),
       );
-      if (probability <= threshold) return { cause: 'drift', count: requests, requests, probability, mean };
+      if (probability > threshold) continue;
+      const counted = { count: requests, requests, probability };
+      const text = `The last ${requests} requests of this tenant are higher than only ${percent(mean)} of requests on average ${chance(counted)}.`;
+      return { tenant, cause: 'drift', ...counted, text };
     }
     return undefined;
+  }
+
+  private testEveryone(tenant: string, isCollapsed: boolean): Finding | undefined {
+    this.latest.set(tenant, isCollapsed);
+    if (!isCollapsed && !this.isDown) return undefined;
+    const requests = this.latest.size;
+    const count = [...this.latest.entries()].filter(([, hasCollapsed]) => hasCollapsed).length;
+    const wasDown = this.isDown;
+    this.isDown = wasDown
+      ? count > everyone.up * requests
+      : requests >= everyone.min && count >= everyone.down * requests;
+    if (wasDown || !this.isDown) return undefined;
+    const text = `Drafting did not pay for the latest request of ${count} of ${requests} tenants: check the drafter.`;
+    return { tenant: null, cause: 'drafter-down', count, requests, probability: 0, text };
   }
 
   private meanRankOfOthers(tenant: string): number {
@@ -223,16 +223,14 @@ export class TenantTests {
       const sum = ranks.reduce((total, rank) => total + rank, 0) + history.mean * history.weight;
       return [{ mean: sum / weight, chance: rankVariance / weight }];
     });
-    if (means.length < minTenants) {
-      this.spread = defaultSpread;
-      return;
-    }
+    this.spread = defaultSpread;
+    if (means.length < minSpreadTenants) return;
     const average = (values: readonly number[]): number =>
       values.reduce((sum, value) => sum + value, 0) / values.length;
     const center = average(means.map(({ mean }) => mean));
     const seen = average(means.map(({ mean }) => (mean - center) ** 2)) * (means.length / (means.length - 1));
-    const chance = average(means.map((each) => each.chance));
-    this.spread = Math.max(minSpread, Math.sqrt(Math.max(0, seen - chance)));
+    const byChance = average(means.map((each) => each.chance));
+    this.spread = Math.max(minSpread, Math.sqrt(Math.max(0, seen - byChance)));
   }
 }
 
@@ -250,34 +248,9 @@ function forgetOldest({ outcomes, history }: TenantState, isHeld: boolean): void
   history.mean += (rank - history.mean) / history.weight;
 }
 
-function hasMany(outcomes: readonly Outcome[], isCounted: (outcome: Outcome) => boolean): boolean {
-  let count = 0;
-  for (const outcome of outcomes) if (isCounted(outcome)) count += 1;
-  return count >= minCount;
-}
-
-/** Mean ranks of the last requests, and the variance that chance gives them. */
-function meanRanks(
-  outcomes: readonly Outcome[],
-): readonly { readonly requests: number; readonly mean: number; readonly chance: number }[] {
-  const means: { requests: number; mean: number; chance: number }[] = [];
-  let requests = 0;
-  let sum = 0;
-  for (let index = outcomes.length - 1; index >= 0; index--) {
-    const { rank } = outcomes[index]!;
-    if (rank === null) continue;
-    requests += 1;
-    sum += rank;
-    if (driftStretches.includes(requests))
-      means.push({ requests, mean: sum / requests, chance: rankVariance / requests });
-  }
-  return means;
-}
-
-/** Requests that are too short, or too near to break-even, to be judged one by one. */
-function testTogether(outcomes: readonly Outcome[]): Finding | undefined {
-  const requests = Math.min(outcomes.length, maxTogether);
-  if (requests < minCount) return undefined;
+function testTogether(tenant: string, outcomes: readonly Outcome[]): Finding | undefined {
+  const requests = Math.min(outcomes.length, together.max);
+  if (requests < together.min) return undefined;
   let [steps, accepted, needed] = [0, 0, 0];
   for (let index = outcomes.length - requests; index < outcomes.length; index++) {
     const outcome = outcomes[index]!;
@@ -286,21 +259,10 @@ function testTogether(outcomes: readonly Outcome[]): Finding | undefined {
     needed += outcome.breakEven * outcome.steps;
   }
   if (boundLength(accepted, steps, confidence.tenant) >= needed / steps) return undefined;
-  return { cause: 'collapsed', count: requests, requests, probability: 0.001, mean: 1 + accepted / steps };
+  const text = `Drafting does not pay for this tenant: ${(1 + accepted / steps).toFixed(2)} tokens per step over its last ${requests} requests.`;
+  return { tenant, cause: 'collapsed', count: requests, requests, probability: 0.001, text };
 }
 
-function countTail(
-  outcomes: readonly Outcome[],
-  isCounted: (outcome: Outcome) => boolean,
-  expected: number,
-  threshold: number,
-): Pick<Finding, 'count' | 'requests' | 'probability'> | undefined {
-  for (const length of stretches) {
-    const last = outcomes.slice(-length);
-    const count = last.filter(isCounted).length;
-    if (count < minCount) continue;
-    const probability = binomialTail(count, last.length, expected);
-    if (probability <= threshold) return { count, requests: last.length, probability };
-  }
-  return undefined;
-}
+const chance = ({ probability }: Counted): string =>
+  `(probability without an attack ${probability.toExponential(0)})`;
+export const percent = (share: number): string => `${(100 * share).toFixed(share < 0.095 ? 1 : 0)} %`;

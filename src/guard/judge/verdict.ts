@@ -23,6 +23,15 @@ export interface VerdictNumbers {
   readonly baseline: number | null;
 }
 
+export const noNumbers: VerdictNumbers = {
+  acceptedLength: null,
+  steps: null,
+  upperBound: null,
+  breakEven: null,
+  rank: null,
+  baseline: null,
+};
+
 export interface Verdict {
   readonly name: VerdictName;
   readonly numbers: VerdictNumbers;
@@ -30,7 +39,10 @@ export interface Verdict {
   readonly reason: string;
 }
 
-/** `collapsed` and `low`: too many such requests of one tenant. `drift`: its requests are lower than they were. */
+/**
+ * `collapsed` and `low`: too many such requests of one tenant. `drift`: its requests are lower than they were.
+ * `drafter-down`: the requests of most tenants collapse.
+ */
 export type AlertCause = 'collapsed' | 'low' | 'drift' | 'drafter-down';
 
 export interface Alert {
@@ -78,5 +90,4 @@ export type Decision =
   | { readonly kind: 'probe'; readonly measure: ActionName }
   | { readonly kind: 'plain-upstream' }
   | { readonly kind: 'shorter-drafts'; readonly draftLength: number }
-  | { readonly kind: 'switch-drafter'; readonly drafter: string | null }
   | { readonly kind: 'refuse'; readonly retryAfterMs: number };

@@ -1,10 +1,12 @@
 /**
  * Prometheus' text format (0.0.4). Libraries sort and join the labels for every count, which costs as much as reading the
- * response; here each cell is found by one key, and text is made when scraped.
+ * response; here text is made when scraped.
  */
 
 /** Names and values alternate. */
 export type Labels = readonly string[];
+
+export const textContentType = 'text/plain; version=0.0.4; charset=utf-8';
 
 export class Histogram {
   private readonly counts: Float64Array;
@@ -22,6 +24,14 @@ export class Histogram {
     this.sum += value;
   }
 
+  /** Of two with the same bounds. */
+  plus(other: Histogram): Histogram {
+    const total = new Histogram(this.bounds);
+    total.sum = this.sum + other.sum;
+    for (const place of total.counts.keys()) total.counts[place] = this.counts[place]! + other.counts[place]!;
+    return total;
+  }
+
   lines(name: string, labels: Labels): string[] {
     let total = 0;
     const buckets = Array.from(this.counts, (count, place) => {
@@ -33,40 +43,6 @@ export class Histogram {
   }
 }
 
-/** Cells of one metric, each with its labels. */
-export class Cells<Cell> {
-  private readonly cells = new Map<string, { readonly labels: Labels; readonly cell: Cell }>();
-
-  constructor(
-    private readonly names: Labels,
-    private readonly create: () => Cell,
-  ) {}
-
-  /** @param key unique for the values */
-  at(key: string, values: () => Labels): Cell {
-    const known = this.cells.get(key);
-    if (known !== undefined) return known.cell;
-    const given = values();
-    const cell = this.create();
-    this.cells.set(key, { cell, labels: this.names.flatMap((name, index) => [name, given[index]!]) });
-    return cell;
-  }
-
-  lines(linesOf: (cell: Cell, labels: Labels) => readonly string[]): string[] {
-    return [...this.cells.values()].flatMap(({ cell, labels }) => linesOf(cell, labels));
-  }
-}
-
-export function family(
-  shortName: string,
-  type: 'counter' | 'gauge' | 'histogram',
-  help: string,
-  linesOf: (name: string) => readonly string[],
-): string[] {
-  const name = `mistletoe_${shortName}`;
-  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...linesOf(name), ''];
-}
-
 export function line(name: string, labels: Labels, value: number): string {
   const pairs: string[] = [];
   for (let index = 0; index < labels.length; index += 2)
@@ -76,5 +52,3 @@ export function line(name: string, labels: Labels, value: number): string {
 
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '"': '\\"' };
 const escapeLabel = (text: string): string => text.replace(/[\\\n"]/g, (found) => escapes[found]!);
-
-export const textContentType = 'text/plain; version=0.0.4; charset=utf-8';

@@ -72,26 +72,25 @@ export function createOtlpExporter(options: OtlpOptions): OtlpExporter {
   };
 }
 
-const info = { severityNumber: 9, severityText: 'INFO' };
-const warning = { severityNumber: 13, severityText: 'WARN' };
-
 function toRecord(name: string, attributes: Attributes, text: string): object {
+  const [severityNumber, severityText] = name === 'alert' ? [13, 'WARN'] : [9, 'INFO'];
+  const body = { stringValue: text };
+  const eventName = `mistletoe.${name}`;
+  const timeUnixNano = `${Date.now()}000000`;
   return {
-    timeUnixNano: `${Date.now()}000000`,
-    ...(name === 'alert' ? warning : info),
-    eventName: `mistletoe.${name}`,
-    body: { stringValue: text },
+    timeUnixNano,
+    severityNumber,
+    severityText,
+    eventName,
+    body,
     attributes: toAttributes(attributes),
   };
 }
 
-function toRequest(records: readonly object[], version: string): object {
-  const resource = {
-    attributes: toAttributes({ 'service.name': 'mistletoe-guard', 'service.version': version }),
-  };
-  return {
-    resourceLogs: [{ resource, scopeLogs: [{ scope: { name: 'mistletoe', version }, logRecords: records }] }],
-  };
+function toRequest(logRecords: readonly object[], version: string): object {
+  const attributes = toAttributes({ 'service.name': 'mistletoe-guard', 'service.version': version });
+  const scopeLogs = [{ scope: { name: 'mistletoe', version }, logRecords }];
+  return { resourceLogs: [{ resource: { attributes }, scopeLogs }] };
 }
 
 const toAttributes = (attributes: Attributes): object[] =>

@@ -2,8 +2,12 @@
  * The JSON of the page at /mistletoe, for guard and server alike. GET /mistletoe/api/state returns all of it; with
  * ?since=MS only later requests, alerts and actions. No prompts, no answers, no keys.
  */
+import type { Judge } from '../judge/judge.js';
+import type { StreamBaseline } from '../judge/rank.js';
 import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
-import type { Observation, Stream } from '../observation.js';
+import type { Observation } from '../observation.js';
+import { meanAcceptedLength } from '../observation.js';
+import { RecentMap } from '../state/recent-map.js';
 
 /** A request as the page shows it. */
 export type ShownRequest = Observation & {
@@ -12,11 +16,7 @@ export type ShownRequest = Observation & {
   readonly acceptedLength: number | null;
 };
 
-export interface StreamState extends Stream {
-  /** 1 %, median and 99 % of accepted lengths; null until enough requests have been seen. */
-  readonly baseline: { readonly middle: number; readonly low: number; readonly high: number } | null;
-  /** Requests in the baseline. */
-  readonly learned: number;
+export interface StreamState extends StreamBaseline {
   /** Requests until there is a baseline. */
   readonly needed?: number;
   /** Mean accepted length in slices of time, oldest first. */
@@ -47,4 +47,100 @@ export interface PageState {
     readonly withoutTelemetry: number;
     readonly failed: number;
   };
+}
+
+interface Slice {
+  readonly atMs: number;
+  steps: number;
+  accepted: number;
+  requests: number;
+}
+
+const maxRequests = 300;
+const maxActions = 200;
+const sliceMs = 60_000;
+const maxSlices = 120;
+const maxStreams = 64;
+
+/** Recent requests and actions, and the history of each stream. */
+export class PageMemory {
+  running = 0;
+  private readonly startedMs = Date.now();
+  private readonly requests: { readonly record: Observation; readonly verdict: Verdict }[] = [];
+  private readonly actions: ActionEvent[] = [];
+  private readonly counts = { requests: 0, withoutTelemetry: 0, failed: 0 };
+  private readonly streams = new RecentMap<Slice[]>(maxStreams);
+
+  constructor(
+    private readonly judge: Pick<Judge, 'snapshot'>,
+    private readonly about: Pick<PageState, 'kind' | 'version' | 'upstream'>,
+  ) {}
+
+  addRequest(record: Observation, verdict: Verdict): void {
+    const { speculation, status, ending, upstream } = record;
+    this.requests.push({ record, verdict });
+    if (this.requests.length > 2 * maxRequests) this.requests.splice(0, maxRequests);
+    this.counts.requests++;
+    const isDrafted = status >= 200 && status < 300 && ending !== 'refused' && upstream === 'speculative';
+    if (isDrafted) this.addToHistory(record);
+    if (isDrafted && speculation === null) this.counts.withoutTelemetry++;
+    if (ending === 'upstream-failed' || status >= 500) this.counts.failed++;
+  }
+
+  addAction(action: ActionEvent): void {
+    this.actions.push(action);
+    if (this.actions.length > maxActions) this.actions.shift();
+  }
+
+  /** @param sinceMs leaves out older requests, alerts and actions */
+  state(sinceMs = 0): PageState {
+    const { streams, needed, alerts } = this.judge.snapshot();
+    return {
+      ...this.about,
+      nowMs: Date.now(),
+      startedMs: this.startedMs,
+      streams: [...this.streams.entries()].map(([key, slices]) => ({
+        ...toStream(key, slices, streams),
+        needed,
+      })),
+      requests: this.requests
+        .slice(-maxRequests)
+        .filter(({ record }) => record.endedMs > sinceMs)
+        .map(({ record, verdict }) => ({
+          ...record,
+          verdict,
+          acceptedLength: record.speculation === null ? null : meanAcceptedLength(record.speculation),
+        }))
+        .reverse(),
+      alerts: alerts.filter(({ atMs }) => atMs > sinceMs),
+      actions: this.actions.filter(({ atMs }) => atMs > sinceMs).reverse(),
+      counts: { ...this.counts, running: this.running },
+    };
+  }
+
+  private addToHistory({ model, route, endedMs, speculation }: Observation): void {
+    const slices = this.streams.getOrCreate(JSON.stringify([model, route]), () => []);
+    const begin = Math.floor(endedMs / sliceMs) * sliceMs;
+    // Requests end nearly in order, so a late one counts in the last slice.
+    let slice = slices.at(-1);
+    if (slice === undefined || slice.atMs < begin) {
+      slice = { atMs: begin, steps: 0, accepted: 0, requests: 0 };
+      slices.push(slice);
+      if (slices.length > maxSlices) slices.shift();
+    }
+    slice.requests += 1;
+    slice.steps += speculation?.steps ?? 0;
+    slice.accepted += speculation?.accepted ?? 0;
+  }
+}
+
+function toStream(key: string, slices: readonly Slice[], known: readonly StreamBaseline[]): StreamState {
+  const [model, route] = JSON.parse(key) as readonly [string, string];
+  const found = known.find((each) => each.model === model && each.route === route);
+  const { baseline, learned } = found ?? { baseline: null, learned: 0 };
+  const history = slices.map(({ atMs, requests, steps, accepted }) => ({
+    ...{ atMs, requests, low: baseline?.low ?? null, high: baseline?.high ?? null },
+    acceptedLength: steps === 0 ? null : 1 + accepted / steps,
+  }));
+  return { model, route, baseline, learned, history };
 }

@@ -5,15 +5,17 @@
 import type { EngineCounters } from '../engines/counters.js';
 import type { Observation } from '../observation.js';
 
+/** Draft tokens where all requests report them: engines count drafted steps only, some requests all passes. */
 interface Totals {
-  /** Null once a request did not report it. */
-  readonly draftTokens: number | null;
+  readonly draftTokens: number;
   readonly steps: number;
 }
 
 interface Snapshot {
   readonly engine: Totals;
   readonly observed: Totals;
+  /** Engine and requests have counted draft tokens since the snapshot before. */
+  readonly areTokensCounted: boolean;
 }
 
 /** Requests count when they end, the engine's counters while they run: a longer window evens that out. */
@@ -21,53 +23,34 @@ const maxSnapshots = 40;
 const minSteps = 100;
 
 export class Attribution {
-  private draftTokens = 0;
-  private steps = 0;
+  private observed = { draftTokens: 0, steps: 0 };
   private hasUncounted = false;
   private snapshots: Snapshot[] = [];
 
   add({ speculation, upstream }: Pick<Observation, 'speculation' | 'upstream'>): void {
     if (speculation === null || upstream === 'plain') return;
-    this.steps += speculation.steps;
+    this.observed.steps += speculation.steps;
+    this.observed.draftTokens += speculation.proposed ?? 0;
     if (speculation.proposed === null) this.hasUncounted = true;
-    else this.draftTokens += speculation.proposed;
   }
 
   /** The unattributed share since the oldest snapshot; null where too little happened or the engine counts too little. */
   compare(counters: readonly EngineCounters[]): number | null {
-    const sum = (read: (each: EngineCounters) => number | null): number | null =>
-      counters.reduce<number | null>((total, each) => {
-        const value = read(each);
-        return total === null || value === null ? null : total + value;
-      }, 0);
+    const sum = (name: 'draftTokens' | 'drafts'): number =>
+      counters.reduce((total, each) => total + (each[name] ?? 0), 0);
     const now: Snapshot = {
-      engine: { draftTokens: sum((each) => each.draftTokens), steps: sum((each) => each.drafts) ?? 0 },
-      observed: { draftTokens: this.hasUncounted ? null : this.draftTokens, steps: this.steps },
+      engine: { draftTokens: sum('draftTokens'), steps: sum('drafts') },
+      observed: { ...this.observed },
+      areTokensCounted: !this.hasUncounted && counters.every(({ draftTokens }) => draftTokens !== null),
     };
     this.hasUncounted = false;
-    const last = this.snapshots.at(-1);
-    if (last !== undefined && now.engine.steps < last.engine.steps) this.snapshots = []; // the engine restarted
+    if (now.engine.steps < (this.snapshots.at(-1)?.engine.steps ?? 0)) this.snapshots = []; // it restarted
     this.snapshots.push(now);
     if (this.snapshots.length > maxSnapshots) this.snapshots.shift();
     const [first] = this.snapshots;
-    return share(
-      first!,
-      now,
-      this.snapshots.every(({ observed }) => observed.draftTokens !== null),
-    );
+    const unit = this.snapshots.every(({ areTokensCounted }) => areTokensCounted) ? 'draftTokens' : 'steps';
+    const counted = now.engine[unit] - first!.engine[unit];
+    const observed = now.observed[unit] - first!.observed[unit];
+    return counted < minSteps ? null : Math.max(0, 1 - observed / counted);
   }
 }
-
-/** Draft tokens where all requests report them: engines count drafted steps only, some requests all passes. */
-function share(before: Snapshot, after: Snapshot, isCounted: boolean): number | null {
-  const steps = after.engine.steps - before.engine.steps;
-  const counted = after.engine.draftTokens;
-  if (isCounted && counted !== null) {
-    const drafted = counted - (before.engine.draftTokens ?? 0);
-    if (drafted < minSteps) return null;
-    return toShare(after.observed.draftTokens! - before.observed.draftTokens!, drafted);
-  }
-  return steps < minSteps ? null : toShare(after.observed.steps - before.observed.steps, steps);
-}
-
-const toShare = (observed: number, counted: number): number => Math.max(0, 1 - observed / counted);

@@ -9,75 +9,41 @@ export interface EventStream {
   readonly skipped: number;
 }
 
-export const maxEventCharacters = 1 << 20;
+const defaultCharacters = 1 << 20;
 
-const lineFeed = 10;
-
-export function createEventStream(maxCharacters = maxEventCharacters): EventStream {
+export function createEventStream(maxCharacters = defaultCharacters): EventStream {
   const decoder = new TextDecoder();
-  let line = '';
-  let isLineSkipped = false;
-  let mayFollowLineFeed = false; // a CR ended the line; an LF after it belongs to it
+  let rest = ''; // an unfinished line
+  let endsWithReturn = false; // a line feed after it belongs to the same line end
   let data: string | undefined;
-  let isEventSkipped = false;
+  let isSkipped = false;
   let skipped = 0;
 
-  const addToLine = (piece: string): void => {
-    if (isLineSkipped) return;
-    if (line.length + piece.length <= maxCharacters) line += piece;
-    else {
-      line = '';
-      isLineSkipped = true;
+  const endLine = (line: string, events: string[]): void => {
+    if (line === '') {
+      if (isSkipped) skipped++;
+      else if (data !== undefined) events.push(data);
+      data = undefined;
+      isSkipped = false;
+      return;
     }
-  };
-
-  const endEvent = (events: string[]): void => {
-    if (isEventSkipped) skipped++;
-    else if (data !== undefined) events.push(data);
-    data = undefined;
-    isEventSkipped = false;
-  };
-
-  const endLine = (events: string[]): void => {
-    const ended = line;
-    const wasSkipped = isLineSkipped;
-    line = '';
-    isLineSkipped = false;
-    if (wasSkipped) isEventSkipped = true;
-    else if (ended === '') endEvent(events);
-    else if (ended.startsWith('data') && !isEventSkipped) {
-      const value = dataOf(ended);
-      if (value === undefined) return;
-      if ((data?.length ?? 0) + value.length > maxCharacters) isEventSkipped = true;
-      else data = data === undefined ? value : `${data}\n${value}`;
-    }
+    const value = line.length > maxCharacters ? undefined : dataOf(line);
+    if (line.length > maxCharacters || (data?.length ?? 0) + (value?.length ?? 0) > maxCharacters)
+      isSkipped = true;
+    else if (value !== undefined) data = data === undefined ? value : `${data}\n${value}`;
   };
 
   return {
     push(bytes) {
-      const text = decoder.decode(bytes, { stream: true });
+      let text = decoder.decode(bytes, { stream: true });
+      if (text === '') return [];
+      if (endsWithReturn && text.startsWith('\n')) text = text.slice(1);
+      endsWithReturn = text.endsWith('\r');
+      const lines = text.split(text.includes('\r') ? /\r\n?|\n/ : '\n');
+      lines[0] = rest + lines[0]!;
+      rest = lines.pop()!.slice(0, maxCharacters + 1); // enough to be too long
       const events: string[] = [];
-      let from = 0;
-      if (mayFollowLineFeed && text.length > 0) {
-        if (text.charCodeAt(0) === lineFeed) from = 1;
-        mayFollowLineFeed = false;
-      }
-      // Searched again only when passed: text with one kind of line end would be searched to its end for every line.
-      let nextReturn = text.indexOf('\r', from);
-      let nextFeed = text.indexOf('\n', from);
-      for (;;) {
-        const isReturn = nextReturn >= 0 && (nextFeed < 0 || nextReturn < nextFeed);
-        const end = isReturn ? nextReturn : nextFeed;
-        if (end < 0) break;
-        addToLine(text.slice(from, end));
-        endLine(events);
-        from = end + 1;
-        if (isReturn && from === text.length) mayFollowLineFeed = true;
-        else if (isReturn && text.charCodeAt(from) === lineFeed) from++;
-        if (isReturn) nextReturn = text.indexOf('\r', from);
-        if (nextFeed >= 0 && nextFeed < from) nextFeed = text.indexOf('\n', from);
-      }
-      addToLine(text.slice(from));
+      for (const line of lines) endLine(line, events);
       return events;
     },
     get skipped() {
@@ -86,9 +52,8 @@ export function createEventStream(maxCharacters = maxEventCharacters): EventStre
   };
 }
 
-/** Undefined for other fields whose name starts with "data". */
+/** Undefined for other fields, also those whose name starts with "data". */
 function dataOf(line: string): string | undefined {
-  if (line.length === 4) return '';
-  if (line[4] !== ':') return undefined;
-  return line.slice(line[5] === ' ' ? 6 : 5);
+  if (line === 'data') return '';
+  return line.startsWith('data:') ? line.slice(line[5] === ' ' ? 6 : 5) : undefined;
 }

@@ -1,8 +1,6 @@
 /** What is decided about a request: where it goes, what is changed, and who watches the response. */
 import type { IncomingMessage } from 'node:http';
-import type { ErrorResponse } from './error-response.js';
-import type { RawHeaders } from './message-headers.js';
-import { acceptsTrailers, headersToPass, valuesOf } from './message-headers.js';
+import type { ErrorResponse, RawHeaders } from './message-headers.js';
 import type { Strip } from './telemetry-request.js';
 import type { Upstream } from './upstream.js';
 
@@ -24,51 +22,47 @@ export interface Watcher {
   onEnd(ending: ExchangeEnding, status: number): void;
 }
 
-export interface PassedRoute {
-  readonly kind: 'pass';
-  readonly upstream: Upstream;
-  readonly watcher: Watcher;
-  /** Replaces the client's body. */
-  readonly body?: Buffer | undefined;
-  /** Header fields not sent to the engine, in lower case. */
-  readonly withoutHeaders?: ReadonlySet<string>;
-  /** Header fields added for the engine; names and values alternate. */
-  readonly withHeaders?: RawHeaders;
-  /** What to take out of the response. */
-  readonly strip?: Strip | undefined;
+export type Route =
+  | {
+      readonly kind: 'pass';
+      readonly upstream: Upstream;
+      readonly watcher: Watcher;
+      /** Replaces the client's body. */
+      readonly body?: Buffer | undefined;
+      /** The response is read, so the engine must not compress it. */
+      readonly isRead?: boolean;
+      readonly strip?: Strip | undefined;
+    }
+  | { readonly kind: 'refuse'; readonly error: ErrorResponse; readonly watcher: Watcher };
+
+export interface Router {
+  /** Whether the body is read before the request is forwarded. */
+  wantsBody(head: RequestHead): boolean;
+  /** @param body undefined where it was not wanted or is too large */
+  decide(head: RequestHead, body: Buffer | undefined): Route;
 }
 
-export interface RefusedRoute {
-  readonly kind: 'refuse';
-  readonly error: ErrorResponse;
-  readonly watcher: Watcher;
+/** Named as in the configuration: times in milliseconds, 0 for no limit; sizes in bytes. */
+export interface ProxySettings {
+  readonly timeouts: {
+    /** Max silence of the engine within a response. */
+    readonly idle: number;
+    /** Max time in which the client reads nothing. */
+    readonly client: number;
+    /** Max time until a request has arrived with its body. */
+    readonly request: number;
+  };
+  readonly limits: {
+    readonly requestSize: number;
+    /** Larger bodies pass unread. */
+    readonly readSize: number;
+    /** All bodies held at one time; requests beyond it pass unread. */
+    readonly heldSize: number;
+    readonly headerSize: number;
+  };
 }
 
-export type Route = PassedRoute | RefusedRoute;
-
-export const hopHeaders: ReadonlySet<string> = new Set(['host', 'expect']);
-/** Compressed responses cannot be read. */
-export const watchedHeaders: ReadonlySet<string> = new Set([...hopHeaders, 'accept-encoding']);
-
-/** The client's header fields without those of its connection, plus ours. */
-export function headersFor(
-  { method, rawHeaders }: RequestHead,
-  route: PassedRoute,
-  isChunked: boolean,
-): string[] {
-  const { withoutHeaders = hopHeaders, withHeaders, body } = route;
-  const headers = headersToPass(rawHeaders, { without: withoutHeaders, with: withHeaders });
-  if (body !== undefined && !isChunked) {
-    const at = headers.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'content-length');
-    if (at >= 0) headers[at + 1] = String(body.byteLength);
-  }
-  if (isChunked) headers.push('Transfer-Encoding', 'chunked');
-  else if (hasNoBody(method, headers)) headers.push('Content-Length', '0');
-  if (acceptsTrailers(rawHeaders)) headers.push('TE', 'trailers', 'Connection', 'keep-alive, TE');
-  return headers;
-}
-
-/** Without a length, Node would send an empty chunked body. */
-function hasNoBody(method: string, headers: RawHeaders): boolean {
-  return /^P(?:OST|UT|ATCH)$/.test(method) && valuesOf(headers, 'content-length').length === 0;
+export interface ExchangeSettings extends ProxySettings {
+  /** In memory now, over all exchanges. */
+  readonly held: { bytes: number };
 }

@@ -1,53 +1,40 @@
-/** One request and its response, from the client to an engine and back; ends exactly once. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { ErrorResponse } from './error-response.js';
-import { sendError } from './error-response.js';
-import type { ExchangeEnding, RequestHead, Route, Watcher } from './exchange-route.js';
-import { headersFor } from './exchange-route.js';
-import type { BodyAllowance, HeldBody } from './held-body.js';
-import { holdBody } from './held-body.js';
-import { pairsOf, valuesOf } from './message-headers.js';
-import type { ResponseEnding, ResponseTimeouts } from './pass-through.js';
-import { breakOff, passRequestBody, ResponsePassage } from './pass-through.js';
-import type { Strip } from './telemetry-request.js';
-import type { Outgoing, UpstreamFailure } from './upstream.js';
+/**
+ * One request and its response, from the client to an engine and back, with backpressure; ends exactly once. The watcher
+ * reads each piece of the response after it was passed on, so reading delays nothing.
+ */
+import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
+import type { ExchangeEnding, ExchangeSettings, RequestHead, Router, Watcher } from './exchange-route.js';
+import type { ErrorResponse, RawHeaders } from './message-headers.js';
+import { headersForEngine, headersToPass, sendError, valuesOf } from './message-headers.js';
+import type { ResponseStrip, Strip } from './telemetry-request.js';
+import { createResponseStrip } from './telemetry-request.js';
+import type { Upstream, UpstreamFailure } from './upstream.js';
+import { describeFailure } from './upstream.js';
 
-export interface ExchangeLimits {
-  readonly requestBytes: number;
-  /** Larger bodies pass unread. */
-  readonly readBytes: number;
-}
-
-export interface ExchangeSettings {
-  readonly timeouts: ResponseTimeouts;
-  readonly limits: ExchangeLimits;
-  readonly allowance: BodyAllowance;
-}
-
-interface Decider {
-  wantsBody(head: RequestHead): boolean;
-  decide(head: RequestHead, body: Buffer | undefined): Route;
-}
-
-const tooLarge: ErrorResponse = {
-  status: 413,
-  message: 'The request body is too large.',
-  code: 'request_too_large',
-};
+const tooLarge = { status: 413, message: 'The request body is too large.', code: 'request_too_large' };
+const badPath = { status: 400, message: 'The path contains invalid characters.', code: 'bad_request' };
+const withoutLength: ReadonlySet<string> = new Set(['content-length']);
+/** Node treats longer times as none. */
+const maxTimerMs = 2 ** 31 - 1;
 
 export class Exchange {
-  private outgoing: Outgoing | undefined;
-  private passage: ResponsePassage | undefined;
+  private outgoing: ClientRequest | undefined;
+  private incoming: IncomingMessage | undefined;
   private watcher: Watcher | undefined;
-  private stopBody: (() => void) | undefined;
-  private held: HeldBody | undefined;
+  private strip: ResponseStrip | undefined;
+  private isConnected = false;
+  private isSent = false;
+  private hasBody = false;
+  private isStallWatched = false;
   private isOver = false;
+  private held = 0;
+  private timer: NodeJS.Timeout | undefined;
   private readonly head: RequestHead;
 
   constructor(
     private readonly request: IncomingMessage,
     private readonly response: ServerResponse,
-    private readonly desk: Decider,
+    private readonly router: Router,
     private readonly settings: ExchangeSettings,
   ) {
     const { method = '', url = '', rawHeaders } = request;
@@ -56,131 +43,255 @@ export class Exchange {
   }
 
   start(): void {
-    const { request, response, head, settings } = this;
-    request.on('error', () => undefined); // the response's 'close' follows
-    response.on('error', () => undefined);
+    const { request, response, head } = this;
+    const { requestSize, readSize } = this.settings.limits;
+    request.on('error', ignore); // the response's 'close' follows
+    response.on('error', ignore);
     response.once('close', () => {
-      if (!this.isOver) this.leave();
+      if (this.isOver) return;
+      this.outgoing?.destroy();
+      this.end('client-left', response.headersSent ? response.statusCode : 0);
     });
     const announced = Number(valuesOf(head.rawHeaders, 'content-length')[0] ?? 0);
-    if (announced > settings.limits.requestBytes) this.refuse(tooLarge);
-    else if (!this.desk.wantsBody(head) || announced > settings.limits.readBytes) this.send(undefined, []);
-    else {
-      this.held = holdBody(request, settings.limits.readBytes, settings.allowance, (body, pieces) => {
-        this.send(body, pieces);
-      });
-    }
+    if (announced > requestSize) this.refuse(tooLarge);
+    else if (!this.router.wantsBody(head) || announced > readSize) this.send(undefined, []);
+    else this.holdBody();
+  }
+
+  /** Until the body is complete or exceeds a limit. */
+  private holdBody(): void {
+    const { request } = this;
+    const { held, limits } = this.settings;
+    const pieces: Buffer[] = [];
+    const finish = (body: Buffer | undefined): void => {
+      request.off('data', onData).off('end', onEnd);
+      this.send(body, pieces);
+    };
+    const onData = (bytes: Buffer): void => {
+      pieces.push(bytes);
+      this.held += bytes.byteLength;
+      held.bytes += bytes.byteLength;
+      if (this.held <= limits.readSize && held.bytes <= limits.heldSize) return;
+      request.pause();
+      finish(undefined);
+    };
+    const onEnd = (): void => {
+      finish(pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces));
+    };
+    request.on('end', onEnd).on('data', onData);
   }
 
   /** @param body undefined where it was not read; then `pieces` is its beginning */
   private send(body: Buffer | undefined, pieces: readonly Buffer[]): void {
     if (this.isOver) return;
-    const { request, head, settings } = this;
-    const route = this.desk.decide(head, body);
+    const { request, head } = this;
+    const route = this.router.decide(head, body);
     this.watcher = route.watcher;
     if (route.kind === 'refuse') {
       this.refuse(route.error);
       return;
     }
-    const sent = route.body ?? body;
-    const isChunked = valuesOf(head.rawHeaders, 'transfer-encoding').length > 0;
+    const { upstream } = route;
     try {
-      this.outgoing = route.upstream.open(
-        { method: head.method, path: request.url!, headers: headersFor(head, route, isChunked) },
-        {
-          onResponse: (incoming) => {
-            this.pass(incoming, route.strip);
-          },
-          onFailure: (failure) => {
-            this.fail(failure);
-          },
-        },
-      );
+      const headers = headersForEngine(head, route.isRead === true, route.body?.byteLength);
+      this.outgoing = upstream.request(head.method, request.url!, headers);
     } catch {
-      this.refuse({
-        status: 400,
-        message: 'The path contains invalid characters.',
-        code: 'bad_request',
-      });
+      this.refuse(badPath);
       return;
     }
-    const outgoing = this.outgoing;
+    const { outgoing } = this;
+    this.listen(outgoing, upstream, route.strip);
+    const sent = route.body ?? body;
     if (sent !== undefined) {
-      if (request.rawTrailers.length > 0 && isChunked)
-        outgoing.request.addTrailers(pairsOf(request.rawTrailers));
-      outgoing.request.end(sent);
-      outgoing.expectAnswer();
+      outgoing.end(sent);
+      this.expectResponse(upstream);
       return;
     }
-    for (const piece of pieces) outgoing.request.write(piece);
-    const left = settings.limits.requestBytes - pieces.reduce((sum, { byteLength }) => sum + byteLength, 0);
-    this.stopBody = passRequestBody(request, outgoing.request, left, {
-      onEnd: () => {
-        outgoing.expectAnswer();
-      },
-      onTooLarge: () => {
-        outgoing.abandon();
-        this.refuse(tooLarge);
-      },
+    let left = this.settings.limits.requestSize - this.held;
+    for (const piece of pieces) outgoing.write(piece);
+    request.on('data', (bytes: Buffer) => {
+      left -= bytes.byteLength;
+      if (left < 0) this.refuse(tooLarge);
+    });
+    request.once('end', () => {
+      this.expectResponse(upstream);
+    });
+    request.pipe(outgoing);
+  }
+
+  private listen(outgoing: ClientRequest, upstream: Upstream, strip: Strip | undefined): void {
+    const { connect } = upstream.timeouts;
+    outgoing.once('socket', (socket) => {
+      this.isConnected = !socket.connecting;
+      if (this.isConnected || this.isOver) return;
+      this.wait(connect, () => {
+        this.fail('connect-timeout');
+      });
+      socket.once(upstream.connectEvent, () => {
+        clearTimeout(this.timer);
+        this.isConnected = true;
+        if (this.isSent) this.expectResponse(upstream);
+      });
+    });
+    outgoing.once('response', (incoming) => {
+      if (!this.isOver) this.pass(incoming, strip);
+    });
+    // An unrequested upgrade ends the connection for HTTP.
+    outgoing.once('upgrade', (_response, socket) => {
+      socket.destroy();
+      this.fail('broken');
+    });
+    // Stays for the life of the request; failures after the response began come through the response.
+    outgoing.on('error', () => {
+      this.fail(this.isConnected ? 'broken' : 'unreachable');
+    });
+  }
+
+  /** After the last byte of the request. */
+  private expectResponse({ timeouts: { firstByte } }: Upstream): void {
+    this.isSent = true;
+    if (this.isOver || this.incoming !== undefined || this.outgoing?.socket?.connecting === true) return;
+    this.wait(firstByte, () => {
+      this.fail('first-byte-timeout');
     });
   }
 
   private pass(incoming: IncomingMessage, strip: Strip | undefined): void {
-    const { request, response, settings } = this;
+    const { request, response } = this;
+    const { rawHeaders } = incoming;
+    this.incoming = incoming;
     // The engine responded early and will not read the rest of the request.
     if (!request.complete) response.shouldKeepAlive = false;
-    this.held?.release();
-    this.watcher?.onStart(incoming);
-    this.passage = new ResponsePassage(incoming, response, settings.timeouts, {
-      onBytes: (bytes) => this.watcher?.onBytes(bytes),
-      onEnd: (ending) => {
-        this.finish(ending);
-      },
+    this.releaseBody();
+    this.watcher!.onStart(incoming);
+    this.strip = strip && createResponseStrip(strip, valuesOf(rawHeaders, 'content-type')[0] ?? '');
+    response.sendDate = false; // the engine's own date passes
+    const isWhole = this.strip?.isWhole === true;
+    if (!isWhole) this.writeHead(this.strip && withoutLength); // which changes
+    incoming.on('data', this.passBytes);
+    incoming.once('end', () => {
+      if (this.isOver) return;
+      const rest = this.strip?.finish();
+      if (rest !== undefined && isWhole)
+        this.writeHead(withoutLength, ['Content-Length', String(rest.byteLength)]);
+      if (rest === undefined || rest.byteLength === 0) response.end();
+      else response.end(rest);
+      this.end('complete', response.statusCode);
     });
-    this.passage.start(strip);
+    const breakOff = (): void => {
+      if (this.isOver) return;
+      // Bytes that came before the failure and wait for a slow client still pass.
+      for (
+        let rest = incoming.read() as Buffer | null;
+        rest !== null;
+        rest = incoming.read() as Buffer | null
+      )
+        this.passBytes(rest);
+      this.breakOff();
+    };
+    incoming.once('error', breakOff);
+    incoming.once('close', breakOff); // after 'end' it is over already
+    this.waitForEngine();
+    // The body mostly comes with the head, and both leave as one packet. The head of a stream must not wait for it.
+    if (!isWhole && valuesOf(rawHeaders, 'content-length').length === 0)
+      setImmediate(() => {
+        if (!this.hasBody && !this.isOver) response.flushHeaders();
+      });
   }
 
-  private finish(ending: ResponseEnding): void {
-    if (ending === 'complete') {
-      this.end('complete', this.response.statusCode);
-      return;
-    }
-    this.outgoing?.abandon();
-    if (ending === 'client-stalled') this.response.destroy();
-    else breakOff(this.response);
-    this.end(ending === 'client-stalled' ? 'client-left' : 'upstream-failed', this.response.statusCode);
+  private writeHead(without?: ReadonlySet<string>, added?: RawHeaders): void {
+    const { statusCode = 502, statusMessage = '', rawHeaders } = this.incoming!;
+    this.response.writeHead(statusCode, statusMessage, headersToPass(rawHeaders, without, added));
   }
 
-  private fail(failure: UpstreamFailure): void {
-    const { status, message, kind } = failure;
-    this.abandonBody();
-    sendError(this.response, { status, message, code: `upstream_${kind.replaceAll('-', '_')}` });
-    this.end('upstream-failed', status);
+  private readonly passBytes = (bytes: Buffer): void => {
+    if (this.isOver) return;
+    this.hasBody = true;
+    const passed = this.strip === undefined ? bytes : this.strip.push(bytes);
+    if (passed.byteLength === 0 || this.response.write(passed)) this.timer?.refresh();
+    else this.pauseUntilTaken();
+    this.watcher!.onBytes(bytes);
+  };
+
+  /** The socket's timeout restarts with every byte the client reads. */
+  private pauseUntilTaken(): void {
+    const { response, incoming } = this;
+    incoming!.pause();
+    clearTimeout(this.timer);
+    response.setTimeout(this.settings.timeouts.client);
+    if (!this.isStallWatched)
+      response.once('timeout', () => {
+        this.outgoing!.destroy();
+        response.destroy();
+        this.end('client-left', response.statusCode);
+      });
+    this.isStallWatched = true;
+    response.once('drain', () => {
+      if (this.isOver) return;
+      response.setTimeout(0);
+      this.waitForEngine();
+      incoming!.resume();
+    });
+  }
+
+  private waitForEngine(): void {
+    this.wait(this.settings.timeouts.idle, () => {
+      this.breakOff();
+    });
+  }
+
+  private wait(waitMs: number, action: () => void): void {
+    clearTimeout(this.timer);
+    this.timer = waitMs === 0 ? undefined : setTimeout(action, Math.min(waitMs, maxTimerMs));
+    this.timer?.unref();
+  }
+
+  private fail(kind: UpstreamFailure): void {
+    if (this.isOver || this.incoming !== undefined) return;
+    const error = describeFailure(kind);
+    this.abandon();
+    sendError(this.response, error);
+    this.end('upstream-failed', error.status);
   }
 
   private refuse(error: ErrorResponse): void {
-    this.abandonBody();
-    if (!sendError(this.response, error)) breakOff(this.response);
+    if (this.isOver) return;
+    this.abandon();
+    if (!sendError(this.response, error)) this.response.socket?.destroySoon();
     this.end('refused', error.status);
   }
 
-  /** The client closed the connection. */
-  private leave(): void {
-    this.passage?.stop();
-    this.outgoing?.abandon();
-    this.end('client-left', this.response.headersSent ? this.response.statusCode : 0);
+  /** Sends what was passed on, then closes the connection within the message, as the engine did. */
+  private breakOff(): void {
+    const { response, outgoing } = this;
+    if (this.isOver) return;
+    outgoing!.destroy();
+    if (response.socket === null) response.destroy();
+    else response.socket.destroySoon();
+    this.end('upstream-failed', response.statusCode);
   }
 
-  /** Closes the connection after the response instead of waiting for the rest of the body. */
-  private abandonBody(): void {
-    this.stopBody?.();
+  /** Closes the connections after the response instead of waiting for the rest of the body. */
+  private abandon(): void {
+    if (this.outgoing !== undefined) this.request.unpipe(this.outgoing);
+    this.outgoing?.destroy();
     if (!this.request.complete) this.response.shouldKeepAlive = false;
+  }
+
+  private releaseBody(): void {
+    this.settings.held.bytes -= this.held;
+    this.held = 0;
   }
 
   private end(ending: ExchangeEnding, status: number): void {
     if (this.isOver) return;
     this.isOver = true;
-    this.held?.release();
+    clearTimeout(this.timer);
+    this.releaseBody();
     this.watcher?.onEnd(ending, status);
   }
+}
+
+function ignore(): void {
+  // Followed by 'close'.
 }

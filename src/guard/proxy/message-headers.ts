@@ -1,37 +1,26 @@
 /**
  * Which header fields a proxy passes on (RFC 9110, 7.6.1; RFC 9112, 11): all, in their order and spelling, except those of
- * one connection. A message whose end or host two parsers could read differently is rejected, never repaired.
+ * one connection and trailers. A message whose end or host two parsers could read differently is rejected, never repaired.
+ * Errors are sent in the format of OpenAI's API.
  */
+import type { ServerResponse } from 'node:http';
 
 /** Names and values alternate, as in node:http. */
 export type RawHeaders = readonly string[];
 
-export interface MessageHead {
-  readonly method: string;
-  /** As in the request line. */
-  readonly target: string;
-  readonly rawHeaders: RawHeaders;
-}
-
-export interface Refusal {
+export interface ErrorResponse {
   readonly status: number;
   readonly message: string;
+  readonly code: string;
+  readonly headers?: RawHeaders;
 }
 
 const ofOneConnection: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'transfer-encoding',
-  'upgrade',
+  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
+  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
 ]);
-
 /** Listing one of these in Connection would change the message itself. */
-const neverListed: ReadonlySet<string> = new Set(['content-length', 'content-type', 'host', 'trailer']);
-
+const neverListed: ReadonlySet<string> = new Set(['content-length', 'content-type', 'host', 'close']);
 const hostForm = /^(?:\[[\da-f:.]+\]|[a-z\d](?:[\w.-]*[a-z\d.])?)(?::\d{1,5})?$/i;
 
 /** All values of a field. `name` is in lower case. */
@@ -45,16 +34,14 @@ export function valuesOf(rawHeaders: RawHeaders, name: string): string[] {
 }
 
 /** Undefined where the request may pass. */
-export function refuseRequest({ method, target, rawHeaders }: MessageHead): Refusal | undefined {
-  if (!target.startsWith('/')) {
-    return bad('The request target contains a host; send the path only.');
-  }
-  if (method === 'TRACE' || method === 'CONNECT') {
-    return { status: 405, message: `${method} is not supported.` };
-  }
-  let hosts = 0;
-  let lengths = 0;
-  let encodings = 0;
+export function refuseRequest(
+  method: string,
+  target: string,
+  rawHeaders: RawHeaders,
+): ErrorResponse | undefined {
+  if (!target.startsWith('/')) return bad('The request target contains a host; send the path only.');
+  if (method === 'TRACE' || method === 'CONNECT') return bad(`${method} is not supported.`, 405);
+  let [hosts, lengths, encodings] = [0, 0, 0];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const value = rawHeaders[index + 1]!;
     switch (rawHeaders[index]!.toLowerCase()) {
@@ -71,60 +58,83 @@ export function refuseRequest({ method, target, rawHeaders }: MessageHead): Refu
         if (value.toLowerCase() !== 'chunked') return bad('The only supported transfer encoding is chunked.');
         break;
       case 'upgrade':
-        return { status: 501, message: 'Protocol upgrades are not supported.' };
+        return bad('Protocol upgrades are not supported.', 501);
       default:
     }
   }
   if (hosts !== 1) return bad(`The request has ${hosts} Host headers; expected one.`);
-  if (lengths > 1) return bad('The request has more than one Content-Length header.');
-  if (encodings > 1) return bad('The request has more than one Transfer-Encoding header.');
-  if (lengths + encodings > 1) return bad('The request has both Content-Length and Transfer-Encoding.');
+  if (lengths + encodings > 1)
+    return bad('The request has more than one Content-Length or Transfer-Encoding header.');
   return undefined;
 }
 
-function bad(message: string): Refusal {
-  return { status: 400, message };
+export function bad(message: string, status = 400): ErrorResponse {
+  return { status, message, code: 'bad_request' };
 }
 
-export interface HeaderChanges {
-  /** In lower case. */
-  readonly without?: ReadonlySet<string> | undefined;
-  /** Appended; names and values alternate. */
-  readonly with?: RawHeaders | undefined;
-}
-
-export function headersToPass(rawHeaders: RawHeaders, changes: HeaderChanges = {}): string[] {
-  let listed: Set<string> | undefined;
-  for (const value of valuesOf(rawHeaders, 'connection')) {
-    for (const token of value.split(',')) {
-      const name = token.trim().toLowerCase();
-      if (name === '' || neverListed.has(name) || ofOneConnection.has(name) || name === 'close') continue;
-      listed ??= new Set();
-      listed.add(name);
-    }
-  }
+/**
+ * @param without in lower case
+ * @param added appended
+ */
+export function headersToPass(
+  rawHeaders: RawHeaders,
+  without?: ReadonlySet<string>,
+  added: RawHeaders = [],
+): string[] {
+  const listed = listedIn(valuesOf(rawHeaders, 'connection'));
   const passed: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index]!.toLowerCase();
-    if (ofOneConnection.has(name) || listed?.has(name) === true || changes.without?.has(name) === true)
-      continue;
+    if (ofOneConnection.has(name) || listed.includes(name) || without?.has(name) === true) continue;
     passed.push(rawHeaders[index]!, rawHeaders[index + 1]!);
   }
-  if (changes.with !== undefined) passed.push(...changes.with);
+  passed.push(...added);
   return passed;
 }
 
-export function acceptsTrailers(rawHeaders: RawHeaders): boolean {
-  return valuesOf(rawHeaders, 'te').some((value) =>
-    value.split(',').some((coding) => coding.trim().toLowerCase() === 'trailers'),
-  );
+/** The names in Connection headers. */
+function listedIn(values: readonly string[]): readonly string[] {
+  if (values.every((value) => value === 'keep-alive')) return []; // nearly every message
+  const names = values.flatMap((value) => value.toLowerCase().split(','));
+  return names.map((name) => name.trim()).filter((name) => !neverListed.has(name));
 }
 
-/** For addTrailers. */
-export function pairsOf(rawHeaders: RawHeaders): [string, string][] {
-  const pairs: [string, string][] = [];
-  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
-    pairs.push([rawHeaders[index]!, rawHeaders[index + 1]!]);
-  }
-  return pairs;
+const hopHeaders: ReadonlySet<string> = new Set(['host', 'expect']);
+const readHeaders: ReadonlySet<string> = new Set([...hopHeaders, 'accept-encoding']);
+const changedHeaders: ReadonlySet<string> = new Set([...readHeaders, 'content-length']);
+
+/**
+ * The client's header fields without those of its connection, plus ours.
+ * @param isRead compressed responses cannot be read
+ * @param length of a body that replaces the client's
+ */
+export function headersForEngine(
+  { method, rawHeaders }: { readonly method: string; readonly rawHeaders: RawHeaders },
+  isRead: boolean,
+  length: number | undefined,
+): string[] {
+  const without = length !== undefined ? changedHeaders : isRead ? readHeaders : hopHeaders;
+  const headers = headersToPass(rawHeaders, without, isRead ? ['Accept-Encoding', 'identity'] : []);
+  if (length !== undefined) headers.push('Content-Length', String(length));
+  else if (valuesOf(rawHeaders, 'transfer-encoding').length > 0) headers.push('Transfer-Encoding', 'chunked');
+  // Without a length, Node would send an empty chunked body.
+  else if (/^P(?:OST|UT|ATCH)$/.test(method) && valuesOf(headers, 'content-length').length === 0)
+    headers.push('Content-Length', '0');
+  return headers;
+}
+
+/** Returns false where a response has already started. */
+export function sendError(response: ServerResponse, error: ErrorResponse): boolean {
+  if (response.headersSent || response.destroyed) return false;
+  const body = errorBody(error);
+  const { status, headers = [] } = error;
+  const length = String(Buffer.byteLength(body));
+  response.writeHead(status, ['Content-Type', 'application/json', 'Content-Length', length, ...headers]);
+  response.end(body);
+  return true;
+}
+
+export function errorBody({ status, message, code }: ErrorResponse): string {
+  const type = status >= 500 ? 'server_error' : status === 429 ? 'rate_limit_error' : 'invalid_request_error';
+  return JSON.stringify({ error: { message, type, param: null, code } });
 }

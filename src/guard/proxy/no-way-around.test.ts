@@ -47,7 +47,7 @@ async function start({
       });
     });
   const [drafting, plain] = [close(await answer('drafting')), close(await answer('plain'))];
-  const timeouts = { connectMs: 0, firstByteMs: 0 };
+  const timeouts = { connect: 0, firstByte: 0 };
   const facts = new UpstreamFacts({ url: drafting.url, engine });
   await facts.refresh();
   const options = { from: 'header', header: 'x-tenant', secret: 's', limit: 10, ...tenant } as const;

@@ -9,7 +9,8 @@ import { createServer } from 'node:http';
 import { isIP } from 'node:net';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { isLoopback } from '../../core/loopback.js';
-import { sendError } from './error-response.js';
+import type { ErrorResponse } from './message-headers.js';
+import { bad, sendError } from './message-headers.js';
 
 export interface PageAnswer {
   readonly status: number;
@@ -67,70 +68,56 @@ async function answer(
 ): Promise<void> {
   const { method = '' } = request;
   const { pathname, searchParams } = new URL(`http://guard${request.url ?? ''}`);
-  if (pathname === '/') {
-    response.writeHead(302, { location: '/mistletoe' }).end();
-    return;
-  }
   const found = page?.(pathname, method);
-  if (found !== undefined) {
-    response.writeHead(found.status, { ...found.headers }).end(found.body);
-    return;
+  const isRead = method === 'GET' || method === 'HEAD';
+  const endpoint =
+    pathname === '/mistletoe/health'
+      ? health
+      : Object.hasOwn(endpoints, pathname)
+        ? endpoints[pathname]
+        : undefined;
+  const refusal = endpoint === health ? undefined : refuseOperator(request, access);
+  if (pathname === '/') response.writeHead(302, { location: '/mistletoe' }).end();
+  else if (found !== undefined) response.writeHead(found.status, { ...found.headers }).end(found.body);
+  else if (!isRead)
+    sendError(response, { ...bad('Only GET is supported here.', 405), headers: ['Allow', 'GET, HEAD'] });
+  else if (refusal !== undefined) sendError(response, refusal);
+  else if (endpoint === undefined)
+    sendError(response, { status: 404, message: 'Nothing is served under this path.', code: 'not_found' });
+  else {
+    const [type, body] = await endpoint(searchParams);
+    const length = String(Buffer.byteLength(body));
+    response.writeHead(200, ['Content-Type', type, 'Content-Length', length, ...safety]);
+    response.end(method === 'HEAD' ? undefined : body);
   }
-  if (method !== 'GET' && method !== 'HEAD') {
-    const headers = ['Allow', 'GET, HEAD'];
-    sendError(response, {
-      status: 405,
-      message: 'Only GET is supported here.',
-      code: 'bad_request',
-      headers,
-    });
-    return;
-  }
-  if (pathname === '/mistletoe/health') {
-    send(response, method, ['application/json', '{"status":"ok"}\n']);
-    return;
-  }
-  const refusal = refuseOperator(request, access);
-  if (refusal !== undefined) {
-    const headers = refusal.status === 401 ? ['WWW-Authenticate', 'Bearer realm="mistletoe"'] : [];
-    sendError(response, { ...refusal, code: 'operator_only', headers });
-    return;
-  }
-  const endpoint = Object.hasOwn(endpoints, pathname) ? endpoints[pathname] : undefined;
-  if (endpoint !== undefined) send(response, method, await endpoint(searchParams));
-  else sendError(response, { status: 404, message: 'Nothing is served under this path.', code: 'not_found' });
 }
 
-function send(response: ServerResponse, method: string, [type, body]: readonly [string, string]): void {
-  const length = String(Buffer.byteLength(body));
-  response.writeHead(200, ['Content-Type', type, 'Content-Length', length, ...safety]);
-  response.end(method === 'HEAD' ? undefined : body);
-}
+const health: Endpoint = () => ['application/json', '{"status":"ok"}\n'];
 
 /** Undefined where the request may be answered. */
-export function refuseOperator(
-  request: Pick<IncomingMessage, 'headers' | 'socket'>,
+function refuseOperator(
+  { headers, socket }: IncomingMessage,
   { key, hosts }: OperatorAccess,
-): { readonly status: 401 | 403; readonly message: string } | undefined {
+): ErrorResponse | undefined {
+  const forbid = (message: string): ErrorResponse => ({ status: 403, message, code: 'operator_only' });
   if (key !== undefined) {
-    const [, given] = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '') ?? [];
+    const [, given] = /^bearer +(\S+) *$/i.exec(headers.authorization ?? '') ?? [];
     if (given !== undefined && equalKeys(given, key)) return undefined;
-    return { status: 401, message: 'The operator key is required: Authorization: Bearer KEY.' };
+    const message = 'The operator key is required: Authorization: Bearer KEY.';
+    return { ...forbid(message), status: 401, headers: ['WWW-Authenticate', 'Bearer realm="mistletoe"'] };
   }
   // A dual-stack socket shows IPv4 addresses as IPv6.
-  if (!isLoopback((request.socket.remoteAddress ?? '').replace(/^::ffff:/, '')))
-    return { status: 403, message: 'Without an operator key this is served to the same machine only.' };
-  const name = (request.headers.host ?? '')
-    .replace(/:\d+$/, '')
-    .replace(/^\[|\]$/g, '')
-    .toLowerCase();
-  const isKnown =
-    name === 'localhost' || isIP(name) !== 0 || hosts.some((host) => host.toLowerCase() === name);
-  return isKnown ? undefined : { status: 403, message: 'Unknown host name; add it to operator.hosts.' };
+  if (!isLoopback((socket.remoteAddress ?? '').replace(/^::ffff:/, '')))
+    return forbid('Without an operator key this is served to the same machine only.');
+  const host = (headers.host ?? '').toLowerCase();
+  const name = host.replace(/:\d+$/, '').replace(/^\[|\]$/g, '');
+  const known = ['localhost', ...hosts.map((each) => each.toLowerCase())];
+  if (isIP(name) !== 0 || known.includes(name)) return undefined;
+  return forbid('Unknown host name; add it to operator.hosts.');
 }
 
 /** In constant time: hashes have the same length and reveal nothing about the key. */
-export function equalKeys(one: string, other: string): boolean {
+function equalKeys(one: string, other: string): boolean {
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(one), digest(other));
 }

@@ -70,7 +70,7 @@ describe('an engine that', () => {
 
   it('never begins to answer is a 504', async () => {
     const engine = keep(await startRaw(() => undefined));
-    const upstreamTimeouts = { connectMs: 0, firstByteMs: 30 };
+    const upstreamTimeouts = { connect: 0, firstByte: 30 };
     const proxy = keep(await startPlainProxy({ upstream: engine.url, upstreamTimeouts }));
     expect(await post(proxy.url)).toMatchObject({
       status: 504,
@@ -80,7 +80,7 @@ describe('an engine that', () => {
 
   it('falls silent within an answer is given up, and what came before arrives', async () => {
     const engine = keep(await startRaw((socket) => socket.write(streamHead + event)));
-    const timeouts = { ...testSettings.timeouts, idleMs: 50 };
+    const timeouts = { ...testSettings.timeouts, idle: 50 };
     const proxy = keep(await startPlainProxy({ upstream: engine.url, timeouts }));
     expect(await drain(proxy.url)).toEqual({ text: 'data: one\n\n', isWhole: false });
     expect(proxy.seen).toMatchObject([{ status: 200, ending: 'upstream-failed' }]);
@@ -274,7 +274,7 @@ describe('a client that', () => {
         more();
       }),
     );
-    const timeouts = { ...testSettings.timeouts, clientMs: 100 };
+    const timeouts = { ...testSettings.timeouts, client: 100 };
     const proxy = keep(await startPlainProxy({ upstream: engine.url, timeouts }));
     const ended = proxy.nextEnd();
     const socket = connect(proxy.port, '127.0.0.1');
@@ -295,7 +295,7 @@ describe('a client that', () => {
           .catch(() => undefined);
       }),
     );
-    const limits = { ...testSettings.limits, requestBytes: 100_000, readBytes: 1000 };
+    const limits = { ...testSettings.limits, requestSize: 100_000, readSize: 1000 };
     const proxy = keep(await startPlainProxy({ upstream: engine.url, limits }));
     const announced = await talk(proxy.port, 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 999999\r\n\r\n');
     expect(announced).toContain('413 Payload Too Large');
@@ -362,7 +362,7 @@ describe('a request that two readers could read differently', () => {
       'GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Mine, Content-Length\r\nX-Mine: 1\r\nX-Other: 2\r\n' +
         'Keep-Alive: 5\r\nProxy-Authorization: secret\r\nTE: trailers, deflate\r\n\r\n',
     );
-    expect(answer).toContain('X-Other|2|TE|trailers|Connection|keep-alive, TE');
-    for (const gone of ['X-Mine', 'Keep-Alive|', 'secret', 'deflate']) expect(answer).not.toContain(gone);
+    expect(answer).toContain('X-Other|2');
+    for (const gone of ['X-Mine', 'Keep-Alive|', 'secret', 'TE|']) expect(answer).not.toContain(gone);
   });
 });

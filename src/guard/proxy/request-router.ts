@@ -1,16 +1,15 @@
 /** Decides where each request goes and what is changed. A tenant's measures apply on every watched route. */
 import { randomBytes } from 'node:crypto';
 import type { EngineAdapter } from '../engines/adapter.js';
+import type { JsonObject } from '../engines/claim.js';
 import { asObject } from '../engines/claim.js';
 import { adapterOf } from '../engines/engine-list.js';
 import type { Decision } from '../judge/verdict.js';
-import type { ActionName, Observation } from '../observation.js';
-import type { PassedRoute, RequestHead, Route, Watcher } from './exchange-route.js';
-import { watchedHeaders } from './exchange-route.js';
-import { setField } from './json-edit.js';
-import type { Router } from './proxy.js';
-import type { RequestBody } from './request-facts.js';
-import { isEditable, modelOf, parseRequestBody } from './request-facts.js';
+import type { Observation } from '../observation.js';
+import type { RequestHead, Route, Router, Watcher } from './exchange-route.js';
+import { parseJson, setField } from './json-edit.js';
+import type { RawHeaders } from './message-headers.js';
+import { bad, valuesOf } from './message-headers.js';
 import { RequestWatch } from './request-watch.js';
 import { matchRoute } from './routes.js';
 import type { Strip } from './telemetry-request.js';
@@ -36,8 +35,14 @@ export interface RouterListeners {
   readonly onFault: (cause: unknown) => void;
 }
 
+interface RequestBody {
+  readonly bytes: Buffer;
+  readonly text: string;
+  readonly json: JsonObject;
+}
+
 const unwatched: Watcher = { onStart: () => undefined, onBytes: () => undefined, onEnd: () => undefined };
-const uncompressed = ['Accept-Encoding', 'identity'];
+const maxNameCharacters = 256;
 
 export class RequestRouter implements Router {
   private readonly idPrefix = randomBytes(4).toString('hex');
@@ -48,7 +53,7 @@ export class RequestRouter implements Router {
     private readonly listeners: RouterListeners,
   ) {}
 
-  /** For requests that start from now on; running ones keep theirs. */
+  /** For requests that start from now on. */
   reload(settings: RouterSettings): void {
     this.settings = settings;
   }
@@ -57,69 +62,55 @@ export class RequestRouter implements Router {
     return matchRoute(method, path).isWatched;
   }
 
-  decide(head: RequestHead, body: Buffer | undefined): Route {
+  decide(head: RequestHead, bytes: Buffer | undefined): Route {
     const { speculative, plain, facts, nameTenant } = this.settings;
+    const { rawHeaders } = head;
     const { route, isWatched } = matchRoute(head.method, head.path);
     if (!isWatched) return { kind: 'pass', upstream: speculative, watcher: unwatched };
-    if (body === undefined) this.listeners.onUnread();
+    if (bytes === undefined) this.listeners.onUnread();
     const nowMs = Date.now();
-    const tenant = nameTenant(head.rawHeaders, nowMs);
-    if (tenant === undefined)
-      return refuse(unwatched, 400, 'The request has several tenant headers; expected one.', 'bad_request');
-    const parsed = parseRequestBody(head.rawHeaders, body);
-    const model = facts.modelKey(modelOf(parsed));
+    const tenant = nameTenant(rawHeaders, nowMs);
+    if (tenant === undefined) {
+      const error = bad('The request has several tenant headers; expected one.');
+      return { kind: 'refuse', watcher: unwatched, error };
+    }
+    const body = bytes && parseBody(rawHeaders, bytes);
+    const name = body?.json.model;
+    const isNamed = typeof name === 'string' && name !== '';
+    const model = facts.modelKey(isNamed ? name.slice(0, maxNameCharacters) : null);
     const decision = this.listeners.decide(tenant, nowMs);
     const isPlain = decision.kind === 'plain-upstream' && plain !== undefined;
-    const watcher = this.watch(
-      head,
-      { model, route, tenant, upstream: isPlain ? 'plain' : 'speculative' },
-      decision,
-    );
-    const pass = {
-      kind: 'pass',
-      watcher,
-      withoutHeaders: watchedHeaders,
-      withHeaders: uncompressed,
-    } as const;
-    if (isPlain) return { ...pass, upstream: plain };
-    if (decision.kind === 'refuse') {
-      const seconds = String(Math.ceil(decision.retryAfterMs / 1000));
-      const message =
-        'Too many requests: this tenant is limited while drafting does not pay for its requests.';
-      return refuse(watcher, 429, message, 'rate_limited', ['Retry-After', seconds]);
-    }
-    return this.forward({ ...pass, upstream: speculative }, decision, body, parsed);
+    const upstream = isPlain ? 'plain' : 'speculative';
+    const watcher = this.watch({ model, route, tenant, upstream }, rawHeaders, decision);
+    if (isPlain) return { kind: 'pass', upstream: plain, watcher, isRead: true };
+    if (decision.kind !== 'refuse') return this.forward(watcher, decision, body);
+    const message = 'Too many requests: this tenant is limited while drafting does not pay for its requests.';
+    const headers = ['Retry-After', String(Math.ceil(decision.retryAfterMs / 1000))];
+    return { kind: 'refuse', watcher, error: { status: 429, message, code: 'rate_limited', headers } };
   }
 
-  private forward(
-    pass: PassedRoute,
-    decision: Decision,
-    body: Buffer | undefined,
-    parsed: RequestBody | undefined,
-  ): Route {
-    const { facts, askForTelemetry: isAsking } = this.settings;
-    const engine = adapterOf(facts.engine ?? 'unknown');
+  private forward(watcher: Watcher, decision: Decision, body: RequestBody | undefined): Route {
+    const { speculative, facts, askForTelemetry: isAsking } = this.settings;
+    const pass = { kind: 'pass', upstream: speculative, watcher, isRead: true } as const;
     const isLimited = decision.kind === 'shorter-drafts';
-    if (body === undefined || parsed === undefined || !isEditable(parsed, body)) {
+    if (!isLimited && !isAsking) return pass;
+    if (body === undefined || !isEditable(body)) {
       if (!isLimited) return pass;
       // Passing it unchanged would be a way around the measure.
-      return refuse(
-        pass.watcher,
-        400,
-        'The request body must be JSON in UTF-8 of moderate size.',
-        'bad_request',
-      );
+      const error = bad('The request body must be JSON in UTF-8 of moderate size.');
+      return { kind: 'refuse', watcher, error };
     }
-    let { text } = parsed;
+    const engine = adapterOf(facts.engine);
+    let { text } = body;
     let strip: Strip | undefined;
-    if (isLimited) text = limitDrafts(engine, text, parsed, decision.draftLength);
-    if (isAsking) ({ text, strip } = askForTelemetry(engine, text, parsed.json));
-    return text === parsed.text ? pass : { ...pass, body: Buffer.from(text), strip };
+    if (isLimited) text = limitDrafts(engine, body, decision.draftLength);
+    if (isAsking) ({ text, strip } = askForTelemetry(engine, text, body.json));
+    return text === body.text ? pass : { ...pass, body: Buffer.from(text), strip };
   }
 
   private watch(
-    { rawHeaders }: RequestHead,
     about: Pick<Observation, 'model' | 'route' | 'tenant' | 'upstream'>,
+    rawHeaders: RawHeaders,
     decision: Decision,
   ): RequestWatch {
     const { facts } = this.settings;
@@ -141,40 +132,39 @@ export class RequestRouter implements Router {
   }
 }
 
-function measureOf(decision: Decision): ActionName | undefined {
-  switch (decision.kind) {
-    case 'none':
-      return undefined;
-    case 'probe':
-      return decision.measure;
-    case 'refuse':
-      return 'rate-limit';
-    default:
-      return decision.kind;
-  }
+function measureOf(decision: Decision): Observation['measure'] {
+  if (decision.kind === 'none') return undefined;
+  if (decision.kind === 'probe') return decision.measure;
+  return decision.kind === 'refuse' ? 'rate-limit' : decision.kind;
 }
 
-function refuse(
-  watcher: Watcher,
-  status: number,
-  message: string,
-  code: string,
-  headers: readonly string[] = [],
-): Route {
-  return { kind: 'refuse', watcher, error: { status, message, code, headers } };
+/** Python's parser accepts these, and a byte order mark. */
+const beyondJson = /(?<=[:[,]\s*)-?(?:NaN|Infinity)(?=\s*[,}\]])/g;
+
+/** Undefined where the body is compressed or not a JSON object. */
+function parseBody(rawHeaders: RawHeaders, bytes: Buffer): RequestBody | undefined {
+  if (bytes.length === 0) return undefined;
+  const [encoding = ''] = valuesOf(rawHeaders, 'content-encoding');
+  if (!/^\s*(?:identity)?\s*$/i.test(encoding)) return undefined;
+  const text = bytes.toString();
+  const json = asObject(parseJson(text) ?? parseJson(text.replace(beyondJson, '0').replace(/^\ufeff/, '')));
+  return json && { bytes, text, json };
+}
+
+/** Writing text back as UTF-8 must give the client's bytes. */
+function isEditable({ text, bytes }: RequestBody): boolean {
+  return !text.includes('\ufffd') && Buffer.byteLength(text) === bytes.length;
 }
 
 /** Wins over the client's own field. */
 function limitDrafts(
   engine: EngineAdapter | undefined,
-  text: string,
-  { json }: RequestBody,
+  { text, json }: RequestBody,
   draftLength: number,
 ): string {
   const field = engine?.limitDrafts?.(draftLength);
   if (field === undefined) return text;
   const [name, value] = field;
-  const own = asObject(json[name]);
-  const merged = asObject(value) === undefined || own === undefined ? value : { ...own, ...asObject(value) };
-  return setField(text, name, JSON.stringify(merged));
+  const [own, added] = [asObject(json[name]), asObject(value)];
+  return setField(text, name, JSON.stringify(added === undefined ? value : { ...own, ...added }));
 }

@@ -11,12 +11,7 @@ import { valuesOf } from './message-headers.js';
 import type { ReadResponse, ResponseReader } from './response-reader.js';
 import { createResponseReader } from './response-reader.js';
 
-export interface WatchOptions {
-  readonly id: string;
-  readonly model: string;
-  readonly route: string;
-  readonly tenant: string;
-  readonly upstream: Observation['upstream'];
+export interface WatchOptions extends Pick<Observation, 'id' | 'model' | 'route' | 'tenant' | 'upstream'> {
   readonly engine: EngineName | undefined;
   readonly measure: ActionName | undefined;
   readonly isProbe: boolean;
@@ -37,50 +32,44 @@ export class RequestWatch implements Watcher {
 
   onStart({ rawHeaders, statusCode = 0 }: IncomingMessage): void {
     this.firstByteMs = performance.now() - this.startedAt;
-    this.attempt(() => {
-      // The parsed headers object is built on first use, which costs more than looking for four names.
-      const header = (name: string): string | undefined => valuesOf(rawHeaders, name)[0];
-      const contentType = header('content-type') ?? '';
-      this.isStream = contentType.startsWith('text/event-stream');
-      this.responseId = header('x-request-id');
-      if (statusCode < 200 || statusCode >= 300) return;
-      this.reader = createResponseReader(contentType, {
-        contentEncoding: header('content-encoding'),
-        engine: parseEngineName(header('x-mistletoe-engine')) ?? this.options.engine,
-      });
+    // The parsed headers object is built on first use, which costs more than looking for four names.
+    const header = (name: string): string | undefined => valuesOf(rawHeaders, name)[0];
+    const contentType = header('content-type') ?? '';
+    this.isStream = contentType.startsWith('text/event-stream');
+    this.responseId = header('x-request-id');
+    if (statusCode < 200 || statusCode >= 300) return;
+    this.reader = createResponseReader(contentType, {
+      contentEncoding: header('content-encoding'),
+      engine: parseEngineName(header('x-mistletoe-engine')) ?? this.options.engine,
     });
   }
 
   onBytes(bytes: Buffer): void {
-    const { reader } = this;
-    if (reader === undefined) return;
-    this.attempt(() => {
-      reader.push(bytes);
-    });
+    try {
+      this.reader?.push(bytes);
+    } catch (cause) {
+      this.reader = undefined;
+      this.options.onFault(cause);
+    }
   }
 
   onEnd(ending: ExchangeEnding, status: number): void {
-    this.attempt(() => {
-      this.options.onEnd(this.observation(ending, status, this.reader?.finish()));
-    });
+    try {
+      this.options.onEnd(this.observe(ending, status, this.reader?.finish()));
+    } catch (cause) {
+      this.options.onFault(cause);
+    }
   }
 
-  private observation(ending: ExchangeEnding, status: number, read: ReadResponse | undefined): Observation {
+  private observe(ending: ExchangeEnding, status: number, read: ReadResponse | undefined): Observation {
     const { id, model, route, tenant, upstream, engine, measure, isProbe, rawHeaders } = this.options;
-    const observation: Mutable<Observation> = {
-      id,
-      model,
-      route,
-      endedMs: Date.now(),
-      engine: read?.engine ?? engine ?? 'unknown',
-      tenant,
-      status,
-      ending,
-      upstream,
-      isStream: this.isStream,
+    const { isStream, firstByteMs } = this;
+    const observation: { -readonly [Key in keyof Observation]: Observation[Key] } = {
+      ...{ id, model, route, endedMs: Date.now(), engine: read?.engine ?? engine ?? 'unknown', tenant },
+      ...{ status, ending, upstream, isStream },
       promptTokens: read?.promptTokens ?? null,
       completionTokens: read?.completionTokens ?? null,
-      firstByteMs: this.firstByteMs === null ? null : round(this.firstByteMs),
+      firstByteMs: firstByteMs === null ? null : round(firstByteMs),
       totalMs: round(performance.now() - this.startedAt),
       speculation: upstream === 'plain' ? null : (read?.speculation ?? null),
     };
@@ -94,18 +83,7 @@ export class RequestWatch implements Watcher {
     if (isProbe) observation.isProbe = true;
     return observation;
   }
-
-  private attempt(work: () => void): void {
-    try {
-      work();
-    } catch (cause) {
-      this.reader = undefined;
-      this.options.onFault(cause);
-    }
-  }
 }
-
-type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 const maxIdCharacters = 128;
 

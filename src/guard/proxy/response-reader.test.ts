@@ -29,15 +29,12 @@ const passes = { ...counted, steps: 7 };
 
 describe('createResponseReader', () => {
   it.each([
-    [
-      'vllm-detailed.json',
-      { engine: 'vllm', model: 'meta-llama/Llama-3.1-8B-Instruct', speculation: counted },
-    ],
+    ['vllm-detailed.json', { engine: 'vllm', speculation: counted }],
     ['vllm-silent.json', { engine: 'vllm', speculation: null }],
     ['sglang-native.json', { engine: 'sglang', id: 'a3f0c5d2e1b94c61', speculation: counted }],
-    ['llama-cpp-native.json', { engine: 'llama-cpp', model: 'qwen3-8b-q4_k_m.gguf', speculation: passes }],
+    ['llama-cpp-native.json', { engine: 'llama-cpp', speculation: passes }],
     ['vllm-stream.sse', { engine: 'vllm', speculation: { ...counted, draftLength: 3 } }],
-    ['sglang-stream.sse', { engine: 'sglang', model: 'Qwen/Qwen3-8B', speculation: counted }],
+    ['sglang-stream.sse', { engine: 'sglang', speculation: counted }],
     ['sglang-native-stream.sse', { engine: 'sglang', speculation: counted }],
     ['tensorrt-llm-stream.sse', { engine: 'tensorrt-llm', speculation: { steps: 6, accepted: 10 } }],
     ['llama-cpp-stream.sse', { engine: 'llama-cpp', promptTokens: null, speculation: passes }],

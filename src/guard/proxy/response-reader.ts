@@ -3,17 +3,17 @@
  * body is kept up to a limit and read at its end; a stream is read event by event. Compressed responses are not read, so
  * the proxy asks engines for uncompressed ones.
  */
-import { asCount, asObject } from '../engines/claim.js';
+import type { EngineAdapter } from '../engines/adapter.js';
+import type { JsonObject } from '../engines/claim.js';
+import { asCount, asList, asObject } from '../engines/claim.js';
 import { adapterOf, findSpeculation } from '../engines/engine-list.js';
 import type { EngineName, Speculation } from '../observation.js';
 import { createEventStream } from './event-stream.js';
-import { StreamMeter } from './stream-meter.js';
+import { parseJson } from './json-edit.js';
 
 export interface ReaderOptions {
   /** Longer JSON bodies are not read. */
   readonly bodyBytes?: number;
-  /** Longer events are skipped. */
-  readonly eventCharacters?: number;
   readonly contentEncoding?: string | undefined;
   /** As configured or seen before; bodies that show another engine win. */
   readonly engine?: EngineName | undefined;
@@ -21,7 +21,6 @@ export interface ReaderOptions {
 
 export interface ReadResponse {
   readonly engine: EngineName;
-  readonly model: string | null;
   readonly id: string | null;
   readonly promptTokens: number | null;
   readonly completionTokens: number | null;
@@ -40,42 +39,38 @@ const defaultBodyBytes = 8 << 20;
 const maxNameCharacters = 256;
 
 export function createResponseReader(contentType: string, options: ReaderOptions = {}): ResponseReader {
-  const { contentEncoding = '' } = options;
+  const { contentEncoding = '', engine = 'unknown', bodyBytes = defaultBodyBytes } = options;
+  const facts = new Facts(engine);
+  const kind = contentType.split(';', 1)[0]!.trim().toLowerCase();
   if (contentEncoding !== '' && !/^\s*identity\s*$/i.test(contentEncoding))
-    return readNothing(`The response is compressed (${contentEncoding.slice(0, 40)}).`, options);
-  const kind = (contentType.split(';', 1)[0] ?? '').trim().toLowerCase();
-  if (kind === 'text/event-stream') return readEvents(options);
-  if (kind === 'application/json' || kind.endsWith('+json')) return readBody(options);
-  return readNothing(`The response is ${kind === '' ? 'of no type' : kind.slice(0, 40)}.`, options);
+    facts.refusal = `The response is compressed (${contentEncoding.slice(0, 40)}).`;
+  else if (kind === 'text/event-stream') return readEvents(facts);
+  else if (kind === 'application/json' || kind.endsWith('+json')) return readBody(facts, bodyBytes);
+  else facts.refusal = `The response is ${kind === '' ? 'of no type' : kind.slice(0, 40)}.`;
+  return { push: () => undefined, finish: () => facts };
 }
 
 /** What bodies and chunks contain; later ones win. */
-class Facts {
-  engine: EngineName;
-  model: string | null = null;
+class Facts implements ReadResponse {
   id: string | null = null;
   promptTokens: number | null = null;
   completionTokens: number | null = null;
   speculation: Speculation | null = null;
   refusal: string | null = null;
 
-  constructor({ engine = 'unknown' }: ReaderOptions) {
-    this.engine = engine;
-  }
+  constructor(public engine: EngineName) {}
 
   take(body: unknown): void {
     const { engine, speculation, refusal } = findSpeculation(body);
     // Our server has vLLM's fields, and signs only some of its chunks.
     if (engine !== 'unknown' && !(engine === 'vllm' && this.engine === 'mistletoe')) this.engine = engine;
-    if (speculation !== null) [this.speculation, this.refusal] = [speculation, null];
-    else if (refusal !== null) [this.speculation, this.refusal] = [null, refusal];
+    if (speculation !== null || refusal !== null) [this.speculation, this.refusal] = [speculation, refusal];
     const given = asObject(Array.isArray(body) ? body[0] : body);
     if (given === undefined) return;
     // Events of /v1/responses and /v1/messages wrap the response.
     const response = asObject(given.response) ?? asObject(given.message) ?? given;
     const meta = asObject(response.meta_info);
     const usage = asObject(response.usage) ?? asObject(given.usage) ?? meta;
-    this.model = asName(response.model) ?? this.model;
     this.id = asName(response.id) ?? asName(meta?.id) ?? this.id;
     this.promptTokens =
       asCount(usage?.prompt_tokens) ??
@@ -89,56 +84,43 @@ class Facts {
       asCount(asObject(response.timings)?.predicted_n) ??
       this.completionTokens;
   }
-
-  close(changes: Partial<Pick<ReadResponse, 'speculation' | 'refusal'>> = {}): ReadResponse {
-    const { engine, model, id, promptTokens, completionTokens, speculation, refusal } = this;
-    return { engine, model, id, promptTokens, completionTokens, speculation, refusal, ...changes };
-  }
 }
 
 function asName(value: unknown): string | null {
   return typeof value === 'string' && value !== '' ? value.slice(0, maxNameCharacters) : null;
 }
 
-function readNothing(refusal: string, options: ReaderOptions): ResponseReader {
-  return { push: () => undefined, finish: () => new Facts(options).close({ refusal }) };
-}
-
-function readBody(options: ReaderOptions): ResponseReader {
-  const { bodyBytes = defaultBodyBytes } = options;
+function readBody(facts: Facts, maxBytes: number): ResponseReader {
   let pieces: Uint8Array[] = [];
   let bytes = 0;
   return {
     push(piece) {
       bytes += piece.length;
-      if (bytes > bodyBytes) pieces = [];
-      else if (piece.length > 0) pieces.push(piece);
+      if (bytes > maxBytes) pieces = [];
+      else pieces.push(piece);
     },
     finish() {
-      const facts = new Facts(options);
-      if (bytes > bodyBytes)
-        return facts.close({ refusal: `The response has more than ${bodyBytes} bytes.` });
-      const [first] = pieces;
+      const [first = Buffer.alloc(0)] = pieces;
       const whole =
         pieces.length === 1
-          ? Buffer.from(first!.buffer, first!.byteOffset, first!.length)
+          ? Buffer.from(first.buffer, first.byteOffset, first.length)
           : Buffer.concat(pieces);
-      const body = parse(whole.toString());
-      if (body === undefined) return facts.close({ refusal: 'The response is not JSON.' });
-      facts.take(body);
-      return facts.close();
+      const body = bytes > maxBytes ? undefined : parseJson(whole.toString());
+      if (body !== undefined) facts.take(body);
+      else if (bytes > maxBytes) facts.refusal = `The response has more than ${maxBytes} bytes.`;
+      else facts.refusal = 'The response is not JSON.';
+      return facts;
     },
   };
 }
 
-function readEvents(options: ReaderOptions): ResponseReader {
-  const events = createEventStream(options.eventCharacters);
-  const facts = new Facts(options);
+function readEvents(facts: Facts): ResponseReader {
+  const events = createEventStream();
   const meter = new StreamMeter();
   return {
     push(piece) {
       for (const data of events.push(piece)) {
-        const body = data === '[DONE]' || data === '' ? undefined : asObject(parse(data));
+        const body = data === '[DONE]' || data === '' ? undefined : asObject(parseJson(data));
         if (body === undefined) continue;
         facts.take(body);
         meter.add(body);
@@ -146,17 +128,92 @@ function readEvents(options: ReaderOptions): ResponseReader {
     },
     finish() {
       const { engine, speculation, refusal, completionTokens } = facts;
-      if (speculation !== null || refusal !== null) return facts.close();
-      const chunk = adapterOf(engine)?.chunk;
-      return facts.close({ speculation: meter.estimate(chunk, completionTokens) });
+      if (speculation === null && refusal === null)
+        facts.speculation = meter.estimate(adapterOf(engine)?.chunk, completionTokens);
+      return facts;
     },
   };
 }
 
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
+const maxChoices = 128;
+const minSteps = 3;
+
+/**
+ * Counts the chunks of a streamed response, per choice. vLLM, SGLang, TensorRT-LLM and our server send the tokens of one
+ * step as one chunk, so tokens per chunk are the accepted length; llama.cpp and TGI send every token by itself. The first
+ * chunk of a choice comes from the prompt's own pass. Servers that join steps (a stream interval above 1, a tool parser
+ * that holds text back) make lengths look longer.
+ */
+export class StreamMeter {
+  /** Chunks with text. */
+  chunks = 0;
+  private readonly choices = new Set<number>();
+  private textLength = 0; // of servers that repeat the whole text
+  private listedTokens: number | null = 0;
+
+  add(body: JsonObject): void {
+    const choices = asList(body.choices)
+      ?.slice(0, maxChoices)
+      .map((choice) => asObject(choice) ?? {});
+    if (choices === undefined) this.count(0, this.measureOther(body), listedIn(body));
+    for (const choice of choices ?? [])
+      this.count(asCount(choice.index) ?? 0, measureChoice(choice), listedIn(choice));
   }
+
+  /** @param chunk what a chunk is for this engine, if known */
+  estimate(chunk: EngineAdapter['chunk'], completionTokens: number | null): Speculation | null {
+    const tokens = completionTokens ?? this.listedTokens;
+    const steps = this.chunks - this.choices.size;
+    if (chunk === 'token' || tokens === null || steps < minSteps) return null;
+    return {
+      ...{ evidence: chunk === 'step' ? 'derived' : 'estimated', steps, isTree: false },
+      accepted: Math.max(0, tokens - this.chunks),
+      ...{ proposed: null, histogram: null, perStepAccepted: null, perStepProposed: null, draftLength: null },
+    };
+  }
+
+  private count(choice: number, characters: number, tokens: number | null): void {
+    if (characters === 0) return;
+    this.chunks++;
+    if (this.choices.size < maxChoices) this.choices.add(choice);
+    this.listedTokens = this.listedTokens === null || tokens === null ? null : this.listedTokens + tokens;
+  }
+
+  private measureOther({ text, content, delta, token }: JsonObject): number {
+    if (typeof content === 'string') return content.length; // llama.cpp
+    if (typeof delta === 'string') return delta.length; // /v1/responses
+    if (delta !== undefined) {
+      const { text: added, thinking, partial_json: json } = asObject(delta) ?? {}; // /v1/messages
+      return lengthOf(added) + lengthOf(thinking) + lengthOf(json);
+    }
+    if (token !== undefined) return lengthOf(asObject(token)?.text); // TGI
+    if (typeof text !== 'string') return 0;
+    const added = Math.max(0, text.length - this.textLength); // SGLang
+    this.textLength = text.length;
+    return added;
+  }
+}
+
+const lengthOf = (value: unknown): number => (typeof value === 'string' ? value.length : 0);
+
+/** UTF-16 units of text, reasoning, and arguments of tools. */
+function measureChoice(choice: JsonObject): number {
+  const delta = asObject(choice.delta);
+  if (delta === undefined) return lengthOf(choice.text);
+  const length = lengthOf(delta.content) + lengthOf(delta.reasoning_content ?? delta.reasoning);
+  const calls = asList(delta.tool_calls)?.slice(0, 64) ?? [];
+  return calls.reduce<number>(
+    (sum, call) => sum + lengthOf(asObject(asObject(call)?.function)?.arguments),
+    length,
+  );
+}
+
+/** Tokens that are listed for another purpose: log-probabilities or ids. */
+function listedIn(choice: JsonObject): number | null {
+  const logprobs = asObject(choice.logprobs);
+  for (const list of [logprobs?.content, logprobs?.tokens, choice.token_ids, choice.tokens]) {
+    const { length } = asList(list) ?? [];
+    if (length > 0) return length;
+  }
+  return null;
 }

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../engines/claim.js';
 import { adapterOf } from '../engines/engine-list.js';
-import { createResponseStrip } from './response-strip.js';
 import type { AskedRequest, Strip } from './telemetry-request.js';
-import { askForTelemetry } from './telemetry-request.js';
+import { askForTelemetry, createResponseStrip } from './telemetry-request.js';
 
 const ask = (engine: string, body: string): AskedRequest =>
   askForTelemetry(adapterOf(engine), body, JSON.parse(body) as JsonObject);

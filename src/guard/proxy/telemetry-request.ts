@@ -6,7 +6,7 @@ import type { EngineAdapter } from '../engines/adapter.js';
 import { askForUsage } from '../engines/adapter.js';
 import type { JsonObject } from '../engines/claim.js';
 import { asList, asObject } from '../engines/claim.js';
-import { removeField, setField } from './json-edit.js';
+import { parseJson, removeField, setField } from './json-edit.js';
 
 export interface AskedRequest {
   readonly text: string;
@@ -28,15 +28,11 @@ export function askForTelemetry(
   text: string,
   request: JsonObject,
 ): AskedRequest {
-  const {
-    fields,
-    added,
-    addsNullUsage = false,
-  } = engine === undefined ? askForUsage : (engine.ask ?? noAsking);
+  const ask = engine === undefined ? askForUsage : engine.ask;
   let changed = text;
   let dropsUsage = false;
   let addsFields = false;
-  for (const [name, value] of Object.entries(fields(request))) {
+  for (const [name, value] of Object.entries(ask?.fields(request) ?? {})) {
     if (name === 'stream_options') {
       if (asObject(request.stream_options)?.include_usage === true) continue;
       // Replaced as a whole: options that only work together with the usage would change the chunks.
@@ -45,32 +41,68 @@ export function askForTelemetry(
     else addsFields = true;
     changed = setField(changed, name, JSON.stringify(value));
   }
-  if (changed === text) return { text, strip: undefined };
-  const dropsNullUsage = dropsUsage && addsNullUsage;
-  return { text: changed, strip: { dropsUsage, dropsNullUsage, fields: addsFields ? added : [] } };
+  if (ask === undefined || changed === text) return { text, strip: undefined };
+  const dropsNullUsage = dropsUsage && ask.addsNullUsage === true;
+  return { text: changed, strip: { dropsUsage, dropsNullUsage, fields: addsFields ? ask.added : [] } };
 }
 
-const noAsking: NonNullable<EngineAdapter['ask']> = { fields: () => ({}), added: [] };
+/**
+ * Bytes are handled as Latin-1 text: everything that is looked for is ASCII, and all other bytes pass unchanged, whatever
+ * their encoding.
+ */
+export interface ResponseStrip {
+  /** Whether the response is complete before any of it passes. */
+  readonly isWhole: boolean;
+  push(bytes: Buffer): Buffer;
+  finish(): Buffer;
+}
+
+const maxHeld = 8 << 20;
+/** An event with one line of data, and nothing else. */
+const onlyData = /^(data: ?)(.*?)((?:\r?\n)+)$/;
+const eventEnd = /\r?\n\r?\n/g;
+
+/** Undefined where the response has nothing to take out. */
+export function createResponseStrip(strip: Strip, contentType: string): ResponseStrip | undefined {
+  const isStream = contentType.startsWith('text/event-stream');
+  if (!isStream && (strip.fields.length === 0 || !contentType.startsWith('application/json')))
+    return undefined;
+  let held = '';
+  return {
+    isWhole: !isStream,
+    push(bytes) {
+      held += bytes.toString('latin1');
+      if (!isStream) return Buffer.alloc(0);
+      let passed = '';
+      let from = 0;
+      for (const { index, 0: end } of held.matchAll(eventEnd)) {
+        passed += stripEvent(held.slice(from, index + end.length), strip);
+        from = index + end.length;
+      }
+      held = held.slice(from);
+      if (held.length > maxHeld) [passed, held] = [passed + held, ''];
+      return Buffer.from(passed, 'latin1');
+    },
+    finish: () => Buffer.from(isStream ? held : (stripData(held, strip) ?? held), 'latin1'),
+  };
+}
+
+function stripEvent(event: string, strip: Strip): string {
+  const [, field, data, ending] = onlyData.exec(event) ?? [];
+  if (data === undefined) return event;
+  const stripped = stripData(data, strip);
+  return stripped === undefined ? '' : `${field}${stripped}${ending}`;
+}
 
 /** The body of a response, or the data of one event; undefined where the event is left out. */
-export function stripData(data: string, strip: Strip): string | undefined {
+function stripData(data: string, strip: Strip): string | undefined {
   const mayDrop = strip.dropsUsage && data.includes('"usage"');
   const mayEdit = strip.fields.some(([name]) => data.includes(name!));
-  if (!mayDrop && !mayEdit) return data;
-  const body = parse(data);
+  const body = mayDrop || mayEdit ? asObject(parseJson(data)) : undefined;
   if (body === undefined) return data;
   const isWithoutChoices = asList(body.choices)?.length === 0;
   const isOnlyAdded = mayEdit && isWithoutChoices && asObject(body.usage) === undefined;
   if (isOnlyAdded || (mayDrop && isWithoutChoices)) return undefined;
-  let text = data;
-  for (const path of strip.fields) text = removeField(text, path);
+  const text = strip.fields.reduce(removeField, data);
   return strip.dropsNullUsage && body.usage === null ? removeField(text, ['usage']) : text;
-}
-
-function parse(text: string): JsonObject | undefined {
-  try {
-    return asObject(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
 }

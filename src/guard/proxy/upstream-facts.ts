@@ -2,14 +2,12 @@
  * What the guard asks the engine itself: which engine it is, which models it lists, and its draft counters. Clients can
  * put any model name into a request; names that the engine does not list share one baseline.
  */
-import type { Fetch, GetResult } from '../engines/bounded-get.js';
-import { getBounded } from '../engines/bounded-get.js';
 import { asList } from '../engines/claim.js';
 import type { EngineCounters } from '../engines/counters.js';
-import { readEngineCounters } from '../engines/counters.js';
-import { engines, recognizeServer } from '../engines/engine-list.js';
+import { recognizeServer } from '../engines/engine-list.js';
+import type { Fetch } from '../engines/probe.js';
 import { modelsOf, probeAll } from '../engines/probe.js';
-import { parsePrometheusText } from '../engines/prometheus-text.js';
+import { scrape } from '../engines/scrape.js';
 import type { EngineName, Observation } from '../observation.js';
 
 export interface UpstreamFactsOptions {
@@ -19,10 +17,10 @@ export interface UpstreamFactsOptions {
   readonly engine?: EngineName | undefined;
   readonly model?: string | undefined;
   readonly metricsUrl?: string | undefined;
-  readonly fetch?: Fetch;
+  readonly fetch?: Fetch | undefined;
 }
 
-export const unlistedModel = 'unlisted';
+const unlistedModel = 'unlisted';
 /** Names kept apart where the engine's list cannot be read. */
 const maxUnverified = 64;
 const timeoutMs = 2000;
@@ -40,9 +38,8 @@ export class UpstreamFacts {
 
   /** Reads the engine's list of models; what was known stays where that fails. */
   async refresh(): Promise<void> {
-    const { url, key, fetch: send } = this.options;
-    const options = { key, timeoutMs, ...(send === undefined ? undefined : { fetch: send }) };
-    const probes = await probeAll(new URL(url), ['/v1/models'], options);
+    const { url, key, fetch } = this.options;
+    const probes = await probeAll(new URL(url), ['/v1/models'], { key, timeoutMs, fetch });
     const engine = recognizeServer(probes);
     if (engine !== 'unknown') this.seenEngine = engine;
     const names = modelsOf(probes).flatMap(({ id, aliases }) => [id, ...(asList(aliases) ?? [])]);
@@ -70,17 +67,11 @@ export class UpstreamFacts {
 
   /** Undefined where the engine serves no draft counters. */
   async readCounters(): Promise<readonly EngineCounters[] | undefined> {
-    const { url, key, metricsUrl, fetch: send } = this.options;
+    const { url, key, metricsUrl, fetch } = this.options;
     // Reading TensorRT-LLM's /metrics removes what it shows.
     const path = this.engine === 'tensorrt-llm' ? '/prometheus/metrics' : '/metrics';
     const address = new URL(metricsUrl ?? url.replace(/\/+$/, '') + path);
-    const { status, text, isCut }: GetResult = await getBounded(address, {
-      key,
-      timeoutMs,
-      ...(send === undefined ? undefined : { fetch: send }),
-    });
-    if (status !== 200 || isCut) return undefined;
-    const counters = readEngineCounters(parsePrometheusText(text).samples, engines);
-    return counters.length === 0 ? undefined : counters;
+    const counters = await scrape(address, { key, timeoutMs, fetch });
+    return typeof counters === 'string' ? undefined : counters;
   }
 }

@@ -1,69 +1,39 @@
-/** An engine's address and its connections. A request ends with a response or with a failure that names its reason. */
-import type { ClientRequest, IncomingMessage } from 'node:http';
+/** An engine's address and its connections. */
+import type { ClientRequest } from 'node:http';
 import { Agent as HttpAgent, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { MistletoeError } from '../../core/errors.js';
-import { Deadline } from './deadline.js';
+import type { ErrorResponse, RawHeaders } from './message-headers.js';
 
+/** In milliseconds; 0 for no limit. */
 export interface UpstreamTimeouts {
-  /** 0 for no limit, as below. */
-  readonly connectMs: number;
+  readonly connect: number;
   /** From the end of the request to the response head: queueing and prefill. */
-  readonly firstByteMs: number;
-}
-
-export type UpstreamFailureKind = 'unreachable' | 'connect-timeout' | 'first-byte-timeout' | 'broken';
-
-export class UpstreamFailure extends Error {
-  constructor(
-    readonly kind: UpstreamFailureKind,
-    cause?: unknown,
-  ) {
-    super(sentences[kind], { cause });
-    this.name = 'UpstreamFailure';
-  }
-
-  get status(): 502 | 504 {
-    return this.kind === 'first-byte-timeout' || this.kind === 'connect-timeout' ? 504 : 502;
-  }
+  readonly firstByte: number;
 }
 
 /** Sent to clients, so without addresses. */
-const sentences: Readonly<Record<UpstreamFailureKind, string>> = {
-  unreachable: 'The engine does not accept connections.',
-  'connect-timeout': 'The engine did not accept the connection in time.',
-  'first-byte-timeout': 'The engine did not start a response in time.',
-  broken: 'The engine closed the connection before it responded.',
-};
+const failures = {
+  unreachable: [502, 'The engine does not accept connections.'],
+  'connect-timeout': [504, 'The engine did not accept the connection in time.'],
+  'first-byte-timeout': [504, 'The engine did not start a response in time.'],
+  broken: [502, 'The engine closed the connection before it responded.'],
+} as const;
 
-export interface OutgoingRequest {
-  readonly method: string;
-  /** Path and query, as the client sent them. */
-  readonly path: string;
-  /** Names and values alternate, without Host. */
-  readonly headers: readonly string[];
-}
+export type UpstreamFailure = keyof typeof failures;
 
-export interface OutgoingListeners {
-  readonly onResponse: (response: IncomingMessage) => void;
-  readonly onFailure: (failure: UpstreamFailure) => void;
-}
-
-export interface Outgoing {
-  readonly request: ClientRequest;
-  /** Call after the last byte of the request. */
-  expectAnswer(): void;
-  /** Closes the connection; no listener is called afterwards. */
-  abandon(): void;
+export function describeFailure(kind: UpstreamFailure): ErrorResponse {
+  const [status, message] = failures[kind];
+  return { status, message, code: `upstream_${kind.replaceAll('-', '_')}` };
 }
 
 /** Below the keep-alive time of engines (uvicorn: 5 s): a request is never sent twice, so it must not meet a closing connection. */
 const maxIdleMs = 4000;
 
 export class Upstream {
-  readonly address: string;
+  /** The socket's event when it can be used. */
+  readonly connectEvent: 'connect' | 'secureConnect';
   private readonly agent: HttpAgent | HttpsAgent;
-  private readonly isSecure: boolean;
   private readonly host: string;
   private readonly hostHeader: string;
   private readonly port: number;
@@ -71,93 +41,30 @@ export class Upstream {
 
   constructor(
     url: string,
-    private readonly timeouts: UpstreamTimeouts,
+    readonly timeouts: UpstreamTimeouts,
   ) {
-    const { protocol, hostname, port, pathname, host, origin } = checkUrl(url);
-    this.isSecure = protocol === 'https:';
+    const { protocol, hostname, port, pathname, host } = checkUrl(url);
+    const isSecure = protocol === 'https:';
+    this.connectEvent = isSecure ? 'secureConnect' : 'connect';
     this.host = hostname.replace(/^\[|\]$/g, '');
     this.hostHeader = host;
-    this.port = port === '' ? (this.isSecure ? 443 : 80) : Number(port);
+    this.port = port === '' ? (isSecure ? 443 : 80) : Number(port);
     this.basePath = pathname.replace(/\/+$/, '');
-    this.address = `${origin}${this.basePath}`;
-    const settings = {
-      keepAlive: true,
-      noDelay: true,
-      scheduling: 'lifo',
-      maxFreeSockets: 1024,
-      timeout: maxIdleMs,
-    } as const;
-    this.agent = this.isSecure ? new HttpsAgent(settings) : new HttpAgent(settings);
+    const pool = { keepAlive: true, scheduling: 'lifo', maxFreeSockets: 1024, timeout: maxIdleMs } as const;
+    const settings = { ...pool, noDelay: true };
+    this.agent = isSecure ? new HttpsAgent(settings) : new HttpAgent(settings);
   }
 
-  open(outgoing: OutgoingRequest, { onResponse, onFailure }: OutgoingListeners): Outgoing {
-    const { timeouts } = this;
-    const deadline = new Deadline();
-    let isOver = false;
-    const request = (this.isSecure ? requestHttps : requestHttp)({
-      agent: this.agent,
-      host: this.host,
-      port: this.port,
-      method: outgoing.method,
-      path: this.basePath + outgoing.path,
-      headers: ['Host', this.hostHeader, ...outgoing.headers],
+  /**
+   * @param path path and query, as the client sent them
+   * @param headers without Host
+   */
+  request(method: string, path: string, headers: RawHeaders): ClientRequest {
+    const { agent, host, port } = this;
+    return (agent instanceof HttpsAgent ? requestHttps : requestHttp)({
+      ...{ agent, host, port, method, path: this.basePath + path },
+      headers: ['Host', this.hostHeader, ...headers],
     });
-    const fail = (kind: UpstreamFailureKind, cause?: unknown): void => {
-      if (isOver) return;
-      isOver = true;
-      deadline.clear();
-      request.destroy();
-      onFailure(new UpstreamFailure(kind, cause));
-    };
-    let isConnected = false;
-    let isSent = false;
-    const waitForAnswer = (): void => {
-      if (!isConnected || !isSent || isOver) return;
-      deadline.wait(timeouts.firstByteMs, () => {
-        fail('first-byte-timeout');
-      });
-    };
-    request.once('socket', (socket) => {
-      isConnected = !socket.connecting;
-      if (isConnected) waitForAnswer();
-      else {
-        deadline.wait(timeouts.connectMs, () => {
-          fail('connect-timeout');
-        });
-        socket.once(this.isSecure ? 'secureConnect' : 'connect', () => {
-          isConnected = true;
-          deadline.clear();
-          waitForAnswer();
-        });
-      }
-    });
-    request.once('response', (response) => {
-      if (isOver) return;
-      isOver = true;
-      deadline.clear();
-      onResponse(response);
-    });
-    // An unrequested upgrade ends the connection for HTTP.
-    request.once('upgrade', (_response, socket) => {
-      socket.destroy();
-      fail('broken');
-    });
-    // Stays for the life of the request; failures after the response began come through the response.
-    request.on('error', (cause) => {
-      fail(isConnected ? 'broken' : 'unreachable', cause);
-    });
-    return {
-      request,
-      expectAnswer() {
-        isSent = true;
-        waitForAnswer();
-      },
-      abandon() {
-        isOver = true;
-        deadline.clear();
-        request.destroy();
-      },
-    };
   }
 
   close(): void {

@@ -14,12 +14,12 @@ import { removeOldSegments, segmentName } from './record-segments.js';
 export interface RecordLogOptions {
   readonly folder: string;
   /** A larger or older segment is closed and the next one started; 0 means no time limit. */
-  readonly segmentBytes: number;
-  readonly segmentMs: number;
+  readonly segmentSize: number;
+  readonly segmentAge: number;
   /** Of all segments together; the oldest are removed first. */
-  readonly retainBytes: number;
+  readonly retainSize: number;
   /** 0 keeps them whatever their age. */
-  readonly retainMs: number;
+  readonly retainAge: number;
   readonly flushMs?: number;
   /** Called once for a run of failures, and once when they end. */
   readonly onNotice?: (message: string) => void;
@@ -118,15 +118,11 @@ export class RecordLog {
   }
 
   private async segmentToWrite(): Promise<Segment> {
-    const { folder, segmentBytes, segmentMs, openFile = createFile } = this.options;
+    const { folder, segmentSize, segmentAge, openFile = createFile } = this.options;
     const now = Date.now();
     const { segment } = this;
-    if (
-      segment !== undefined &&
-      segment.bytes < segmentBytes &&
-      (segmentMs === 0 || now - segment.begunMs < segmentMs)
-    )
-      return segment;
+    const isOld = segment !== undefined && segmentAge > 0 && now - segment.begunMs >= segmentAge;
+    if (segment !== undefined && segment.bytes < segmentSize && !isOld) return segment;
     await this.closeSegment();
     await removeOldSegments(folder, this.options, now);
     const file = await openFile(join(folder, segmentName(now, process.pid, this.count++)));
@@ -136,13 +132,9 @@ export class RecordLog {
   private async closeSegment(): Promise<void> {
     const { segment } = this;
     this.segment = undefined;
-    if (segment === undefined) return;
-    try {
-      await segment.file.sync();
-    } catch {
-      // The lines were counted as written before; nothing more can be done for them.
-    }
-    await segment.file.close().catch(() => undefined);
+    // The lines were counted as written before; nothing more can be done for them.
+    await segment?.file.sync().catch(() => undefined);
+    await segment?.file.close().catch(() => undefined);
   }
 }
 

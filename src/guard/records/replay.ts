@@ -2,9 +2,6 @@
  * Replays recorded requests through a judge, in the order of the records: the same verdicts as live with the same settings,
  * and what other settings would have given.
  */
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
-import { createInterface } from 'node:readline';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import type { JudgeOptions, JudgeSnapshot } from '../judge/judge.js';
@@ -12,7 +9,7 @@ import { Judge } from '../judge/judge.js';
 import type { ActionEvent, Alert, Judgment, Verdict, VerdictName } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { readRecordLine } from './record-schema.js';
-import { listSegments } from './record-segments.js';
+import { readLines } from './record-segments.js';
 
 export interface Replay {
   readonly requests: number;
@@ -45,7 +42,11 @@ export async function replayRecords(
 ): Promise<Replay> {
   const judge = given ?? new Judge(options);
   const verdicts: Record<VerdictName, number> = {
-    ...{ normal: 0, low: 0, collapsed: 0, learning: 0, unreadable: 0 },
+    normal: 0,
+    low: 0,
+    collapsed: 0,
+    learning: 0,
+    unreadable: 0,
   };
   const alerts: Alert[] = [];
   const actions: ActionEvent[] = [];
@@ -92,13 +93,7 @@ export async function replayRecords(
  * @example (await replayFile('./guard', { falseAlerts: 0.001 })).alertCount
  */
 export function replayFile(path: string, options: ReplayOptions = {}): Promise<Replay> {
-  return replayRecords(linesOf(path), options);
-}
-
-async function* linesOf(path: string): AsyncGenerator<string> {
-  const isFolder = (await stat(path)).isDirectory();
-  const files = isFolder ? (await listSegments(path)).map((segment) => segment.path) : [path];
-  for (const file of files) yield* createInterface({ input: createReadStream(file), crlfDelay: Infinity });
+  return replayRecords(readLines(path), options);
 }
 
 /** The replay as lines of text. */

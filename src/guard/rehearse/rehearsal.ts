@@ -9,8 +9,8 @@ import { largest } from '../../core/long-lists.js';
 import type { Generation, GenerationRequest } from '../../decode/plain.js';
 import { decodePlain } from '../../decode/plain.js';
 import type { StepOutcome } from '../../decode/policies/policy-chooser.js';
-import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { always } from '../../decode/policies/policy-chooser.js';
+import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { resolvePolicy } from '../../draft/tree/grow-tree.js';
@@ -50,13 +50,8 @@ export interface RehearsalStage {
   /** Mean time of a step, however much of its draft is accepted. */
   readonly stepMs: { readonly draft: number; readonly verify: number };
   readonly verdicts: readonly { readonly name: VerdictName; readonly reason: string }[];
-  readonly alerts: readonly RehearsalAlert[];
-}
-
-export interface RehearsalAlert {
-  readonly alert: Alert;
-  /** Which request of the stage, from 1. */
-  readonly request: number;
+  /** With the request of the stage that led to it, from 1. */
+  readonly alerts: readonly { readonly alert: Alert; readonly request: number }[];
 }
 
 export interface Rehearsal {
@@ -87,6 +82,11 @@ const stream = { model: 'rehearsal', route: 'rehearsal' } as const;
 const minSteps = 16;
 const spacingMs = 60_000;
 
+interface Played {
+  readonly generations: readonly SpeculativeGeneration[];
+  readonly stage: RehearsalStage;
+}
+
 /** Undefined if it was aborted. */
 export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | undefined> {
   const settings = { ...usualRehearsal, ...options };
@@ -106,6 +106,15 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
     ...(settings.signal === undefined ? {} : { signal: settings.signal }),
   });
   const isOver = (): boolean => settings.signal?.aborted === true;
+  const draft = async (index: number): Promise<SpeculativeGeneration> => {
+    const generation = await decodeSpeculative(model, drafter, {
+      ...requestOf(index),
+      policy,
+      mustDraft: true,
+    });
+    count();
+    return generation;
+  };
   const count = (): void => {
     done += 1;
     settings.onRequest?.(done, total);
@@ -115,20 +124,16 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
     drafter.spoiledShare = spoiledShare;
     const generations: SpeculativeGeneration[] = [];
     const verdicts: { name: VerdictName; reason: string }[] = [];
-    const alerts: RehearsalAlert[] = [];
+    const alerts: { readonly alert: Alert; readonly request: number }[] = [];
     for (let index = 0; index < requests && !isOver(); index++) {
       const id = `${spoiledShare}-${index}`;
       const atMs = done * spacingMs;
-      const generation = await decodeSpeculative(model, drafter, {
-        ...requestOf(index),
-        ...{ policy, mustDraft: true },
-      });
+      const generation = await draft(index);
       if (isOver()) break;
       const { verdict, alerts: fired } = judge.judge(toObservation(generation, id, atMs));
       verdicts.push({ name: verdict.name, reason: verdict.reason });
       alerts.push(...fired.map((alert) => ({ alert, request: index + 1 })));
       generations.push(generation);
-      count();
     }
     return { generations, stage: { spoiledShare, requests, ...summarize(generations), verdicts, alerts } };
   }
@@ -137,15 +142,15 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
   const long: (readonly number[])[] = [];
   for (const [index, prompt] of prompts.entries()) {
     if (isOver()) return undefined;
-    const { steps } = await decodeSpeculative(model, drafter, {
-      ...requestOf(index),
-      policy,
-      mustDraft: true,
-    });
+    const { steps } = await draft(index);
     if (steps.length >= minSteps) long.push(prompt);
-    count();
   }
-  requireLong(long, prompts.length);
+  if (long.length === 0)
+    throw new MistletoeError(
+      'incomplete',
+      `None of ${prompts.length} prompts has an answer of ${minSteps} steps, the minimum for judging it.`,
+      { hint: 'Ask for longer answers (--max-new-tokens), or give other prompts (--prompts).' },
+    );
   prompts = long;
   const { generations, stage } = await runStage(0, usualRequests);
   if (isOver()) return undefined;
@@ -171,20 +176,6 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
       generations.every(({ tokenIds }, index) => tokenIds.join() === plain[index]!.tokenIds.join()),
     ),
   };
-}
-
-interface Played {
-  readonly generations: readonly SpeculativeGeneration[];
-  readonly stage: RehearsalStage;
-}
-
-function requireLong(long: readonly unknown[], asked: number): void {
-  if (long.length > 0) return;
-  throw new MistletoeError(
-    'incomplete',
-    `None of ${asked} prompts has an answer of ${minSteps} steps, the minimum for judging it.`,
-    { hint: 'Ask for longer answers (--max-new-tokens), or give other prompts (--prompts).' },
-  );
 }
 
 function summarize(

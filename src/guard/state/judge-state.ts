@@ -1,8 +1,13 @@
 /**
- * Where the judge's state lives: in this process, or shared by several guards. Requests are judged after they end, so what
- * follows from an observation may arrive later than `observe` returns; `decide` never waits.
+ * Where the judge's state lives: in this process and a file, or shared by several guards. Requests are judged after they
+ * end, so what follows from an observation may arrive later than `observe` returns; `decide` never waits.
  */
-import type { Judge } from '../judge/judge.js';
+import { createHash } from 'node:crypto';
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import { isMissing } from '../../core/files.js';
+import type { Judge, SavedJudge } from '../judge/judge.js';
 import type { ActionEvent, Alert, Decision, Judgment } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 
@@ -24,13 +29,50 @@ export interface StateCallbacks {
   readonly onNotice?: (message: string) => void;
 }
 
-export function createLocalState(judge: Judge, { onJudged }: StateCallbacks): JudgeState {
-  return {
-    isConnected: null,
-    decide: (tenant, atMs) => judge.decide(tenant, atMs),
-    observe(observation) {
-      onJudged(observation, judge.judge(observation));
-    },
-    close: () => Promise.resolve(),
-  };
+/** Changes with the fields of SavedJudge. */
+const version = 4;
+
+/** As JSON, with a digest by which damage is recognized. */
+export function packState(judge: Pick<Judge, 'save'>): string {
+  const state = JSON.stringify(judge.save());
+  return `{"version":${version},"digest":"${digestOf(state)}","state":${state}}`;
+}
+
+export function unpackState(text: string): SavedJudge {
+  const { version: found, digest, state } = (JSON.parse(text) ?? {}) as Partial<Record<string, unknown>>;
+  if (found === version && digest === digestOf(JSON.stringify(state))) return state as SavedJudge;
+  const reason = found === version ? 'it is damaged' : `it has version ${String(found)}, expected ${version}`;
+  throw new MistletoeError('usage', `The saved state of the guard is not usable: ${reason}.`, {
+    hint: 'Remove it; the baseline is then learned again from the traffic.',
+  });
+}
+
+const digestOf = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** Earlier versions wrote monitor.json, whose baselines cannot be converted. */
+const pathIn = (folder: string): string => join(folder, 'judge.json');
+
+/** The guard starts without a usable file; the baseline is then learned again. */
+export async function restoreJudge(
+  judge: Judge,
+  folder: string,
+  onNotice: (message: string) => void,
+): Promise<void> {
+  try {
+    judge.restore(unpackState(await readFile(pathIn(folder), 'utf8')));
+  } catch (cause) {
+    if (isMissing(cause)) return;
+    onNotice(`The saved baseline is not used, a new one is learned: ${describeCause(cause)}`);
+  }
+}
+
+/** Where the disk fails, the state stays in memory. */
+export async function saveJudge(judge: Judge, folder: string): Promise<void> {
+  const temporary = `${pathIn(folder)}.${process.pid}`;
+  try {
+    await writeFile(temporary, packState(judge), { mode: 0o600 });
+    await rename(temporary, pathIn(folder));
+  } catch {
+    // Tried again later.
+  }
 }

@@ -11,11 +11,11 @@ import { randomUUID } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { describeCause } from '../../core/errors.js';
 import type { Judge } from '../judge/judge.js';
-import { parseSavedJudge } from '../judge/saved-judge.js';
 import type { Decision } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { readRecordLine } from '../records/record-schema.js';
 import type { JudgeState, StateCallbacks } from './judge-state.js';
+import { packState, unpackState } from './judge-state.js';
 
 /** The braces keep both keys in one slot of a cluster. */
 const keys = { log: '{mistletoe-guard}:log', snapshot: '{mistletoe-guard}:snapshot' } as const;
@@ -44,9 +44,11 @@ const storeSnapshot = `
 interface Numbered {
   readonly number: number;
   readonly observation: Observation;
+  readonly atMs: number;
 }
 
 type Entry = readonly [id: string, fields: readonly string[]];
+type ReadEntry = Omit<Numbered, 'atMs'> & { readonly guard: string };
 
 export async function openRedisState(
   url: string,
@@ -66,7 +68,7 @@ class RedisState implements JudgeState {
   private count = 0;
   private lastId = '0-0';
   /** Appended and not read back yet. */
-  private readonly pending = new Map<number, { readonly observation: Observation; readonly atMs: number }>();
+  private readonly pending = new Map<number, Numbered>();
   /** Judged alone; appended when Redis is back. */
   private backlog: Numbered[] = [];
   /** Observed while joining. */
@@ -118,13 +120,13 @@ class RedisState implements JudgeState {
       this.waiting.push(observation);
       return;
     }
-    const number = ++this.count;
+    const item = { number: ++this.count, observation, atMs: Date.now() };
     if (!this.isConnected) {
-      this.judgeAlone({ number, observation });
+      this.judgeAlone(item);
       return;
     }
-    this.pending.set(number, { observation, atMs: Date.now() });
-    this.append({ number, observation }).catch((cause: unknown) => {
+    this.pending.set(item.number, item);
+    this.append(item).catch((cause: unknown) => {
       this.leave(cause);
     });
   }
@@ -151,16 +153,13 @@ class RedisState implements JudgeState {
   }
 
   private append({ number, observation }: Numbered): Promise<unknown> {
-    const { speculation } = observation;
     // Fields that no judgment depends on stay with this guard's records.
-    const shared: Observation & { choiceSpeculation?: unknown } = {
-      ...observation,
-      speculation: speculation && { ...speculation, perStepAccepted: null, histogram: null },
-    };
-    delete shared.choiceSpeculation;
+    const { speculation: counts } = observation;
+    const speculation = counts && { ...counts, perStepAccepted: null, histogram: null };
+    const text = JSON.stringify({ ...observation, speculation });
     return this.commands.xadd(
       ...([keys.log, 'MAXLEN', '~', maxEntries, '*', 'guard', this.guard] as const),
-      ...(['number', number, 'observation', JSON.stringify(shared)] as const),
+      ...(['number', number, 'observation', text] as const),
     );
   }
 
@@ -176,14 +175,10 @@ class RedisState implements JudgeState {
       const known = new Set<number>();
       if ((await this.saveSnapshot('first')) === 0) {
         const [id, state] = await this.commands.hmget(keys.snapshot, 'id', 'state');
-        this.judge.restore(parseSavedJudge(JSON.parse(state ?? 'null')));
+        this.judge.restore(unpackState(state ?? 'null'));
         this.lastId = id!;
-        await this.catchUp(known);
-      } else {
-        // This guard's state became the shared one, with everything it judged alone.
-        this.backlog = [];
-        await this.catchUp(known);
-      }
+      } else this.backlog = []; // this guard's state became the shared one, with everything it judged alone
+      await this.catchUp(known);
       for (const item of this.backlog) if (!known.has(item.number)) await this.append(item);
       this.backlog = [];
       this.isConnected = true;
@@ -248,7 +243,7 @@ class RedisState implements JudgeState {
   }
 
   /** Undefined for an entry that is unusable, as of another version. */
-  private read([id, fields]: Entry): (Numbered & { readonly guard: string }) | undefined {
+  private read([id, fields]: Entry): ReadEntry | undefined {
     this.lastId = id;
     const [, guard = '', , number = '', , text = ''] = fields;
     try {
@@ -261,7 +256,7 @@ class RedisState implements JudgeState {
 
   private async saveSnapshot(mode: 'first' | 'newer'): Promise<number> {
     this.sinceSnapshot = { entries: 0, atMs: Date.now() };
-    const state = JSON.stringify(this.judge.save());
+    const state = packState(this.judge);
     return Number(await this.commands.eval(storeSnapshot, 1, keys.snapshot, this.lastId, state, mode));
   }
 
@@ -271,9 +266,9 @@ class RedisState implements JudgeState {
     this.isConnected = false;
     this.epoch += 1;
     if (cause !== undefined) this.warn(describeCause(cause));
-    const pending = [...this.pending];
+    const pending = [...this.pending.values()];
     this.pending.clear();
-    for (const [number, { observation }] of pending) this.judgeAlone({ number, observation });
+    for (const item of pending) this.judgeAlone(item);
   }
 
   private judgeAlone(item: Numbered): void {

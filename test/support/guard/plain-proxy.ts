@@ -1,13 +1,18 @@
 /** A proxy that passes everything to one engine and remembers what it saw. */
-import type { ExchangeEnding, ProxySettings, RequestHead, Route } from '../../../src/guard/proxy/proxy.js';
+import type {
+  ExchangeEnding,
+  ProxySettings,
+  RequestHead,
+  Route,
+} from '../../../src/guard/proxy/exchange-route.js';
 import { createProxy } from '../../../src/guard/proxy/proxy.js';
 import { Upstream } from '../../../src/guard/proxy/upstream.js';
 import type { Listening } from './fake-upstream.js';
 import { listen } from './fake-upstream.js';
 
 export const testSettings: ProxySettings = {
-  timeouts: { idleMs: 0, clientMs: 0, requestMs: 0 },
-  limits: { requestBytes: 256 << 20, readBytes: 1 << 20, heldBytes: 8 << 20, headerBytes: 16 << 10 },
+  timeouts: { idle: 0, client: 0, request: 0 },
+  limits: { requestSize: 256 << 20, readSize: 1 << 20, heldSize: 8 << 20, headerSize: 16 << 10 },
 };
 
 export interface SeenExchange {
@@ -26,15 +31,12 @@ export interface PlainProxy extends Listening {
 
 export interface PlainOptions extends Partial<ProxySettings> {
   readonly upstream: string;
-  readonly upstreamTimeouts?: { readonly connectMs: number; readonly firstByteMs: number };
+  readonly upstreamTimeouts?: { readonly connect: number; readonly firstByte: number };
   readonly route?: (route: Extract<Route, { kind: 'pass' }>, body: Buffer | undefined) => Route;
 }
 
 export async function startPlainProxy(options: PlainOptions): Promise<PlainProxy> {
-  const upstream = new Upstream(
-    options.upstream,
-    options.upstreamTimeouts ?? { connectMs: 0, firstByteMs: 0 },
-  );
+  const upstream = new Upstream(options.upstream, options.upstreamTimeouts ?? { connect: 0, firstByte: 0 });
   const seen: SeenExchange[] = [];
   let waiting: ((exchange: SeenExchange) => void)[] = [];
   const server = createProxy(
