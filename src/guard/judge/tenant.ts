@@ -30,7 +30,7 @@ export interface Outcome {
 
 export type Finding = Pick<Alert, 'tenant' | 'cause' | 'count' | 'requests' | 'probability' | 'text'>;
 
-interface TenantState {
+export interface TenantState {
   /** Oldest first. */
   outcomes: Outcome[];
   /** Mean rank of the requests before those, and how many it stands for. */
@@ -41,7 +41,7 @@ interface TenantState {
   muted: Partial<Record<AlertCause, number>>;
 }
 
-interface Passed {
+export interface Passed {
   readonly tenant: string;
   readonly isCollapsed: boolean;
   readonly rank: number | null;
