@@ -15,7 +15,7 @@ import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { openTarget } from '../src/decode/target.js';
-import { loadDrafter } from '../src/draft/load-drafter.js';
+import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { Side } from './comparison.js';
 import { describeProducts, formatSpeedup } from './comparison.js';

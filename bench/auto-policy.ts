@@ -18,7 +18,7 @@ import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import type { Drafter } from '../src/draft/drafter.js';
-import { loadDrafter } from '../src/draft/load-drafter.js';
+import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { printNote, printTable } from './stopwatch.js';

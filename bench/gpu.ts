@@ -15,7 +15,7 @@ import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
-import { loadDrafter } from '../src/draft/load-drafter.js';
+import { loadDrafter } from '../src/draft/systems.js';
 import { describeProducts, formatSpeedup } from './comparison.js';
 import { checkAgreement } from './gpu-agreement.js';
 import type { ShapeName } from './gpu-models.js';

@@ -23,7 +23,7 @@ import { decodeSpeculative } from '../src/decode/speculative.js';
 import type { Target } from '../src/decode/target.js';
 import { openTarget, requestFor } from '../src/decode/target.js';
 import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
-import { loadDrafter } from '../src/draft/load-drafter.js';
+import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { promptSets } from './prompt-sets.js';

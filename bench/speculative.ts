@@ -8,7 +8,7 @@ import { findDrafter } from '../src/decode/find-drafter.js';
 import { always } from '../src/decode/policies/policy-chooser.js';
 import { openTarget } from '../src/decode/target.js';
 import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
-import { loadDrafter } from '../src/draft/load-drafter.js';
+import { loadDrafter } from '../src/draft/systems.js';
 import { parseDraftPolicy } from '../src/draft/tree/policy.js';
 import type { BenchmarkSystem } from '../src/measure/benchmark.js';
 import { runBenchmark } from '../src/measure/benchmark.js';

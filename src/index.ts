@@ -14,7 +14,7 @@ export type { ErrorCode } from './core/errors.js';
 export { bundledTarget, bundledPrompts } from './decode/bundled-models.js';
 export { openTarget, generateText, encodePrompt } from './decode/target.js';
 export { generateSpeculatively, createPolicy } from './decode/speculative-text.js';
-export { loadDrafter } from './draft/load-drafter.js';
+export { loadDrafter } from './draft/systems.js';
 export { findDrafter } from './decode/find-drafter.js';
 export { parseDraftPolicy } from './draft/tree/policy.js';
 export type { Target, GenerateOptions } from './decode/target.js';

@@ -11,7 +11,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { encodeChat, renderChat, requireChatTemplate } from '../src/text/template/chat-template.js';
+import { encodeChat } from './support/text/encode-chat.js';
+import { renderChat, requireChatTemplate } from '../src/text/template/chat-template.js';
 import { writeFolder } from './support/text/sample-folders.js';
 import { loadTokenizer } from '../src/text/tokenizer/tokenizer.js';
 

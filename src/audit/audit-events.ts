@@ -1,7 +1,8 @@
 /** Progress events of an audit. */
+import type { WorkerName } from '../runs/unit.js';
 import type { TracePoint } from './result.js';
 
-/** One unit of work: an arm of a prompt on a drafter, the universal search, or a transfer measurement. */
+/** An arm of a prompt on a drafter, the universal search, or a transfer measurement. */
 export interface UnitName {
   readonly drafter: string;
   readonly prompt: string;
@@ -9,11 +10,16 @@ export interface UnitName {
   readonly arm: string;
 }
 
+/** Progress within one unit. */
+export interface UnitEvents {
+  onStep?(unit: UnitName, point: TracePoint, steps: number): void;
+  onNotice?(message: string): void;
+}
+
 export interface AuditPlanned {
   readonly target: string;
   readonly drafters: readonly string[];
   readonly preset: string;
-  /** Folder of the run. */
   readonly folder: string;
   readonly units: number;
   /** Null if there is nothing to estimate from. */
@@ -21,13 +27,13 @@ export interface AuditPlanned {
 }
 
 export interface AuditEvents {
-  /** The plan, once, before anything expensive. */
+  /** Once, before anything expensive. */
   onPlan?(plan: AuditPlanned): void;
-  /** All units in the order in which they run, including those that a resumed run has finished. */
+  /** In order, including those that an earlier start finished. */
   onStart?(units: readonly UnitName[]): void;
-  /** `done` units are finished. */
-  onUnitStart?(unit: UnitName, done: number, total: number): void;
-  onStep?(unit: UnitName, point: TracePoint, steps: number): void;
-  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined): void;
+  /** `done` units are finished. With several workers, units overlap; without, there is no worker. */
+  onUnitStart?(unit: UnitName, done: number, total: number, worker?: WorkerName): void;
+  onStep?(unit: UnitName, point: TracePoint, steps: number, worker?: WorkerName): void;
+  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined, worker?: WorkerName): void;
   onNotice?(message: string): void;
 }

@@ -1,10 +1,9 @@
-/** The models of an audit, opened as its request names them. */
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import { loadDrafter } from '../draft/systems.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AuditRequest } from './audit-request.js';
@@ -23,8 +22,8 @@ export async function openModels(
   const { targetFolder, settings, chatTemplate, date } = request;
   const template = {
     chat: settings.chat,
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-    ...(date === undefined ? {} : { date }),
+    chatTemplate,
+    date,
   };
   const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   return { target, drafters: await loadDrafters(request, target, cache) };
@@ -36,20 +35,27 @@ async function loadDrafters(
   cache: CacheOptions,
 ): Promise<LoadedDrafter[]> {
   const loaded: LoadedDrafter[] = [];
-  for (const { id, folder, policy: text } of request.drafters) {
-    const drafter = await loadDrafter(folder, {
-      target: target.model,
-      tokenizer: target.tokenizer,
-      ...cache,
-      ...(request.taps === undefined ? {} : { taps: request.taps }),
-    });
-    const policy = parseDraftPolicy(text);
-    if (policy.kind === 'auto') {
-      throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
-        hint: 'Use for example --draft chain:4.',
-      });
-    }
-    loaded.push({ id, drafter, policy: resolvePolicy(policy, drafter) });
-  }
+  for (const drafter of request.drafters) loaded.push(await openDrafter(request, drafter, target, cache));
   return loaded;
+}
+
+export async function openDrafter(
+  request: Pick<AuditRequest, 'taps'>,
+  { id, folder, policy: text }: Pick<AuditRequest['drafters'][number], 'id' | 'folder' | 'policy'>,
+  target: Target,
+  cache: CacheOptions,
+): Promise<LoadedDrafter> {
+  const drafter = await loadDrafter(folder, {
+    target: target.model,
+    tokenizer: target.tokenizer,
+    ...cache,
+    taps: request.taps,
+  });
+  const policy = parseDraftPolicy(text);
+  if (policy.kind === 'auto') {
+    throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
+      hint: 'Use for example --draft chain:4.',
+    });
+  }
+  return { id, drafter, policy: resolvePolicy(policy, drafter) };
 }

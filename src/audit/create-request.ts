@@ -1,4 +1,4 @@
-/** From what a user asks for to a whole request: every default is written out, every model is identified. */
+/** Completes a user's request: all defaults are written out and all models identified. */
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
@@ -10,7 +10,7 @@ import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
-import { nameDrafter } from '../draft/load-drafter.js';
+import { nameDrafter } from '../draft/systems.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { TapConvention } from '../draft/draft-system.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
@@ -27,33 +27,33 @@ import { applyPreset } from './settings.js';
 
 export interface AuditPlan extends DeviceWish {
   readonly prompts: readonly Prompt[];
-  /** Folder of the target; the bundled one by default. */
+  /** Default: the bundled target. */
   readonly target?: string | undefined;
-  /** Folders, bundled names or systems without weights; the bundled EAGLE-3 by default, where the target is the bundled one. */
+  /**
+   * Folders, bundled names or systems without weights; default: the bundled EAGLE-3, with the bundled target.
+   */
   readonly drafters?: readonly string[] | undefined;
-  /** What the layer ids in the config.json of EAGLE-3 heads mean; by default what their trainer means by them. */
+  /** Meaning of EAGLE-3 heads' layer ids; by default that of their trainer. */
   readonly taps?: TapConvention | undefined;
-  /** One policy for all drafters; by default chain:4, or as many levels as the drafter has heads. */
+  /** For all drafters; default chain:4, or as many levels as there are heads. */
   readonly draft?: string | undefined;
   readonly preset?: string | undefined;
-  /** Changes to the preset. */
   readonly settings?: Partial<AuditSettings> | undefined;
   readonly seed?: number | undefined;
   readonly threads?: number | undefined;
   readonly transfer?: boolean | undefined;
   readonly universal?: boolean | undefined;
-  /** Suffixes to measure instead of searching for some. */
+  /** Measured instead of searching. */
   readonly suffixes?: readonly GivenSuffix[] | undefined;
-  /** In place of the template in the target's folder: the name of a built-in one, or a file. */
+  /** A built-in name or a file; by default the target's own. */
   readonly chatTemplate?: string | undefined;
-  /** YYYY-MM-DD, for templates that ask for the date; today by default. */
+  /** YYYY-MM-DD for chat templates; default today. */
   readonly date?: string | undefined;
-  /** The command line that runs the same audit, for the report. */
+  /** For the report. */
   readonly command?: string | undefined;
   readonly cacheFolder?: string | undefined;
-  /** From what was given for a model to its folder, once everything else is known to be right; by default it is one. */
+  /** Maps a given model to its folder, after everything else was checked; default: identity. */
   readonly findModel?: ((given: string) => Promise<string>) | undefined;
-  /** On which device it will run, where there is a choice. */
   readonly onNotice?: ((message: string) => void) | undefined;
 }
 
@@ -120,7 +120,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   };
 }
 
-/** Prompts stay the same until the run ends: the day it began on, and the words of a template from elsewhere. */
+/** Fixes the date and the template's text for the whole run. */
 async function pinTemplate(
   plan: AuditPlan,
   targetFolder: string,
@@ -131,20 +131,20 @@ async function pinTemplate(
   return { ...given, ...(template?.asksForDate === true ? { date } : {}) };
 }
 
-/** Reports name where it came from, and reports are passed on. */
+/** Reports show the origin without private paths. */
 async function pinText(chatTemplate: string): Promise<TemplateText> {
   const template = await readTemplate(chatTemplate);
   return { ...template, origin: shortenPath(template.origin) };
 }
 
-/** The name itself while it is free, else with the first number that makes it so. */
+/** Appends the first free number if the name is taken. */
 function numberApart(name: string, taken: { has(name: string): boolean }): string {
   let id = name;
   for (let number = 2; taken.has(id); number++) id = `${name}-${number}`;
   return id;
 }
 
-/** Results are kept under the prompt's id: where two share one, the later is numbered. */
+/** Results are stored by prompt id, so duplicates are numbered. */
 function nameApart(prompts: readonly Prompt[]): AuditRequest['prompts'] {
   const taken = new Set<string>();
   return prompts.map((prompt) => {
@@ -154,7 +154,7 @@ function nameApart(prompts: readonly Prompt[]): AuditRequest['prompts'] {
   });
 }
 
-/** Ids that tell the drafters apart: the folder's name, numbered where two share it. */
+/** By folder name, numbered if necessary. */
 function chooseDrafters(given: readonly string[], target: string): Map<string, string> {
   if (given.length === 0 && resolve(target) !== bundledTarget) {
     throw new MistletoeError('usage', `The audit has no drafter for the target ${target}.`, {
@@ -199,7 +199,7 @@ async function describeDrafter(source: string): Promise<DrafterKind> {
       hint: '`mistletoe inspect` shows what a folder holds.',
     });
   }
-  // Whatever is wrong with it is said when it is loaded, beside its target.
+  // Problems are reported when it is loaded with its target.
   const { heads } = system.describe(checkpoint, () => undefined).facts;
   return { system: system.name, heads, hasGradient: true };
 }
@@ -227,7 +227,7 @@ function choosePolicy(draft: string | undefined, heads: number | undefined): str
   return formatDraftPolicy(policy);
 }
 
-/** Above temperature 0 drafts are followed along the answer token by token, which is a chain. */
+/** Above temperature 0 drafts follow the answer token by token: a chain. */
 function refuseDrawnTrees(policy: string, temperature: number): void {
   if (temperature === 0 || policy.startsWith('chain:')) return;
   throw new MistletoeError(

@@ -1,7 +1,6 @@
 /**
- * What an audit will cost, before it begins: passes are counted from the request, and two short passes of the loaded
- * target say how fast this machine is. An estimate, and called so: candidates that do not survive as text are not
- * scored, and answers may be shorter than they are allowed to be.
+ * Estimates an audit's cost: passes are counted from the request, and two short passes of the target measure this
+ * machine. Candidates that do not survive are not scored and answers may be shorter, so it is an upper estimate.
  */
 import type { Target } from '../decode/target.js';
 import { countParameters } from '../draft/reading/checks.js';
@@ -17,21 +16,18 @@ import { rowsPerBatch } from './search/pass-rows.js';
 import type { AuditSettings } from './settings.js';
 
 /**
- * How much memory an audit will take: what the process keeps for itself, and apart from it the weights that are mapped
- * from the cache, which any number of programs share and the system may drop and read again. A rough sum: audits with
- * the bundled drafters, and of a model of 0.9 GB, took for themselves what it says, up to a third more or less.
+ * Memory of an audit: of the process itself, and weights mapped from the cache, which programs share and the system
+ * may drop. Measured audits were within a third of it.
  */
 interface MemoryEstimate {
-  /** Of the process itself. */
   readonly memoryBytes: number;
-  /** Weights in the cache's files. */
   readonly mappedBytes: number;
 }
 
 export interface MemoryUsers {
   readonly target: Pick<CausalModel, 'weights' | 'configuration'>;
   readonly drafters: readonly DrafterMemory[];
-  /** Undefined where nothing is searched. */
+  /** Undefined if nothing is searched. */
   readonly search: SearchSizes | undefined;
 }
 
@@ -43,21 +39,19 @@ interface DrafterMemory {
 export type SearchSizes = Pick<AuditSettings, 'search' | 'candidates' | 'starts' | 'suffixLength' | 'window'>;
 
 const floatBytes = 4;
-/** Node, ONNX Runtime, tokenizers, and what decoding leaves for the next collection. */
+/** Node, ONNX Runtime, tokenizers, and garbage. */
 const processBytes = 128 * 2 ** 20;
-/** A drafter's programs for trees and for chains. */
 const programsPerDrafter = 2;
-/** Tensors as wide as the vocabulary that the target's part of a scoring pass has at once; each level adds one. */
+/** Vocabulary-wide tensors of the target in a scoring pass; each level adds one. */
 const targetScores = 3;
-/** Values that a backward pass keeps for each row and layer, in multiples of the hidden size and of the MLP size. */
+/** Values kept for a backward pass per row and layer, in multiples of the hidden and the MLP size. */
 const keptWidths = { hidden: 8, inner: 4 };
-/** Forward values, and their gradients. */
 const directions = 2;
 
 export function estimateMemory({ target, drafters, search }: MemoryUsers): MemoryEstimate {
   const total = { memoryBytes: processBytes, mappedBytes: 0 };
   const add = (store: WeightStore, programs: number): void => {
-    // These go to the memory of the runtime's own device, through a few pieces at a time.
+    // These weights go to the device.
     if (store.kind === 'checkpoint') return;
     const plainBytes = countBytes(store);
     const packedBytes = floatBytes * countProducts(store);
@@ -66,7 +60,7 @@ export function estimateMemory({ target, drafters, search }: MemoryUsers): Memor
     if (packedBytes <= defaultPackedWeightLimit) total.memoryBytes += programs * packedBytes;
     else if (store.kind === 'file') total.mappedBytes += packedBytes;
   };
-  // Passes with taps are a program of their own.
+  // Passes with taps are another program.
   add(target.weights, drafters.some(({ drafter }) => drafter.taps.length > 0) ? 2 : 1);
   for (const { drafter } of drafters) {
     const own = (drafter.graph?.weights ?? []).filter((store) => store !== target.weights);
@@ -83,7 +77,7 @@ function countBytes(store: FileWeights | MemoryWeights): number {
   return bytes;
 }
 
-/** Tables that are only looked up are no products, and count all the same: they are the smaller part of any model. */
+/** Look-up tables count too; they are the smaller part. */
 function countProducts({ tensors }: WeightStore): number {
   let count = 0;
   for (const { shape } of tensors.values())
@@ -91,7 +85,7 @@ function countProducts({ tensors }: WeightStore): number {
   return count;
 }
 
-/** Drafters are searched one after the other, and each gives back what its search has taken. */
+/** Drafters are searched one after the other and free what they used. */
 function estimateSearch(
   { configuration, weights }: MemoryUsers['target'],
   drafters: readonly DrafterMemory[],
@@ -119,9 +113,9 @@ export interface Effort extends MemoryEstimate {
 
 const directed: readonly string[] = ['attack', 'unprojected', 'preservation-only'];
 const searched: readonly string[] = [...directed, 'undirected'];
-/** Steps that gain something, after which the gradient is new. */
+/** Share of steps that gain, after which the gradient is new. */
 const gainingShare = 0.6;
-/** Gradients of both losses, in passes forward over as many rows: two backward passes of two products each. */
+/** Two backward passes of two products each, in forward passes. */
 const gradientPasses = 6;
 const probedRows = 96;
 const probes = 5;
@@ -143,7 +137,7 @@ export async function estimateEffort(
       gainingShare *
       steps *
       (settings.search === 'random' ? 0 : keys.filter(({ arm }) => directed.includes(arm)).length);
-    // Each arm is decoded held and freely, some plainly too; each search decodes its finalists.
+    // Each arm is decoded held and freely, some also plainly; each search decodes its finalists.
     const answers = 2.5 * keys.length + 2 * finalists * searches;
     const share = 1 + (levelsOf(policy) * drafter.parameterCount) / countParameters(target.model.weights);
     const candidateMs = (suffixLength / 2 + window) * pace.rowMs * share;
@@ -163,9 +157,7 @@ export async function estimateEffort(
 }
 
 interface Pace {
-  /** A row of a pass over many. */
   readonly rowMs: number;
-  /** A pass over one row. */
   readonly tokenMs: number;
 }
 
@@ -176,10 +168,10 @@ async function measurePace({ model }: Target): Promise<Pace> {
     const cache = model.createCache();
     let bestMs = Infinity;
     try {
-      // The best of several: on a busy machine a single pass says little.
+      // The best of several: the machine may be busy.
       for (let run = 0; run < probes; run++) {
         const startMs = performance.now();
-        await model.forward({ tokens, cache, want: ['argmax'] });
+        (await model.forward({ tokens, cache, want: ['argmax'] })).rows.free();
         bestMs = Math.min(bestMs, performance.now() - startMs);
       }
     } finally {

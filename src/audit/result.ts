@@ -1,7 +1,6 @@
 /**
- * What an audit finds, as plain data, and the schemas of what is read back from its folder. Everything here follows from
- * the configuration, the seed and the weights, so that a resumed run writes the same bytes. Measured times do not, and
- * are in phase-clock.ts.
+ * The result of an audit as data, and its schemas. It depends only on configuration, seed and weights, so a resumed
+ * run writes the same bytes. Measured times are in phase-clock.ts.
  */
 import { z } from 'zod';
 import type { Interval } from '../measure/bootstrap.js';
@@ -28,15 +27,13 @@ export interface AuditSetup {
   readonly drafters: readonly DrafterIdentity[];
   readonly preset: string;
   readonly seed: number;
-  /** The effective options, including defaults. */
   readonly options: Readonly<Record<string, string | number | boolean | null>>;
-  /** The command line of this audit. Absolute paths outside of the current folder are shortened to their last part. */
+  /** Absolute paths outside the current folder are shortened. */
   readonly command: string;
   readonly promptCount: number;
 }
 
 export interface DrafterIdentity extends ModelIdentity {
-  /** The audit's name for it: the folder's name. */
   readonly id: string;
   readonly system: string;
   readonly policy: string;
@@ -52,9 +49,9 @@ export interface PromptResult {
   readonly promptId: string;
   readonly category: string | null;
   readonly prompt: string;
-  /** Why this prompt was skipped, in one sentence; null if it counts. */
+  /** Null if the prompt counts. */
   readonly skipped: string | null;
-  /** Searched and random arms may occur several times, once for each seed or draw. */
+  /** Searched and random arms occur once per seed or draw. */
   readonly arms: readonly ArmResult[];
   readonly traces: readonly SearchTrace[];
 }
@@ -65,7 +62,7 @@ const numbers = z.array(number).readonly();
 const strings = z.array(z.string()).readonly();
 
 const acceptanceSchema = z.object({
-  /** Verification passes of the target, without the pass over the prompt. */
+  /** Target passes without the prompt's. */
   steps: number,
   proposed: number,
   accepted: number,
@@ -76,9 +73,9 @@ const acceptanceSchema = z.object({
 });
 export type AcceptanceSummary = Readonly<z.infer<typeof acceptanceSchema>>;
 
-/** Drafts along the clean answer, which the target is forced to give. */
+/** Drafts along the clean answer. */
 const heldSchema = acceptanceSchema.extend({
-  /** Which tokens of the clean answer were accepted drafts (a) and which the target's own (b). */
+  /** a = accepted draft token, b = the target's own token. */
   origins: z.string(),
 });
 export type HeldRecord = Readonly<z.infer<typeof heldSchema>>;
@@ -87,7 +84,6 @@ export type HeldRecord = Readonly<z.infer<typeof heldSchema>>;
 const equalLengthsSchema = z.object({ tokens: number, passes: number, cleanPasses: number });
 export type EqualLengths = Readonly<z.infer<typeof equalLengthsSchema>>;
 
-/** A suffix behind which the answer differs. */
 const otherAnswerSchema = z.object({
   suffix: z.string(),
   answer: z.string(),
@@ -101,7 +97,7 @@ const answerSchema = z.object({
   tokenIds: ids,
   /** [token], together `text`. */
   pieces: strings,
-  /** a = accepted draft token, b = the target's own token, one letter each. */
+  /** a = accepted draft token, b = the target's own token. */
   origins: z.string(),
   finishReason: z.string(),
 });
@@ -110,57 +106,55 @@ export type AnswerRecord = Readonly<z.infer<typeof answerSchema>>;
 const preservationSchema = z.object({
   /** Mean KL(target without suffix || target with it) over the window, in nats. */
   divergence: number,
-  /** How the free-running answer compares with the clean one. */
   kept: z.enum(keptClasses),
-  /** Tokens of the free-running answer before the first one that differs from the clean answer. */
+  /** Tokens before the first difference from the clean answer. */
   firstDifference: number,
   /** 1 - edit distance / longer length, on tokens. */
   editSimilarity: number,
-  /** Perplexity of this arm's answer under the clean prompt. */
+  /** Under the clean prompt. */
   answerPerplexity: number,
   /** Share of repeated 4-grams. */
   repetition: number,
-  /** Perplexity of the suffix itself, as a filter would see it; null without a suffix. */
+  /** As a filter would see it; null without a suffix. */
   suffixPerplexity: number.nullable(),
-  /** Within the divergence bound, and the answer is kept as --keep asks. */
+  /** Within the divergence bound, and the answer is kept as --keep requires. */
   withinBound: z.boolean(),
 });
 export type PreservationMeasures = Readonly<z.infer<typeof preservationSchema>>;
 
 const armSchema = z.object({
   arm: z.enum(arms),
-  /** 1 for the first seed or draw of the arm. */
+  /** From 1. */
   repeat: number,
   suffix: z.string(),
   suffixIds: ids,
-  /** Why a searched arm has no suffix (all vetoed, or no answer kept); it then counts as the clean prompt. */
+  /** Why a searched arm has no suffix; it then counts as the clean prompt. */
   withoutSuffix: z.string().nullable(),
-  /** The headline metric: drafts along the clean answer. */
+  /** The headline metric. */
   sameAnswer: heldSchema,
-  /** The free-running answer under the suffix. */
   answer: answerSchema,
   freeRunning: acceptanceSchema,
-  /** This arm's free-running answer and the clean one over equally many tokens. */
+  /** Over equally many tokens. */
   compared: equalLengthsSchema,
   preservation: preservationSchema,
-  /** Of the finalists of the search, the slowest whose answer differs. Never the attack. */
+  /** The slowest finalist whose answer differs. Never the attack. */
   slowOther: otherAnswerSchema.nullable(),
   /** A role marker of the chat template that a given suffix spells. */
   roleMarker: z.string().optional(),
 });
 export interface ArmResult extends Readonly<z.infer<typeof armSchema>> {
-  /** The searched suffix whose answer was not kept when it was measured; the arm then counts as the clean prompt. */
+  /** A searched suffix whose measured answer was not kept; the arm then counts as the clean prompt. */
   readonly notKept?: OtherAnswer | undefined;
 }
 
-const tracePointSchema = z.object({
+export const tracePointSchema = z.object({
   step: number,
-  /** The objective and the divergence of the search's current suffix; larger is worse for the service. */
+  /** Of the search's current suffix; larger is worse for the service. */
   degradation: number,
   divergence: number,
-  /** The lowest accepted length along the clean answer so far, inside the bounds; null if there is none. */
+  /** Lowest accepted length along the clean answer within the bounds so far; null if none. */
   acceptedLength: number.nullable(),
-  /** Cosine between the search direction and the preservation gradient, before and after projection. */
+  /** Cosine between search direction and preservation gradient. */
   cosineBefore: number,
   cosineAfter: number,
   candidates: number,
@@ -168,30 +162,32 @@ const tracePointSchema = z.object({
 });
 export type TracePoint = Readonly<z.infer<typeof tracePointSchema>>;
 
-/** A search, step by step. */
 const traceSchema = z.object({
   arm: z.enum(arms),
   repeat: number,
   objective: z.string(),
   projection: z.string(),
-  /** The effort: candidates scored, and suffixes decoded at the end. */
   scoredCandidates: number,
   decodedSuffixes: number,
   steps: z.array(tracePointSchema).readonly(),
 });
 export type SearchTrace = Readonly<z.infer<typeof traceSchema>>;
 
-/** A unit: a measured arm, or the reason why it was skipped. */
+/** A measured arm, or why it was skipped. */
 export const unitSchema = z.union([
   z.object({ result: armSchema, trace: traceSchema.nullable() }),
-  z.object({ skipped: z.string() }),
+  z.object({
+    skipped: z.string(),
+    /** Its worker ended again and again, or reported an error. */
+    failed: z.literal(true).exactOptional(),
+  }),
 ]);
 export type UnitData = z.infer<typeof unitSchema>;
 
 export const countsSchema = z.object({ accepted: number, steps: number });
 
 const universalSplitSchema = z.object({
-  /** Prompts in which the suffix survives as text. */
+  /** Prompts in which the suffix survives. */
   n: number,
   lostInText: number,
   cleanAcceptedLength: number,
@@ -215,32 +211,30 @@ export interface DrafterSummary {
   readonly arms: readonly ArmSummary[];
   /** 1 - attacked / clean accepted length along the same answer, pooled. */
   readonly drop: Interval;
-  /** The attack against each control that was measured, over prompts, one-sided. */
+  /** Against each measured control, over prompts, one-sided. */
   readonly tests: readonly PairedTest[];
   readonly promptsAudited: number;
   readonly promptsSkipped: number;
-  /** Audited prompts on which the search found no suffix inside the bounds; they count as no drop. */
+  /** Prompts without a suffix within the bounds; they count as no drop. */
   readonly promptsWithoutSuffix: number;
-  /** Searched arms whose answer was not kept when it was measured; absent if there are none. */
-  readonly armsNotKept?: number;
+  /** Absent if 0. */
+  readonly armsNotKept?: number | undefined;
 }
 
 export interface ArmSummary {
   readonly arm: ArmName;
-  /** Mean accepted length along the clean answer, pooled over steps, bootstrap over prompts. */
+  /** Pooled over steps, bootstrap over prompts. */
   readonly sameAnswer: Interval;
-  /** Unweighted mean of the prompts' own means. */
   readonly meanOfPromptMeans: number;
   readonly acceptanceByDepth: readonly number[];
-  /** Target passes for the clean answer, a prompt. */
+  /** Target passes for the clean answer, per prompt. */
   readonly passes: number;
-  /** Pooled mean accepted length of the free-running answers. */
+  /** Mean accepted length of the free-running answers, pooled. */
   readonly freeRunning: number;
-  /** Free-running passes of this arm over those of the clean prompt, over equally many tokens; 1.2 is 20 % more. */
+  /** Free-running passes over those of the clean prompt; 1.2 is 20 % more. */
   readonly passRatio: number;
-  /** Tokens of the free-running answers, on average. */
+  /** Mean tokens of the free-running answers. */
   readonly answerLength: number;
-  /** How many answers fall into each class. */
   readonly kept: Readonly<Record<KeptClass, number>>;
   readonly divergence: number;
   readonly editSimilarity: number;
@@ -258,10 +252,10 @@ export interface PairedTest {
   readonly method: 'exact' | 'normal';
 }
 
-/** [row][column]: suffixes searched on the row's drafter, measured along the same answers on the column's. */
+/** [row][column]: suffixes of the row's drafter, measured on the column's along the same answers. */
 export interface TransferMatrix {
   readonly drafters: readonly string[];
-  /** Prompts that were audited on all of them; both sides are pooled over these. */
+  /** Audited on all drafters. */
   readonly prompts: readonly string[];
   readonly attacked: readonly (readonly number[])[];
   readonly clean: readonly number[];

@@ -1,4 +1,3 @@
-/** The settings of an audit: one table, and presets, every field of which can be overridden. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { deepestDraft } from '../core/limits.js';
@@ -9,7 +8,7 @@ import { defaultObjective, objectiveNames } from './search/objectives.js';
 import { projectionKinds } from './search/projection.js';
 import type { SearchMode } from './search/search-problem.js';
 
-/** The maxima are far beyond any useful search; larger values would run out of memory, or never finish. */
+/** Larger values would run out of memory or never finish. */
 export const auditSettings = {
   suffixLength: { type: integer(1, 1024), value: 'tokens', help: 'length of the suffix' },
   window: {
@@ -136,7 +135,6 @@ export const auditSettings = {
 
 export type AuditSettings = SettingsOf<typeof auditSettings>;
 
-/** Checks a whole table of settings, as run folders store it. */
 export function schemaOf<Table extends SettingTable>(table: Table): z.ZodType<SettingsOf<Table>> {
   const shape = Object.fromEntries(
     Object.entries(table).map(([name, { type }]) => [
@@ -179,8 +177,8 @@ const standard: AuditSettings = {
 };
 
 /**
- * `quick` is a demonstration and `thorough` takes a night. `paper` follows the published setting as far as it is known:
- * surprisal of the drafter's tokens, 20 answer positions, lambda 2, single-token moves.
+ * `quick` is a demonstration, `thorough` takes a night. `paper` follows the published setting as far as known:
+ * surprisal, 20 answer positions, lambda 2, single-token moves.
  */
 export const presets = {
   quick: { ...standard, steps: 24, topTokens: 12, starts: 8, finalists: 4, randomDraws: 2 },
@@ -212,10 +210,10 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
     });
   }
   const preset = presets[name as PresetName];
-  // A preset that names an objective of its own keeps it; the others follow the temperature.
+  // A preset's own objective takes precedence; the others follow the temperature.
   const objective =
     preset.objective === 'margin' ? defaultObjective(changes.temperature ?? 0) : preset.objective;
-  // Both control searches follow gradients: a preset that has them does without where there is to be none.
+  // Control searches need gradients.
   const controlSearches = preset.controlSearches && changes.search !== 'random';
   const parsed = settingsSchema.safeParse({ ...preset, objective, controlSearches, ...changes });
   if (!parsed.success) {

@@ -1,6 +1,6 @@
 /**
- * From prompts to one row for each arm: pooled means with intervals over prompts, and the paired tests. What is
- * independent is the prompt: seeds and draws of one prompt are pooled before anything is compared.
+ * One row per arm: pooled means with intervals over prompts, and paired tests. Prompts are the independent unit:
+ * their seeds and draws are pooled first.
  */
 import { poolHistograms } from '../decode/acceptance.js';
 import type { Interval, StepCounts } from '../measure/bootstrap.js';
@@ -26,7 +26,6 @@ import type {
 const find = (prompt: PromptResult, arm: ArmName): ArmResult[] =>
   prompt.arms.filter((entry) => entry.arm === arm);
 
-/** The row that counts: what was searched, or what the user gave. */
 export function countedArm(prompts: readonly PromptResult[]): 'attack' | 'given' {
   return prompts.some((prompt) => find(prompt, 'given').length > 0) ? 'given' : 'attack';
 }
@@ -73,7 +72,7 @@ function summariseArm(arm: ArmName, results: readonly (readonly ArmResult[])[], 
     firstDifference: average(({ preservation }) => preservation.firstDifference),
     answerPerplexity: average(({ preservation }) => preservation.answerPerplexity),
     repetition: average(({ preservation }) => preservation.repetition),
-    // Perplexities of nonsense span orders of magnitude: the geometric mean is the readable one.
+    // Perplexities of nonsense span orders of magnitude, hence the geometric mean.
     suffixPerplexity:
       suffixes.length === 0
         ? null

@@ -1,16 +1,14 @@
 /**
- * How long the rest of a run takes, from the units that are finished: a search is compared with searches. What has not
- * been timed yet is guessed, so that a number is there early: a search from the steps it has taken, a universal
- * search as so many searches as it has prompts, a measurement as a small part of a search.
+ * The remaining time of a run, from finished units of the same kind. Kinds without a time yet are estimated: a search
+ * from its steps, a universal search from its number of prompts, a measurement as a small part of a search.
  */
 import type { UnitName } from './audit-events.js';
 
 export interface TimeEstimate {
   start(unit: UnitName, milliseconds: number): void;
-  /** How far the search has come that is running. */
   step(done: number, steps: number, milliseconds: number): void;
   end(milliseconds: number): void;
-  /** Milliseconds; undefined while there is nothing to guess from. */
+  /** Undefined while there is nothing to estimate from. */
   left(milliseconds: number): number | undefined;
 }
 
@@ -23,22 +21,20 @@ export function kindOf({ arm }: Pick<UnitName, 'arm'>): UnitKind {
 
 const nameOf = ({ drafter, prompt, arm }: UnitName): string => JSON.stringify([drafter, prompt, arm]);
 
-/** Of a search, until one measurement has been timed. */
+/** Of a search, until a measurement was timed. */
 const measurementShare = 0.05;
-/** Of the prompts; the others are held out. */
 const universalShare = 2 / 3;
-/** A resumed run reads finished units instead of running them; such times say nothing about the rest. */
+/** Times of finished units that a resumed run only reads. */
 const minMs = 1;
 
 interface Current {
   readonly place: number;
   readonly kind: UnitKind;
   readonly since: number;
-  /** What this unit will have taken, judged by its steps. */
-  readonly projected?: number;
+  /** Projected from its steps. */
+  readonly projected?: number | undefined;
 }
 
-/** `units` in the order in which they run; `expectedMs` is what was expected of all of them. */
 export function createTimeEstimate(
   units: readonly UnitName[],
   expectedMs: number | null = null,
@@ -48,7 +44,7 @@ export function createTimeEstimate(
   const timed = new Map<UnitKind, { readonly count: number; readonly total: number }>();
   let current: Current | undefined;
 
-  /** Own times first, then the steps of the unit that runs, then what is known of searches. */
+  /** Own times first, then the running unit's steps, then searches. */
   const guess = (kind: UnitKind): number | undefined => {
     const known = timed.get(kind);
     if (known !== undefined) return known.total / known.count;

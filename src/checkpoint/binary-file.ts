@@ -83,7 +83,7 @@ async function readSome(file: BinaryFile, position: number, target: Uint8Array):
   }
 }
 
-/** The bytes [position, position + sizeBytes), checked against the file's size before anything is allocated. */
+/** Checked against the file's size before anything is allocated. */
 export async function readBytes(file: BinaryFile, position: number, sizeBytes: number): Promise<Buffer> {
   if (position < 0 || sizeBytes < 0 || position + sizeBytes > file.sizeBytes) {
     throw refuse(

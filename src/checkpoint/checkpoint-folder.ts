@@ -22,6 +22,14 @@ const knownLayouts: readonly WeightLayout[] = [
   { kind: 'single', file: 'hydra_lm_head.pt' },
 ];
 
+/** Config and tokenizer files, including those that only transformers and vLLM read. */
+export const describingNames: readonly string[] = [
+  ...['config.json', 'generation_config.json'],
+  ...['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json'],
+  ...['special_tokens_map.json', 'added_tokens.json', 'vocab.json', 'merges.txt'],
+  ...['chat_template.jinja', 'chat_template.json'],
+];
+
 export async function listFolder(folder: string): Promise<string[]> {
   try {
     const status = await stat(folder);
@@ -81,7 +89,6 @@ export async function readConfig(folder: string, names: readonly string[]): Prom
     : {};
 }
 
-/** Tensor name to shard name. */
 export async function readShardIndex(path: string): Promise<Map<string, string>> {
   const { weight_map: weightMap } = await readJsonObject(path, fileLimits.shardIndex);
   if (!isRecord(weightMap)) {
@@ -102,7 +109,6 @@ export async function readShardIndex(path: string): Promise<Map<string, string>>
   return shards;
 }
 
-/** The limit of most file systems. */
 const maxShardName = 255;
 
 /** The name is untrusted: it must not lead out of the folder on any platform. */

@@ -2,7 +2,7 @@ import { existsSync, renameSync, statSync, truncateSync, utimesSync, writeFileSy
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { weight } from '../graph/operations/leaves.js';
-import { createInterpreter } from '../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../test/oracle/interpreter.js';
 import type { DirectPart, WeightStore } from '../runtime/weights.js';
 import { createDirectWeights } from './direct-weights.js';
 import { openCheckpoint } from './open-checkpoint.js';

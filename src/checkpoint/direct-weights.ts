@@ -1,7 +1,6 @@
 /**
- * Weights read directly from the checkpoint's files, for runtimes that convert them themselves. Nothing is written to disk,
- * and the host holds a few pieces at a time. The checks are those of the conversion: shapes, types, file sizes, and files
- * that change while they are read. NaN and infinite weights are found by the model's check of its logits.
+ * Weights read directly from the checkpoint's files, for runtimes that convert them. Nothing is written to disk, and
+ * the host holds a few pieces at a time. NaN and infinite weights are found by the model's check of its logits.
  */
 import type { HalfType } from '../core/half-floats.js';
 import type { CheckpointWeights, DirectPart, DirectWeight } from '../runtime/weights.js';
@@ -15,7 +14,7 @@ import type { ResolvedPart, ResolvedRecipe } from './weight-recipe.js';
 
 export interface DirectOptions {
   /** Max bytes of a piece, unless one row is larger; lowered in tests. */
-  readonly pieceBytes?: number;
+  readonly pieceBytes?: number | undefined;
 }
 
 const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {
@@ -76,7 +75,6 @@ function turnBack({ name, dtype, shape, file, offsetBytes, sizeBytes }: StoredTe
   return { name, dtype, shape: shape.toReversed(), file, offsetBytes, sizeBytes };
 }
 
-/** The bytes of the file in order, with some pieces read ahead. */
 async function* readRaw(tensor: StoredTensor, pieceBytes: number): AsyncGenerator<Uint8Array> {
   const totalBytes = countElements(tensor.shape)! * bytesPerElement(tensor.dtype);
   if (totalBytes === 0) return;
@@ -136,7 +134,6 @@ async function* readDecoded(tensor: StoredTensor, pieceBytes: number): AsyncGene
   }
 }
 
-/** Consecutive indices of the first axis. */
 function selectBlocks(tensor: StoredTensor, first: number, count: number): StoredTensor {
   if (tensor.shape.length < 2) return tensor;
   const shape = [count, ...tensor.shape.slice(1)];

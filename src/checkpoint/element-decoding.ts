@@ -1,4 +1,4 @@
-/** From raw bytes of each dtype to the float32 and int32 the rest of the program works with. */
+/** Decodes raw bytes of each dtype to float32 or int32. */
 import { endianness } from 'node:os';
 import { MistletoeError } from '../core/errors.js';
 import { decodeBlocks } from './gguf/block-decoding.js';
@@ -6,14 +6,14 @@ import type { StoredDType, StoredTensor } from './stored-tensor.js';
 import { isBlockDType, isFloatDType, quote, refuse } from './stored-tensor.js';
 
 /**
- * Float formats to float32 by moving bits, so that NaN payloads, infinities and subnormals arrive as they are. float16
- * goes through a table of all 65536 values; bfloat16 is the upper half of a float32.
+ * Moves bits, so NaN payloads, infinities and subnormals are preserved. float16 uses a table of all values; bfloat16
+ * is the upper half of a float32.
  */
 export type FloatDType = Extract<StoredDType, 'F32' | 'F16' | 'BF16' | 'F64'>;
 
 let halfTable: Uint32Array | undefined;
 
-/** Decodes `count` elements from the start of `raw` (8-byte aligned) into `target` from `targetStart` on. */
+/** `raw` is 8-byte aligned. */
 export function decodeFloats(
   raw: Uint8Array,
   dtype: FloatDType,
@@ -62,7 +62,7 @@ function widenHalf(half: number): number {
   return sign | ((113 - shift) << 23) | (((fraction << shift) & 0x3ff) << 13);
 }
 
-/** `count` elements from the start of `raw` (8-byte aligned) to `target[start...]`. */
+/** `raw` is 8-byte aligned. */
 export type Decode<Target> = (raw: Uint8Array, target: Target, start: number, count: number) => void;
 
 export function floatDecoder(tensor: StoredTensor): Decode<Float32Array> {
@@ -84,7 +84,6 @@ export function floatDecoder(tensor: StoredTensor): Decode<Float32Array> {
   };
 }
 
-/** The bits of float16 and bfloat16, as they are stored. */
 export function halfDecoder(): Decode<Uint16Array> {
   requireLittleEndian();
   return (raw, target, start, count) => {
@@ -97,7 +96,7 @@ export function integerDecoder(tensor: StoredTensor): Decode<Int32Array> {
   switch (tensor.dtype) {
     case 'I64':
       return (raw, target, start, count) => {
-        // Two halves are faster than BigInt: the value fits if the upper half only repeats the lower one's sign.
+        // Faster than BigInt: the value fits if the upper half repeats the lower one's sign.
         const halves = new Int32Array(raw.buffer, raw.byteOffset, count * 2);
         for (let index = 0; index < count; index += 1) {
           const lower = halves[2 * index]!;

@@ -1,6 +1,6 @@
 /**
- * Opening and inspecting are one walk over a folder, or a GGUF file, that collects problems: `openCheckpoint` throws the first,
- * `findProblems` lists them all. Only headers are read.
+ * `openCheckpoint` throws the first problem of a folder or a GGUF file, `findProblems` lists all. Only headers are
+ * read.
  */
 import { join, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
@@ -28,7 +28,6 @@ export async function openCheckpoint(folder: string): Promise<Checkpoint> {
   });
 }
 
-/** Every problem of the folder, none if it opens. */
 export async function findProblems(folder: string): Promise<readonly Problem[]> {
   const { failures } = await inspectFolder(folder);
   return failures.map(({ message, hint }) => ({ problem: message, remedy: hint ?? '' }));

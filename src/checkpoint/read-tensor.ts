@@ -1,4 +1,4 @@
-/** Tensors from their files into typed arrays, in chunks: beyond the result, memory holds one chunk of raw bytes. */
+/** Reads tensors into typed arrays, one chunk of raw bytes at a time. */
 import type { BinaryFile } from './binary-file.js';
 import { readExactly, withFile } from './binary-file.js';
 import type { Decode } from './element-decoding.js';
@@ -7,8 +7,8 @@ import type { StoredTensor } from './stored-tensor.js';
 import { bytesPerElement, countElements, quote, refuse } from './stored-tensor.js';
 
 /**
- * A strided tensor (a torch view: transposed, sliced) is cut in halves along its widest axis until each piece spans at
- * most one chunk of the file; each piece is read once and scattered to its row-major place.
+ * A strided tensor (a torch view) is halved along its widest axis until each piece spans at most one chunk of the
+ * file. Each piece is read once and scattered to its row-major place.
  */
 interface StridedRead<Target> {
   readonly tensor: StoredTensor;
@@ -19,7 +19,7 @@ interface StridedRead<Target> {
   readonly allocateScratch: (count: number) => Target;
 }
 
-/** A box of the tensor: per axis the first index and how many. */
+/** Start and size per axis. */
 interface Region {
   readonly starts: readonly number[];
   readonly sizes: readonly number[];
@@ -59,7 +59,6 @@ function halve({ starts, sizes }: Region, axis: number): [Region, Region] {
   ];
 }
 
-/** Copies a region from its span of the file, where steps are `strides`, to its row-major place in the target. */
 function scatter<Target extends Float32Array | Int32Array | Uint16Array>(
   { tensor, strides, target }: StridedRead<Target>,
   { starts, sizes }: Region,
@@ -94,7 +93,6 @@ const chunkStep = 256;
 
 type Values = Float32Array | Int32Array | Uint16Array;
 
-/** How raw elements become values. */
 interface Reader<Target extends Values> {
   readonly decode: Decode<Target>;
   readonly allocate: (count: number) => Target;
@@ -149,7 +147,7 @@ function separateHalves(
   }
 }
 
-/** Consecutive whole rows; `values` is scratch and only valid until the visitor's promise is done. */
+/** Whole rows; `values` is scratch, valid until the visitor's promise settles. */
 export interface RowBlock<Target = Float32Array> {
   readonly values: Target; // [rowCount, columns]
   readonly firstRow: number;
@@ -158,12 +156,11 @@ export interface RowBlock<Target = Float32Array> {
 
 type Visit<Target> = (block: RowBlock<Target>) => Promise<void> | void;
 
-/** The tensor as [rows, columns] with columns = its last axis, in blocks of rows from the first to the last. */
+/** The tensor as [rows, columns], in blocks of rows. */
 export async function visitRows(tensor: StoredTensor, visit: Visit<Float32Array>): Promise<void> {
   await visitBlocks(tensor, floats(tensor), visit);
 }
 
-/** The same for the bits of float16 and bfloat16. */
 export function visitHalfRows(tensor: StoredTensor, visit: Visit<Uint16Array>): Promise<void> {
   return visitBlocks(tensor, halves(), visit);
 }

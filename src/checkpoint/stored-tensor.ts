@@ -1,5 +1,38 @@
 import { MistletoeError } from '../core/errors.js';
 
+const maximumNames = 5000;
+const maximumLength = 120;
+
+/** Up to three names that a missing one was probably meant to be, the nearest first. */
+export function findNearNames(wanted: string, names: Iterable<string>): readonly string[] {
+  const scored: { name: string; distance: number }[] = [];
+  let seen = 0;
+  for (const name of names) {
+    seen += 1;
+    if (seen > maximumNames) break;
+    if (name.length > maximumLength || wanted.length > maximumLength) continue;
+    const isAffix = name.endsWith(`.${wanted}`) || wanted.endsWith(`.${name}`);
+    const distance = isAffix ? 1 : countEdits(wanted, name);
+    if (distance <= Math.max(3, wanted.length / 3)) scored.push({ name, distance });
+  }
+  scored.sort((left, right) => left.distance - right.distance || (left.name < right.name ? -1 : 1));
+  return scored.slice(0, 3).map(({ name }) => name);
+}
+
+/** Levenshtein distance. */
+function countEdits(left: string, right: string): number {
+  let row = Array.from({ length: right.length + 1 }, (_, column) => column);
+  for (let line = 1; line <= left.length; line += 1) {
+    const next = [line];
+    for (let column = 1; column <= right.length; column += 1) {
+      const substitution = row[column - 1]! + (left[line - 1] === right[column - 1] ? 0 : 1);
+      next.push(Math.min(substitution, row[column]! + 1, next[column - 1]! + 1));
+    }
+    row = next;
+  }
+  return row[right.length]!;
+}
+
 export type PlainDType = 'F32' | 'F16' | 'BF16' | 'F64' | 'I64' | 'I32' | 'U8' | 'BOOL';
 
 /** Quantized types of GGUF files: blocks of elements that share their scales. */
@@ -18,12 +51,12 @@ export interface StoredTensor {
   /** From the first element to the end of the last one in the file; for strided tensors more than the elements need. */
   readonly sizeBytes: number;
   /** In elements, torch files only; absent means contiguous, row-major. */
-  readonly strides?: readonly number[];
+  readonly strides?: readonly number[] | undefined;
   /**
    * GGUF files of the Llama family only: the rows of each of this many heads alternate between the head's first and
    * second half, as llama.cpp rotates them. Readers restore the order of transformers.
    */
-  readonly interleavedHeads?: number;
+  readonly interleavedHeads?: number | undefined;
 }
 
 export interface Checkpoint {
@@ -31,7 +64,6 @@ export interface Checkpoint {
   /** config.json as it is; `{}` if there is none. */
   readonly config: Readonly<Record<string, unknown>>;
   readonly tensors: ReadonlyMap<string, StoredTensor>;
-  /** Absolute paths of the weight files. */
   readonly files: readonly string[];
 }
 
@@ -119,12 +151,8 @@ export function quote(name: string): string {
   return JSON.stringify(short).replace(/[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '?');
 }
 
-/** A checkpoint error with a hint. */
 export function refuse(problem: string, remedy: string, cause?: unknown): MistletoeError {
-  return new MistletoeError('checkpoint', problem, {
-    hint: remedy,
-    ...(cause === undefined ? {} : { cause }),
-  });
+  return new MistletoeError('checkpoint', problem, { hint: remedy, cause });
 }
 
 export const downloadAgain = 'The file is damaged or incomplete: download or export it again.';

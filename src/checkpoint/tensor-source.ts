@@ -1,4 +1,4 @@
-/** Tensors to be written to a file. Their bytes are produced on demand. */
+/** Tensors to write; their bytes are produced on demand. */
 import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
 import { encodeHalves } from '../core/half-floats.js';
@@ -24,13 +24,12 @@ export interface TensorSource {
   readonly read: () => AsyncIterable<Uint8Array>;
 }
 
-/** Types for writing weights. */
 export type WrittenFloat = 'F32' | 'F16' | 'BF16';
 
 const halfTypes: Readonly<Record<'F16' | 'BF16', HalfType>> = { F16: 'float16', BF16: 'bfloat16' };
 const pieceElements = 1024 * 1024;
 
-/** `make` is called when the tensor is written, so only one is in memory at a time. */
+/** `make` is called when the tensor is written: one in memory at a time. */
 export function floatSource(
   { name, shape, dtype }: Pick<TensorSource, 'name' | 'shape'> & { readonly dtype: WrittenFloat },
   make: () => Promise<Float32Array> | Float32Array,
@@ -52,7 +51,6 @@ export function floatSource(
   };
 }
 
-/** Token ids, offsets and masks. */
 export function integerSource(name: string, dtype: 'I64' | 'BOOL', values: Int32Array): TensorSource {
   return {
     name,
@@ -75,7 +73,7 @@ export function writtenTypeOf({ dtype }: Pick<StoredTensor, 'dtype'>): WrittenFl
   return dtype === 'F16' || dtype === 'BF16' ? dtype : 'F32';
 }
 
-/** A tensor of another file; strided ones are made contiguous, quantized ones become float32. */
+/** Strided tensors become contiguous, quantized ones float32. */
 export function storedSource(tensor: StoredTensor): TensorSource {
   const { name, shape, dtype, strides, interleavedHeads } = tensor;
   const isRowMajor = strides === undefined && interleavedHeads === undefined;

@@ -5,9 +5,8 @@ import { readFloat32 } from './read-tensor.js';
 import { mixedRecipes, mixedTensors } from '../../test/support/checkpoint/mixed-recipes.js';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { writeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
-import { cutPart, joinParts } from './weight-parts.js';
 import type { WeightRecipe } from './weight-recipe.js';
-import { assembleWeight, resolveRecipes } from './weight-recipe.js';
+import { assembleWeight, cutPart, joinParts, resolveRecipes } from './weight-recipe.js';
 
 const { path: folder, remove } = makeTemporaryFolder();
 afterAll(remove);

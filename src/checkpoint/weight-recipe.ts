@@ -1,14 +1,13 @@
 /**
- * How a program's weight is made from the checkpoint's tensors: each part is read as float32, transposed if asked,
- * and the parts are joined along the last axis (q, k and v projections become one matrix, for instance).
+ * How a program's weight is made from the checkpoint's tensors: parts are read as float32, transposed if needed, and
+ * joined along the last axis (q, k and v become one matrix, for example).
  */
 import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
-import { findNearNames } from './near-names.js';
+import type { Checkpoint, StoredTensor } from './stored-tensor.js';
+import { countElements, findNearNames, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
 import type { RowBlock } from './read-tensor.js';
 import { readFloat32, visitHalfRows, visitRows } from './read-tensor.js';
-import type { Checkpoint, StoredTensor } from './stored-tensor.js';
-import { countElements, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
 
 export interface WeightRecipe {
   readonly name: string;
@@ -20,16 +19,15 @@ export interface WeightPart {
   readonly tensor: string;
   /** As stored in the checkpoint, before transposing. */
   readonly shape: readonly number[];
-  readonly transpose?: boolean;
+  readonly transpose?: boolean | undefined;
 }
 
-/** A recipe with its tensors. */
 export interface ResolvedRecipe {
   readonly name: string;
   readonly shape: readonly number[];
   readonly parts: readonly ResolvedPart[];
   /** The type it is kept in, if not float32. All parts are stored in it. */
-  readonly dtype?: HalfType;
+  readonly dtype?: HalfType | undefined;
 }
 
 export interface ResolvedPart {
@@ -37,14 +35,13 @@ export interface ResolvedPart {
   readonly transpose: boolean;
 }
 
-/** Names of the tensors that some recipes read. */
 export function listRead(recipes: readonly WeightRecipe[]): ReadonlySet<string> {
   return new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor)));
 }
 
-/** Searching for near names is slow if many are missing, so callers limit it to those they show. */
+/** Searching for near names is slow if many tensors are missing. */
 export interface ResolveOptions {
-  readonly nearNames?: boolean;
+  readonly nearNames?: boolean | undefined;
 }
 
 export function resolveRecipes(
@@ -118,6 +115,50 @@ async function assemble<Values extends Float32Array | Uint16Array>(
   return weight;
 }
 
+/** One of a weight's parts in memory. */
+export interface PartValues {
+  readonly values: Float32Array;
+  /** As stored, before transposing. */
+  readonly shape: readonly number[];
+  readonly isTransposed: boolean;
+}
+
+export function joinParts(parts: readonly PartValues[], shape: readonly number[]): Float32Array {
+  const [only] = parts;
+  if (only !== undefined && parts.length === 1 && !only.isTransposed) return only.values;
+  const width = shape.at(-1) ?? 1;
+  const weight = new Float32Array(countElements(shape) ?? 0);
+  let firstColumn = 0;
+  for (const { values, shape: own, isTransposed } of parts) {
+    const columns = own.at(-1) ?? 1;
+    const rowCount = values.length / columns;
+    const place = isTransposed ? placeTransposed : placeStraight;
+    place({ values, firstRow: 0, rowCount, columns, weight, width, firstColumn });
+    firstColumn += isTransposed ? own[0]! : columns;
+  }
+  return weight;
+}
+
+/** The tensor of one part of a recipe, cut out of the weight. */
+export function cutPart(weight: Float32Array, { shape, parts }: WeightRecipe, place: number): Float32Array {
+  const part = parts[place]!;
+  const width = shape.at(-1) ?? 1;
+  const columnsOf = (of: WeightPart): number => (of.transpose === true ? of.shape[0] : of.shape.at(-1)) ?? 1;
+  const first = parts.slice(0, place).reduce((sum, earlier) => sum + columnsOf(earlier), 0);
+  const columns = columnsOf(part);
+  const rows = weight.length / width;
+  const cut = parts.length === 1 ? weight : new Float32Array(rows * columns);
+  for (let row = 0; cut !== weight && row < rows; row++)
+    cut.set(weight.subarray(row * width + first, row * width + first + columns), row * columns);
+  if (part.transpose !== true) return cut;
+  const turned = new Float32Array(cut.length);
+  placeTransposed({
+    ...{ values: cut, firstRow: 0, rowCount: rows, columns },
+    ...{ weight: turned, width: rows, firstColumn: 0 },
+  });
+  return turned;
+}
+
 interface Placement {
   readonly values: Float32Array | Uint16Array; // [rowCount, columns]
   readonly firstRow: number;
@@ -135,7 +176,7 @@ function placeStraight({ values, firstRow, rowCount, columns, weight, width, fir
   }
 }
 
-/** In square tiles that fit the first-level cache; row by row, every write would touch a new cache line. */
+/** In square tiles: row by row, every write would touch a new cache line. */
 function placeTransposed({
   values,
   firstRow,

@@ -1,54 +1,53 @@
 /**
- * Replaces a checkpoint's folder as a whole. The new one is written beside it as NAME.PID.HOST.RANDOM.new. Then two renames
- * follow, because Node cannot exchange two folders: the old one becomes .old, the new one takes its place. If the process
- * is killed between the two, `restoreFolder` puts the .old back; at any other time the old or the new folder is there.
- * The next write removes leftovers of dead processes.
+ * Replaces a checkpoint's folder as a whole. The new one is written as NAME.PID.HOST.RANDOM.new; then the old one is
+ * renamed to .old and the new one takes its place. If the process is killed between the two renames, `restoreFolder`
+ * puts the old one back. The next write removes leftovers of dead processes.
  */
 import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/files.js';
 import { hostTag, isRunning, makeProcessTag } from '../core/processes.js';
-import { errnoOf } from './binary-file.js';
-import { describingNames } from './hub/hub-files.js';
+import { errnoOf, maximumTransferBytes } from './binary-file.js';
+import { describingNames } from './checkpoint-folder.js';
 import { quote } from './stored-tensor.js';
-
-/**
- * Files are written under a temporary name, synced and renamed, so they are complete or absent.
- */
 
 /** The file being written; replaced in tests that need a full disk. */
 export interface FileOutput {
   write(bytes: Uint8Array): Promise<void>;
-  /** Syncs and closes the file. */
   finish(): Promise<void>;
-  /** Closes the file; must not throw. */
   abandon(): Promise<void>;
 }
 
 export interface WriteOptions {
   /** Opens a file that does not exist yet; replaced in tests. */
-  readonly openOutput?: (path: string) => Promise<FileOutput>;
+  readonly openOutput?: ((path: string) => Promise<FileOutput>) | undefined;
+  /** Turns disk errors into those of the caller. */
+  readonly explain?: (<Result>(path: string, write: () => Promise<Result>) => Promise<Result>) | undefined;
+  /** Throws if what was written must not be kept. */
+  readonly confirm?: (() => Promise<void>) | undefined;
 }
 
 export type Append = (bytes: Uint8Array) => Promise<void>;
 
+/** Writes under a temporary name, syncs and renames, so that the file is complete or absent. */
 export async function writeWholeFile(
   path: string,
   fill: (append: Append) => Promise<void>,
-  { openOutput = openFileOutput }: WriteOptions = {},
+  { openOutput = openFileOutput, explain = explainWriting, confirm }: WriteOptions = {},
 ): Promise<void> {
   const temporary = `${path}.${makeProcessTag()}.tmp`;
   try {
-    const output = await explainWriting(path, () => openOutput(temporary));
+    const output = await explain(path, () => openOutput(temporary));
     try {
-      await fill((bytes) => explainWriting(path, () => output.write(bytes)));
-      await explainWriting(path, () => output.finish());
+      await fill((bytes) => explain(path, () => output.write(bytes)));
+      await explain(path, () => output.finish());
     } catch (failure) {
       await output.abandon();
       throw failure;
     }
-    await explainWriting(path, () => rename(temporary, path));
+    await confirm?.();
+    await explain(path, () => rename(temporary, path));
   } catch (failure) {
     await rm(temporary, { force: true }).catch(() => undefined);
     throw failure;
@@ -56,11 +55,18 @@ export async function writeWholeFile(
   await syncFolder(dirname(path));
 }
 
-export async function openFileOutput(path: string): Promise<FileOutput> {
-  const handle = await open(path, 'wx');
+export async function openFileOutput(path: string, isReadOnly = false): Promise<FileOutput> {
+  const handle = await open(path, 'wx', isReadOnly ? 0o600 : 0o666);
   return {
-    write: (bytes) => handle.appendFile(bytes),
+    async write(bytes) {
+      for (let written = 0; written < bytes.byteLength;) {
+        const length = Math.min(bytes.byteLength - written, maximumTransferBytes);
+        written += (await handle.write(bytes, written, length)).bytesWritten;
+      }
+    },
     async finish() {
+      // Some file systems have no modes.
+      if (isReadOnly) await handle.chmod(0o400).catch(() => undefined);
       await handle.sync();
       await handle.close();
     },
@@ -70,7 +76,7 @@ export async function openFileOutput(path: string): Promise<FileOutput> {
   };
 }
 
-/** Syncs the folder, so that the new name survives a power failure. Not every system supports that. */
+/** So that the new name survives a power failure, where supported. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r').catch(() => undefined);
   await folder?.sync().catch(() => undefined);
@@ -89,7 +95,7 @@ const remedies: Readonly<Record<string, string>> = {
   EEXIST: 'A file stands where a folder is needed: choose another folder.',
 };
 
-/** Turns errors of the disk into one sentence; other errors are not wrapped. */
+/** Turns disk errors into one sentence; other errors are not wrapped. */
 export async function explainWriting<Result>(path: string, write: () => Promise<Result>): Promise<Result> {
   try {
     return await write();
@@ -104,10 +110,13 @@ export async function explainWriting<Result>(path: string, write: () => Promise<
   }
 }
 
-/** Name prefixes in use by this process. Its own pid does not tell: in a container it may be the same at every start. */
+/**
+ * Name prefixes in use by this process. The pid alone is not enough: in a container it may be the same at every
+ * start.
+ */
 const beingWritten = new Set<string>();
 
-/** Throws if the folder holds other files: they would be lost. */
+/** Refuses a folder with other files: they would be lost. */
 export async function writeWholeFolder(path: string, fill: (folder: string) => Promise<void>): Promise<void> {
   const given = resolve(path);
   const place = await realpath(given).catch(() => given); // a link is kept and its target replaced
@@ -131,18 +140,13 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
     beingWritten.delete(tagged);
   }
   await syncFolder(dirname(place));
-  // A failure here only wastes disk space.
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
 }
 
-/** Messages show the path that the user gave. */
 function inWordsOf(place: string, fresh: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError) || !failure.message.includes(fresh)) return failure;
   const { code, message, hint, cause } = failure;
-  return new MistletoeError(code, message.replaceAll(fresh, place), {
-    ...(hint === undefined ? {} : { hint }),
-    cause,
-  });
+  return new MistletoeError(code, message.replaceAll(fresh, place), { hint, cause });
 }
 
 async function stepIn(place: string, fresh: string, aside: string): Promise<void> {
@@ -161,7 +165,7 @@ async function stepIn(place: string, fresh: string, aside: string): Promise<void
   }
 }
 
-/** Restores the folder that a killed process had moved aside, and removes its unfinished one. */
+/** Restores a folder that a killed process had moved aside, and removes its unfinished one. */
 export async function restoreFolder(path: string): Promise<void> {
   const place = resolve(path);
   for (const { remains, kind, isForeign } of await listPartialFiles(place)) {
@@ -173,11 +177,9 @@ export async function restoreFolder(path: string): Promise<void> {
 interface PartialFile {
   readonly remains: string;
   readonly kind: 'old' | 'new';
-  /** Written on another host, whose processes are unknown. */
   readonly isForeign: boolean;
 }
 
-/** Without those of running processes. */
 async function listPartialFiles(place: string): Promise<readonly PartialFile[]> {
   const names = await readdir(dirname(place)).catch(() => []);
   const opening = `${basename(place)}.`;

@@ -6,7 +6,7 @@ import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
-import { nameDrafter } from '../draft/load-drafter.js';
+import { nameDrafter } from '../draft/systems.js';
 import { checkPromptSource } from './long-runs.js';
 
 interface BenchSubjects {

@@ -1,12 +1,16 @@
 /** `mistletoe cache`. */
 import { basename } from 'node:path';
-import type { CacheContents, CheckedWeights, DescribedWeights } from '../checkpoint/cache/cache-contents.js';
+import type {
+  CacheContents,
+  CachedWeights,
+  CheckedWeights,
+  DescribedWeights,
+} from '../checkpoint/cache/cache-contents.js';
 import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
 import { readCacheLimit } from '../checkpoint/cache/cache-folder.js';
 import { defaultCacheFolder } from '../core/default-cache-folder.js';
 import type { Removal } from '../checkpoint/cache/cache-removal.js';
 import { clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
-import type { CachedWeights } from '../checkpoint/cache/cache-removal.js';
 import { byteSize as bytes } from '../core/settings.js';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';

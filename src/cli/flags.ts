@@ -24,7 +24,7 @@ export type FlagsOf<Table> = {
 export type Given<Values> = { readonly [Name in keyof Values]?: Values[Name] | undefined };
 
 /** The values of a table's names that were given. */
-export function pickGiven<Name extends string, Values extends { readonly [Key in Name]?: unknown }>(
+export function pickGiven<Name extends string, Values extends Readonly<Partial<Record<Name, unknown>>>>(
   table: Readonly<Record<Name, unknown>>,
   flags: Values,
 ): { [Key in Name]?: Exclude<Values[Key], undefined> } {

@@ -11,7 +11,7 @@ import { createPolicy, defaultDraftPolicy, generateSpeculatively } from '../deco
 import type { VerificationRule } from '../decode/verification/verification.js';
 import { verificationRules } from '../decode/verification/verification.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import { loadDrafter } from '../draft/systems.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
@@ -269,8 +269,8 @@ function planDrafting(flags: GenerateFlags, sampling: SamplingOptions): Drafting
 }
 
 interface LoadingOptions extends ReadingOptions {
-  readonly cacheFolder?: string;
-  readonly verifyCache?: boolean;
+  readonly cacheFolder?: string | undefined;
+  readonly verifyCache?: boolean | undefined;
   readonly onNotice: (message: string) => void;
 }
 

@@ -62,7 +62,9 @@ function refuseToFetch(given: string): MistletoeError {
 /** Progress events per download, for programs that read them. */
 const maxEvents = 1000;
 
-export interface DownloadDisplay extends Required<Pick<DownloadOptions, 'onStart' | 'onProgress'>> {
+export interface DownloadDisplay {
+  readonly onStart: NonNullable<DownloadOptions['onStart']>;
+  readonly onProgress: NonNullable<DownloadOptions['onProgress']>;
   /** Prints nothing if nothing had to be downloaded. */
   readonly end: (summary?: string) => void;
 }

@@ -14,7 +14,7 @@ export type ErrorCode =
   | 'runtime'; // the numeric runtime failed
 
 export interface ErrorDetails {
-  readonly hint?: string;
+  readonly hint?: string | undefined;
   readonly cause?: unknown;
 }
 

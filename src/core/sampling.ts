@@ -10,9 +10,9 @@ export interface SamplingOptions {
   /** 0 means greedy: all mass on the most likely token. */
   readonly temperature: number;
   /** Keep this many of the most likely tokens. */
-  readonly topK?: number;
+  readonly topK?: number | undefined;
   /** Keep the fewest most likely tokens whose mass reaches this. */
-  readonly topP?: number;
+  readonly topP?: number | undefined;
 }
 
 export function checkSamplingOptions(options: SamplingOptions): SamplingOptions {

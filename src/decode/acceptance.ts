@@ -1,37 +1,36 @@
 /**
- * What a generation's verification steps came to. Every ratio here is a ratio of sums over steps, and everything a
- * record says about acceptance follows from its steps, so pooling records equals summarising their steps together.
- *
- * A record without steps (the answer ended with the token of the prefill) has a mean accepted length of 1, what plain
- * decoding has, and an acceptance rate of 0; pooled with others it weighs nothing.
+ * Acceptance of a generation's verification steps. Every ratio is a ratio of sums over steps, so pooling records
+ * equals summarizing their steps together.
+ * A record without steps (the prefill's token ended the answer) has mean accepted length 1 and acceptance rate 0;
+ * pooled with others it weighs nothing.
  */
 import { MistletoeError } from '../core/errors.js';
 
 export interface StepRecord {
-  /** Draft tokens verified: the nodes of the tree without its root. */
+  /** Nodes of the tree without its root. */
   readonly proposed: number;
   readonly accepted: number;
-  /** Deepest draft level proposed; for a chain the same as `proposed`. */
+  /** Deepest level proposed; equals `proposed` for a chain. */
   readonly depth: number;
-  /** Of drafters that take turns, the place of the one that drafted. */
-  readonly drafter?: number;
+  /** Index of the drafter, if several take turns. */
+  readonly drafter?: number | undefined;
 }
 
 export interface AcceptanceRecord {
   readonly steps: number;
   readonly proposed: number;
   readonly accepted: number;
-  /** Tokens that reached the answer; less than accepted + steps when it was cut at its end. */
+  /** Tokens in the answer; fewer than accepted + steps if the last step was cut. */
   readonly emitted: number;
   /** Per step, accepted draft tokens + 1. */
   readonly acceptedLengths: readonly number[];
-  /** [d] is the share of all steps whose accepted path reached depth d + 1, not conditional on depth d. */
+  /** [d] Share of all steps whose accepted path reached depth d + 1. */
   readonly acceptanceByDepth: readonly number[];
-  /** [a] is the number of steps that accepted a draft tokens, up to the deepest level ever proposed. */
+  /** [a] Number of steps that accepted a draft tokens. */
   readonly histogram: readonly number[];
   /** 1 + accepted / steps. */
   readonly meanAcceptedLength: number;
-  /** accepted / proposed; with trees the denominator counts nodes, so never compare chains and trees by it. */
+  /** accepted / proposed. Trees propose more nodes, so never compare chains and trees by it. */
   readonly acceptanceRate: number;
 }
 
@@ -52,7 +51,7 @@ export function summariseAcceptance(steps: readonly StepRecord[], emitted: numbe
   });
 }
 
-/** One record over the steps of all the given ones: a long answer weighs more than a short one. */
+/** Over the steps of all records: long answers weigh more. */
 export function poolAcceptance(records: readonly AcceptanceRecord[]): AcceptanceRecord {
   const histogram = poolHistograms(records.map((record) => record.histogram));
   let proposed = 0;
@@ -74,8 +73,8 @@ export function poolHistograms(histograms: readonly (readonly number[])[]): numb
 }
 
 /**
- * The unweighted mean of each request's mean accepted length: every request weighs the same, however short.
- * Not the pooled mean accepted length. Requests without steps have no mean and are left out; 1 if none is left.
+ * The unweighted mean over requests, not the pooled mean accepted length. Requests without steps are left out; 1 if
+ * none is left.
  */
 export function meanOfRequestMeans(records: readonly AcceptanceRecord[]): number {
   const stepped = records.filter((record) => record.steps > 0);

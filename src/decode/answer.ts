@@ -1,12 +1,55 @@
 /**
- * Collects the tokens of an answer, streams their text and knows when it ends: at a stop token, a stop string or the
- * length asked for. Both decoding loops feed it one token at a time, so an accepted draft path that runs past the
- * end is cut at exactly the token where plain decoding would have ended.
+ * Collects the tokens of an answer, streams their text, and ends at a stop token, a stop string or the max length.
+ * Both decoding loops push one token at a time, so an accepted path is cut at the token where plain decoding would
+ * have ended.
  */
-import { createStopScanner } from '../text/stop-strings.js';
-import { createTextStream } from '../text/text-stream.js';
+import { topIndices } from '../core/vector.js';
+import type { ForwardOutput, ForwardResult } from '../model/forward.js';
+import { createStopScanner, createTextStream } from '../text/text-stream.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
-import type { TokenLikelihood } from './token-likelihood.js';
+
+/** Log probabilities of tokens under the target, before temperature, top-k and top-p. */
+export interface TokenLikelihood {
+  readonly logprob: number;
+  readonly top: readonly { readonly id: number; readonly logprob: number }[];
+}
+
+export interface LikelihoodReader {
+  readonly want: readonly ForwardOutput[];
+  /** Of the token after a row; undefined if not requested. */
+  read(result: ForwardResult, row: number, id: number): TokenLikelihood | undefined;
+}
+
+const silent: LikelihoodReader = { want: [], read: () => undefined };
+
+export function createLikelihoodReader(
+  topCount: number | undefined,
+  vocabularySize: number,
+): LikelihoodReader {
+  if (topCount === undefined) return silent;
+  return {
+    want: ['logits'],
+    read: ({ logits }, row, id) =>
+      scoreToken(logits!.subarray(row * vocabularySize, (row + 1) * vocabularySize), id, topCount),
+  };
+}
+
+export function scoreToken(
+  logits: Float32Array, // [vocabulary]
+  id: number,
+  topCount: number,
+): TokenLikelihood {
+  let most = -Infinity;
+  for (const logit of logits) most = Math.max(most, logit);
+  let mass = 0;
+  for (const logit of logits) mass += Math.exp(logit - most);
+  const base = most + Math.log(mass);
+  const top = Array.from(topIndices(logits, topCount), (index) => ({
+    id: index,
+    logprob: logits[index]! - base,
+  }));
+  return { logprob: logits[id]! - base, top };
+}
 
 /** Where a token came from: the target alone, an accepted draft, or the target's own token behind a draft. */
 export type TokenOrigin = 'target' | 'accepted' | 'bonus';
@@ -15,19 +58,18 @@ export type FinishReason = 'stop' | 'stop-string' | 'length' | 'context' | 'abor
 export interface TokenEvent {
   readonly id: number;
   readonly origin: TokenOrigin;
-  /** Text that became certain with this token; often, but not always, the token's own. */
+  /** Text that became certain with this token; not always the token's own. */
   readonly text: string;
-  /** Where it was asked for. */
-  readonly likelihood?: TokenLikelihood;
+  readonly likelihood?: TokenLikelihood | undefined;
 }
 
 export interface AnswerOptions {
   readonly maxNewTokens: number;
   readonly stopIds: readonly number[];
-  readonly stopStrings?: readonly string[];
-  readonly tokenizer?: Tokenizer;
-  readonly onToken?: (event: TokenEvent) => void;
-  readonly signal?: AbortSignal;
+  readonly stopStrings?: readonly string[] | undefined;
+  readonly tokenizer?: Tokenizer | undefined;
+  readonly onToken?: ((event: TokenEvent) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 export class Answer {
@@ -57,7 +99,6 @@ export class Answer {
     return this.reason;
   }
 
-  /** The stop string that ended it, if one did. */
   get stopString(): string | undefined {
     return this.scanner.matched();
   }
@@ -66,7 +107,7 @@ export class Answer {
     return this.options.maxNewTokens - this.tokenIds.length;
   }
 
-  /** Takes one more token; false once the answer has ended. */
+  /** False once the answer has ended. */
   push(id: number, origin: TokenOrigin, likelihood?: TokenLikelihood): boolean {
     if (this.reason !== undefined) return false;
     this.tokenIds.push(id);
@@ -79,7 +120,7 @@ export class Answer {
     const held = this.reason === undefined || scanned.stopped ? '' : this.takeHeldBack();
     const text = scanned.emit + held;
     this.pieces += text;
-    this.options.onToken?.({ id, origin, text, ...(likelihood === undefined ? {} : { likelihood }) });
+    this.options.onToken?.({ id, origin, text, likelihood });
     return this.reason === undefined;
   }
 

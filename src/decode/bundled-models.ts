@@ -2,7 +2,6 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The folder of package.json, whether this runs from the sources or from a build. */
 export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url)));
 
 /** The version of this package. */
@@ -11,13 +10,11 @@ export function readVersion(): string {
   return contents.version;
 }
 
-/** The small target that comes with the package. */
 export const bundledTarget = join(packageRoot, 'models/reference/target');
 
-/** The small prompt set that comes with it. */
 export const bundledPrompts = join(packageRoot, 'examples/prompts.jsonl');
 
-/** The drafters that come with the package, by name; they belong to the bundled target. */
+/** They belong to the bundled target. */
 export const bundledDrafters = ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'] as const;
 export type BundledDrafter = (typeof bundledDrafters)[number];
 

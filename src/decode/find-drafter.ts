@@ -1,15 +1,13 @@
-/** From what a user writes for a drafter to what loadDrafter takes. */
 import { existsSync } from 'node:fs';
-import { findNearNames } from '../checkpoint/near-names.js';
+import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
 import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
 import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';
 
 /**
- * Where a drafter comes from, given by its folder, by a bundled name, by a system without weights such as `ngram:1,4`,
- * or by both as in `ngram+eagle3`. A name always means what it names, wherever the command runs; a folder of the same name is written
- * `./eagle3`.
+ * Resolves a folder, a bundled name, a system without weights such as `ngram:1,4`, or both as in `ngram+eagle3`. Names
+ * take precedence; write `./eagle3` for a folder of that name.
  */
 export function findDrafter(given: string): string {
   const hybrid = parseHybrid(given);

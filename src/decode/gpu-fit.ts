@@ -1,4 +1,4 @@
-/** Whether the models of a run have room on a GPU, before any of them is opened. */
+/** Estimates whether models fit on a GPU before they are opened. */
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { parseHybrid } from '../draft/hybrid/hybrid.js';
 import { recogniseCheckpoint } from '../draft/systems.js';
@@ -8,10 +8,9 @@ import { layerRecipes } from '../model/weights.js';
 import type { ComputeType, DeviceChoice, GpuHost } from '../runtime/device-choice.js';
 import { keepIfRoom, nameDevice, thisMachine } from '../runtime/device-choice.js';
 
-/** What a model takes of a GPU's memory, from its configuration alone. */
 export interface GpuMemory {
   readonly weightBytes: number;
-  /** Keys and values of one token, which are kept in float32 whatever products are computed in. */
+  /** Kept in float32 regardless of the compute type. */
   readonly bytesPerToken: number;
 }
 
@@ -21,12 +20,11 @@ const typeBytes = { float32: floatBytes, bfloat16: 2, float16: 2 } as const sati
   number
 >;
 
-/** cuBLASLt's workspace, and what a pass computes on the way: of the usual prompts, not of the longest. */
+/** cuBLASLt's workspace and intermediate results for typical prompts. */
 export const passBytes = 2 ** 29;
 
 /**
- * Matrices lie there in the type of the products that read them; vectors, and the table of embeddings, which is looked
- * up, in float32. Embeddings that are the output's matrix too lie there as both.
+ * Matrices have the compute type; vectors and the embedding table are float32. Tied embeddings exist in both.
  */
 export function estimateGpuMemory(configuration: ModelConfiguration, dtype: ComputeType): GpuMemory {
   const { vocabularySize, hiddenSize, layerCount, keyValueHeadCount, headSize, tiedEmbeddings } =
@@ -48,16 +46,16 @@ function weightBytesOf(shape: readonly number[], dtype: ComputeType): number {
   return count * (shape.length > 1 ? typeBytes[dtype] : floatBytes);
 }
 
-/** Tokens of context that there is room for beside the weights; negative where the weights alone are too large. */
+/** Tokens of context that fit next to the weights; negative if the weights do not fit. */
 export function countFittingTokens({ weightBytes, bytesPerToken }: GpuMemory, freeBytes: number): number {
   return Math.floor((freeBytes - passBytes - weightBytes) / bytesPerToken);
 }
 
-/** How long prompt and answer are is not known yet: a run begins where so many tokens have room. */
+/** Room required at the start; the lengths of prompt and answer are not known yet. */
 export const expectedTokens = 4096;
 
 /**
- * For targets and drafters given by their folders; systems without weights take nothing.
+ * Systems without weights take nothing.
  * @example
  * const runtime = await createRuntime({ countBytes: (dtype) => countGpuBytes([bundledTarget], dtype) });
  */
@@ -67,7 +65,7 @@ export async function countGpuBytes(folders: readonly string[], dtype: ComputeTy
   return total;
 }
 
-/** The device on which models of these folders run. Says so unless that is the CPU of a machine that has nothing else. */
+/** Reports the device unless it is the CPU of a machine without GPUs. */
 export async function settleDevice(
   choice: DeviceChoice,
   folders: readonly string[],

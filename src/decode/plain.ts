@@ -1,29 +1,66 @@
-/** Plain decoding: one token, one pass of the target. What every speculative run is compared with. */
+/** Plain decoding, one target pass per token: the baseline of speculative decoding. */
 import type { Random } from '../core/random.js';
 import { createRandom, drawFrom } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { checkSamplingOptions, toDistribution } from '../core/sampling.js';
+import type { TokenTree } from '../draft/tree/token-tree.js';
+import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardResult } from '../model/forward.js';
-import type { KvCache } from '../model/cache/kv-cache.js';
-import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/lane-program.js';
+import { runDirectly } from '../model/lanes/lane-program.js';
+import type { TokenDraws } from '../model/lanes/token-draws.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
-import { Answer } from './answer.js';
+import { Answer, createLikelihoodReader } from './answer.js';
+import type { ReadPrefix } from './prefill.js';
 import { prefill } from './prefill.js';
-import type { LogitsOnDevice } from './logits-location.js';
-import { locateLogits } from './logits-location.js';
-import type { ReadPrefix } from './prefix.js';
-import { createLikelihoodReader } from './token-likelihood.js';
+
+/** Where logits stay while tokens are drawn: on the host, or in a runtime that draws itself. */
+export interface LogitsOnDevice {
+  readonly draws: TokenDraws;
+  readonly scheduler: PassScheduler;
+  /** [node, vocabulary] The draft distributions of a tree's nodes. */
+  draftedRows(tree: TokenTree): RowBuffer;
+}
+
+interface LogitsUse {
+  readonly sampling: SamplingOptions;
+  readonly scheduler?: PassScheduler | undefined;
+  /** Likelihoods need whole rows on the host. */
+  readonly topLikelihoods?: number | undefined;
+}
+
+/** Undefined: logits go to the host. */
+export function locateLogits(
+  { runtime, draws, configuration: { vocabularySize } }: CausalModel,
+  { sampling, scheduler = runDirectly, topLikelihoods }: LogitsUse,
+): LogitsOnDevice | undefined {
+  if (runtime.drawsInPrograms !== true || sampling.temperature === 0 || topLikelihoods !== undefined)
+    return undefined;
+  return {
+    draws,
+    scheduler,
+    draftedRows({ tokens, draftDistributions, keptDistributions }) {
+      if (keptDistributions !== undefined) return keptDistributions;
+      const rows = runtime.allocate(tokens.length, vocabularySize);
+      draftDistributions.forEach((distribution, node) => {
+        if (distribution !== undefined && node < tokens.length) rows.write(distribution, node);
+      });
+      return rows;
+    },
+  };
+}
 
 export interface GenerationRequest extends AnswerOptions {
   readonly promptIds: readonly number[];
   readonly sampling: SamplingOptions;
   readonly seed: number;
-  /** Where its passes are joined with those of other requests; alone unless given. */
+  /** Joins its passes with those of other requests. */
   readonly scheduler?: PassScheduler | undefined;
-  /** What the prompt begins with, if that has been read already. */
+  /** The beginning of the prompt, if already read. */
   readonly prefix?: ReadPrefix | undefined;
-  /** Tokens of the answer come with their likelihood, and with so many of the likeliest ones beside it. */
+  /** Report likelihoods, with this many of the most likely tokens. */
   readonly topLikelihoods?: number | undefined;
 }
 
@@ -33,12 +70,10 @@ export interface Generation {
   readonly origins: readonly TokenOrigin[];
   readonly text: string;
   readonly finishReason: FinishReason;
-  /** The stop string that ended it. */
-  readonly stopString?: string;
+  readonly stopString?: string | undefined;
   readonly prefillMs: number;
   /** From the first token, which the prefill gives, to the last. */
   readonly decodeMs: number;
-  /** Tokens after the first, per second of decodeMs. */
   readonly tokensPerSecond: number;
 }
 
@@ -90,7 +125,7 @@ export interface Chooser {
   choose(result: ForwardResult): number | Promise<number>;
 }
 
-/** Greedy decoding asks the runtime for the argmax alone; sampling needs the scores, here or where they are `onDevice`. */
+/** Greedy decoding needs only the argmax; sampling needs the logits, on the host or on the device. */
 export function createChooser(sampling: SamplingOptions, random: Random, onDevice?: LogitsOnDevice): Chooser {
   checkSamplingOptions(sampling);
   if (sampling.temperature === 0) return { want: 'argmax', choose: ({ argmax }) => argmax!.at(-1)! };
@@ -118,7 +153,7 @@ export function finishGeneration(promptIds: readonly number[], answer: Answer, c
     origins: answer.origins,
     text: answer.text,
     finishReason: answer.finishReason ?? 'length',
-    ...(answer.stopString === undefined ? {} : { stopString: answer.stopString }),
+    stopString: answer.stopString,
     prefillMs: clock.firstMs - clock.startMs,
     decodeMs,
     tokensPerSecond: later > 0 && decodeMs > 0 ? later / (decodeMs / 1000) : 0,

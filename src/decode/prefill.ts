@@ -1,25 +1,67 @@
-/** Reads the prompt in chunks, so that attention scores of a long prompt never exist all at once. */
+/** Reads the prompt in chunks to bound the size of attention scores. */
 import { MistletoeError } from '../core/errors.js';
+import type { Drafter } from '../draft/drafter.js';
+import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
 import { contextError } from '../model/forward.js';
-import type { KvCache } from '../model/cache/kv-cache.js';
-import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/lane-program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
+
+/**
+ * The common beginning of several prompts, read once. Answers fork it and read its rows in place (model/cache/shared-
+ * prefix.ts).
+ */
+export interface ReadPrefix {
+  readonly tokens: Int32Array;
+  /** Never written: fork it. */
+  readonly cache: KvCache;
+  /** Target states for the drafter. [token, width] */
+  readonly states: RowBuffer | undefined;
+}
+
+/** If aborted, holds what was read so far. */
+export async function readPrefix(
+  model: CausalModel,
+  { reads, taps }: Pick<Drafter, 'reads' | 'taps'>,
+  tokenIds: readonly number[],
+  { scheduler, signal }: Pick<PrefillOptions, 'scheduler' | 'signal'> = {},
+): Promise<ReadPrefix> {
+  const cache = model.createCache();
+  const parts: RowBuffer[] = [];
+  if (tokenIds.length > 0) {
+    await prefill(model, cache, tokenIds, {
+      want: reads === 'tokens' ? [] : [reads],
+      ...{ taps, scheduler, signal },
+      onChunk(_, result) {
+        if (reads !== 'tokens') parts.push(result[reads]!);
+      },
+    });
+  }
+  const states = parts[0] && model.runtime.allocate(cache.length, parts[0].width);
+  let filled = 0;
+  for (const part of parts) {
+    states?.write(part, filled);
+    filled += part.rowCount;
+    part.free();
+  }
+  return { tokens: Int32Array.from(tokenIds.slice(0, cache.length)), cache, states };
+}
 
 export const prefillChunk = 256;
 
 export interface PrefillOptions {
-  readonly chunk?: number;
+  readonly chunk?: number | undefined;
   readonly want: readonly ForwardOutput[];
-  readonly taps?: readonly number[];
+  readonly taps?: readonly number[] | undefined;
   readonly scheduler?: PassScheduler | undefined;
-  /** Ends the reading before the next chunk; what has been read stays in the cache. */
+  /** Stops before the next chunk; the cache keeps what was read. */
   readonly signal?: AbortSignal | undefined;
-  /** Sees every chunk's outputs with its tokens; logits and argmax are those of the chunk's last token. */
-  readonly onChunk?: (tokens: Int32Array, result: ForwardResult) => Promise<void> | void;
+  /** Logits and argmax are those of the chunk's last token. */
+  readonly onChunk?: ((tokens: Int32Array, result: ForwardResult) => Promise<void> | void) | undefined;
 }
 
-/** Fills the cache with the tokens and returns the outputs of the last chunk; undefined where none was read any more. */
+/** Returns the outputs of the last chunk; undefined if aborted. */
 export async function prefill(
   model: CausalModel,
   cache: KvCache,

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import type { Drafter } from '../draft/drafter.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import { loadDrafter } from '../draft/systems.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { bundledDrafterFolder, bundledTarget } from './bundled-models.js';
 import type { PolicyChooser } from './policies/policy-chooser.js';

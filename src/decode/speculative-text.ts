@@ -1,4 +1,4 @@
-/** Answering prompts by speculative decoding: generateText with a drafter beside the target. */
+/** Speculative decoding of prompts with a policy. */
 import type { SamplingOptions } from '../core/sampling.js';
 import type { Drafter } from '../draft/drafter.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
@@ -8,8 +8,8 @@ import type { ChatMessage } from '../text/template/chat-template.js';
 import { createAdaptivePolicy } from './policies/adaptive-policy.js';
 import type { Generation } from './plain.js';
 import type { PolicyChooser } from './policies/policy-chooser.js';
-import type { SpeculativeGeneration } from './speculative.js';
 import { always } from './policies/policy-chooser.js';
+import type { SpeculativeGeneration } from './speculative.js';
 import { decodeSpeculative } from './speculative.js';
 import type { GenerateOptions, Target } from './target.js';
 import { requestFor } from './target.js';
@@ -17,14 +17,13 @@ import type { VerificationRule } from './verification/verification.js';
 
 export interface SpeculativeOptions extends GenerateOptions {
   /**
-   * How much to draft: `chain:4`, `dynamic:60,5,10` and so on, or a chooser that several prompts share, so that what
-   * `auto` learns on one helps the next. By default what `defaultDraftPolicy` says.
+   * `chain:4`, `dynamic:60,5,10` and so on, or a chooser that several prompts share. Default: `defaultDraftPolicy`.
    */
-  readonly policy?: string | PolicyChooser;
-  /** `greedy` at temperature 0 and `rejection` above it, unless told otherwise. */
-  readonly rule?: VerificationRule;
-  /** Told when the drafter fails and the answer goes on without it. */
-  readonly onNotice?: (message: string) => void;
+  readonly policy?: string | PolicyChooser | undefined;
+  /** Default: `greedy` at temperature 0, else `rejection`. */
+  readonly rule?: VerificationRule | undefined;
+  /** Called if the drafter fails and the answer continues without it. */
+  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 /**
@@ -45,12 +44,11 @@ export async function generateSpeculatively(
   return decodeSpeculative(target.model, drafter, {
     ...request,
     policy: chooser,
-    ...(rule === undefined ? {} : { rule }),
-    ...(onNotice === undefined ? {} : { onNotice }),
+    rule,
+    onNotice,
   });
 }
 
-/** The policy that a user wrote, or the usual one. */
 export function choosePolicy(
   text: string | undefined,
   drafter: Drafter,
@@ -63,8 +61,8 @@ export function choosePolicy(
 }
 
 /**
- * `auto` watches the clock. At temperature 0 the tokens do not depend on what it chooses; above it they would, and
- * the same seed must give the same text, so a fixed chain is the default there.
+ * `auto` depends on the clock. At temperature 0 tokens do not depend on its choices; above it they would, so the
+ * default there is a fixed chain: the same seed must give the same text.
  */
 export function defaultDraftPolicy(
   { maximumDepth }: Pick<Drafter, 'maximumDepth'>,
@@ -73,7 +71,6 @@ export function defaultDraftPolicy(
   return temperature === 0 ? { kind: 'auto' } : { kind: 'chain', length: Math.min(4, maximumDepth) };
 }
 
-/** Reads the policy's files and refuses what the drafter cannot do. */
 export function createPolicy(policy: DraftPolicy, drafter: Drafter): PolicyChooser {
   return policy.kind === 'auto' ? createAdaptivePolicy(drafter) : always(resolvePolicy(policy, drafter));
 }

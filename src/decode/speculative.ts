@@ -1,6 +1,6 @@
 /**
- * Speculative decoding: the drafter proposes a tree behind the last token, the target reads the whole tree in one pass,
- * verification keeps a path of it and adds one token of the target's own. Nothing here knows how a drafter works.
+ * Speculative decoding: the drafter proposes a tree after the last token, the target reads it in one pass, and
+ * verification accepts a path and adds one token. Independent of how the drafter works.
  */
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { Random } from '../core/random.js';
@@ -17,38 +17,30 @@ import { pickRows } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { AcceptanceRecord, StepRecord } from './acceptance.js';
 import { summariseAcceptance } from './acceptance.js';
-import type { TokenOrigin } from './answer.js';
-import { Answer } from './answer.js';
-import type { CountedSession } from './counted-session.js';
-import { countPasses } from './counted-session.js';
-import type { Guarding } from './policies/drafter-switches.js';
-import type { Chooser, Generation, GenerationRequest } from './plain.js';
-import { createChooser, finishGeneration } from './plain.js';
-import type { DraftChoice, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
+import type { LikelihoodReader, TokenLikelihood, TokenOrigin } from './answer.js';
+import { Answer, createLikelihoodReader } from './answer.js';
+import type { DraftChoice, Guarding, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
+import type { Chooser, Generation, GenerationRequest, LogitsOnDevice } from './plain.js';
+import { createChooser, finishGeneration, locateLogits } from './plain.js';
 import { prefill } from './prefill.js';
-import type { LogitsOnDevice } from './logits-location.js';
-import { locateLogits } from './logits-location.js';
-import type { LikelihoodReader, TokenLikelihood } from './token-likelihood.js';
-import { createLikelihoodReader } from './token-likelihood.js';
 import type { Verification, VerificationRule } from './verification/verification.js';
 import type { Verifier } from './verification/verifier.js';
 import { checkRule, createHeldVerifier, createVerifier } from './verification/verifier.js';
 
 export interface SpeculativeRequest extends GenerationRequest {
   readonly policy: PolicyChooser;
-  /** `greedy` at temperature 0 and `rejection` above it, unless told otherwise. */
-  readonly rule?: VerificationRule;
+  /** Default: `greedy` at temperature 0, else `rejection`. */
+  readonly rule?: VerificationRule | undefined;
   /**
-   * Holds the answer to these tokens, whatever the target would say: the drafter drafts and is judged along them. Above
-   * temperature 0 a chain is drafted along them, too. `maxNewTokens` and stop tokens do not count then.
+   * Forces the answer to these tokens; drafts are judged along them, and above temperature 0 drafted along them.
+   * Ignores `maxNewTokens` and stop tokens.
    */
   readonly held?: readonly number[] | undefined;
-  /** A drafter that fails fails the request: for callers that measure drafts, to which an answer without them is none. */
-  readonly mustDraft?: boolean;
-  /** Told once when the drafter fails and the request goes on without it. */
-  readonly onNotice?: (message: string) => void;
-  /** Hears of every step before its tokens. */
-  readonly onStep?: (step: StepRecord) => void;
+  /** Fail if the drafter fails, instead of continuing without it. */
+  readonly mustDraft?: boolean | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
+  /** Called before the step's tokens. */
+  readonly onStep?: ((step: StepRecord) => void) | undefined;
 }
 
 export interface SpeculativeGeneration extends Generation {
@@ -59,11 +51,11 @@ export interface SpeculativeGeneration extends Generation {
   readonly drafterPasses: number;
   readonly draftMs: number;
   readonly verifyMs: number;
-  /** decodeMs without the two: verification rules, bookkeeping, streaming. */
+  /** The rest of decodeMs: verification rules, bookkeeping, streaming. */
   readonly overheadMs: number;
   readonly drafterFailed: boolean;
-  /** Where drafts were guarded (budgeted-drafting.ts). */
-  readonly guarding?: Guarding;
+  /** Set if drafts were guarded (budgeted-drafting.ts). */
+  readonly guarding?: Guarding | undefined;
 }
 
 export async function decodeSpeculative(
@@ -81,7 +73,7 @@ export async function decodeSpeculative(
   }
 }
 
-/** The last token of the answer, behind which the next draft grows. */
+/** The last token of the answer. */
 interface Root {
   readonly token: number;
   readonly origin: TokenOrigin;
@@ -93,7 +85,6 @@ interface VerifiedTree extends Verification {
   readonly verifyMs: number;
 }
 
-/** One request while it is decoded. */
 class SpeculativeSequence {
   private readonly rule: VerificationRule;
   private readonly onDevice: LogitsOnDevice | undefined;
@@ -102,11 +93,9 @@ class SpeculativeSequence {
   private readonly likelihoods: LikelihoodReader;
   private readonly draftRandom: Random;
   private readonly answer: Answer;
-  private readonly counted: CountedSession;
-  /** Undefined once the drafter has failed. */
-  private session: DraftSession | undefined;
   private readonly steps: StepOutcome[] = [];
   private targetPasses = 0;
+  private drafterPasses = 0;
   private isDrafterFull = false;
 
   constructor(
@@ -114,7 +103,8 @@ class SpeculativeSequence {
     private readonly drafter: Drafter,
     private readonly request: SpeculativeRequest,
     private readonly cache: KvCache,
-    session: DraftSession,
+    /** Undefined once the drafter has failed. */
+    private session: DraftSession | undefined,
   ) {
     const { promptIds, sampling, seed, held, topLikelihoods } = request;
     this.rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
@@ -130,8 +120,6 @@ class SpeculativeSequence {
     this.draftRandom = createRandom(seed, 'draft');
     const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
     this.answer = new Answer(promptIds, { ...request, ...limits });
-    this.counted = countPasses(session, drafter);
-    this.session = this.counted.session;
   }
 
   async decode(): Promise<SpeculativeGeneration> {
@@ -139,7 +127,7 @@ class SpeculativeSequence {
     await this.prepare();
     const startMs = performance.now();
     let root = await this.readPrompt();
-    // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
+    // A drafter that is about to draft reads the prompt as part of the prefill.
     let choice = request.policy.choose();
     if (root === undefined) answer.end('aborted');
     else if (choice.policy !== undefined && this.session!.room > 0) await this.session!.catchUp?.();
@@ -193,7 +181,7 @@ class SpeculativeSequence {
     return read && { token, origin: 'target', likelihood: this.likelihoods.read(read, 0, token) };
   }
 
-  /** Returns the next root, or undefined where the answer has ended. */
+  /** Returns the next root, or undefined at the end of the answer. */
   private async step(root: Root, choice: DraftChoice): Promise<Root | undefined> {
     const { answer, cache, likelihoods, model, request } = this;
     const log = request.scheduler?.log;
@@ -215,7 +203,7 @@ class SpeculativeSequence {
       verifyMs,
       own: log && { draftMs: passesAtVerify - passesBefore, verifyMs: log.ms - passesAtVerify },
       batch: log?.step,
-      ...(choice.drafter === undefined ? {} : { drafter: choice.drafter }),
+      drafter: choice.drafter,
     };
     if (this.session !== undefined) request.policy.learn(choice, outcome);
     this.steps.push(outcome);
@@ -230,16 +218,15 @@ class SpeculativeSequence {
       origin: tree.tokens.length > 1 ? 'bonus' : 'target',
       likelihood: likelihoods.read(result, path.at(-1) ?? 0, nextToken),
     };
-    // Without a wait after the accepted tokens: listeners report all tokens of a pass together.
+    // No await after the accepted tokens: listeners report all tokens of a pass together.
     return this.push(next) ? next : undefined;
   }
 
-  /** Whether the answer goes on. */
   private push({ token, origin, likelihood }: Root): boolean {
     return this.answer.push(token, origin, likelihood);
   }
 
-  /** Drafts as deep as the contexts of target and drafter allow; the tree is the root alone in a plain step. */
+  /** As deep as the contexts allow. A plain step has only the root. */
   private async draft(root: number, { policy }: DraftChoice): Promise<TokenTree> {
     const { session, cache, answer, request, draftRandom: random } = this;
     const { sampling, held, onNotice } = request;
@@ -254,7 +241,11 @@ class SpeculativeSequence {
       }
       const depthLimit = Math.min(contextLength - cache.length - 1, session.room);
       const along = sampling.temperature === 0 ? undefined : held?.slice(answer.tokenIds.length);
-      return await growTree(session, { root, policy, sampling, random, depthLimit, along });
+      // A lookup without weights has no passes.
+      const onPasses = (count: number): void => {
+        if (this.drafter.parameterCount > 0) this.drafterPasses += count;
+      };
+      return await growTree(session, { root, policy, sampling, random, depthLimit, along, onPasses });
     } catch (cause) {
       const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
       if (!isDrafters || request.mustDraft === true) throw cause;
@@ -264,7 +255,7 @@ class SpeculativeSequence {
     }
   }
 
-  /** One pass of the target over the tree; keeps the accepted path in the cache. */
+  /** One target pass; the cache keeps the accepted path. */
   private async verify(tree: TokenTree): Promise<VerifiedTree> {
     const { model, drafter, verifier, cache, answer } = this;
     const startMs = performance.now();
@@ -279,7 +270,7 @@ class SpeculativeSequence {
     this.targetPasses += 1;
     const passEndMs = performance.now();
     const { path, nextToken } = await verifier.judge(tree, result, answer.tokenIds.length);
-    // Logits that stay on the device may still be in computation when the pass returns.
+    // Logits on the device may still be in computation when the pass returns.
     const endMs = verifier.want === 'scores' ? performance.now() : passEndMs;
     const accepted = [0, ...path];
     cache.append(result.rows, accepted);
@@ -299,7 +290,7 @@ class SpeculativeSequence {
   }
 
   private summarize(generation: Generation): SpeculativeGeneration {
-    const { steps, rule, targetPasses } = this;
+    const { steps, rule, targetPasses, drafterPasses } = this;
     const draftMs = steps.reduce((total, step) => total + step.draftMs, 0);
     const verifyMs = steps.reduce((total, step) => total + step.verifyMs, 0);
     return {
@@ -308,7 +299,7 @@ class SpeculativeSequence {
       rule,
       steps,
       targetPasses,
-      drafterPasses: this.counted.passes,
+      drafterPasses,
       draftMs,
       verifyMs,
       overheadMs: generation.decodeMs - draftMs - verifyMs,

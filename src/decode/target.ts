@@ -1,4 +1,3 @@
-/** A model folder opened for generating: model, tokenizer, chat template and the tokens that end an answer. */
 import { join } from 'node:path';
 import { z } from 'zod';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
@@ -10,7 +9,7 @@ import { recogniseCheckpoint } from '../draft/systems.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel, withRuntime } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
-import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/lane-program.js';
 import { createRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
 import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/template/chat-template.js';
@@ -33,21 +32,20 @@ export interface Target {
   readonly folder: string;
   readonly model: CausalModel;
   readonly tokenizer: Tokenizer;
-  /** Absent where the folder has none, or where the target was opened with `chat: false`. */
+  /** Absent if the folder has none, or with `chat: false`. */
   readonly template: ChatTemplate | undefined;
   readonly stopIds: readonly number[];
 }
 
 export interface TargetOptions extends LoadOptions, TemplateOptions {
-  /** true: a chat template must be there; false: it is not even read; absent: read if there is one. */
-  readonly chat?: boolean;
+  /** true: required; false: not read; absent: read if there is one. */
+  readonly chat?: boolean | undefined;
 }
 
 /**
- * Cheap files first: whatever is wrong with them is said before the weights are converted. Without a runtime it makes one
- * on the first GPU that has room, else on the CPU; `target.model.runtime.dispose()` ends it.
- * @example
- * const target = await openTarget(bundledTarget);
+ * Reads small files first, so that errors appear before the weights are converted. Without a runtime it creates one
+ * on the first GPU with room, else on the CPU; `target.model.runtime.dispose()` ends it.
+ * @example const target = await openTarget(bundledTarget);
  */
 export async function openTarget(folder: string, options: TargetOptions = {}): Promise<Target> {
   const checkpoint = await openCheckpoint(folder);
@@ -79,17 +77,14 @@ function loadTemplate(
   { chat, chatTemplate, date }: TargetOptions,
 ): Promise<ChatTemplate | undefined> {
   if (chat === false) return Promise.resolve(undefined);
-  const options = {
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-    ...(date === undefined ? {} : { date }),
-  };
+  const options = { chatTemplate, date };
   return chat === true ? requireChatTemplate(folder, options) : loadChatTemplate(folder, options);
 }
 
 const tokenId = z.number().int().nonnegative();
 const generationSchema = z.object({ eos_token_id: z.union([tokenId, z.array(tokenId)]).nullish() });
 
-/** Chat models often list the end of a turn here and only the end of a text in config.json. */
+/** Chat models often list the end of a turn only here. */
 async function readGenerationStops(folder: string): Promise<readonly number[]> {
   const path = join(folder, 'generation_config.json');
   const text = await readTextFile(path, fileLimits.configuration);
@@ -107,13 +102,12 @@ async function readGenerationStops(folder: string): Promise<readonly number[]> {
 }
 
 export interface PromptEncoding {
-  /** Through the chat template; by default if the target has one. */
-  readonly chat?: boolean;
-  /** What messages call the prompt. */
-  readonly name?: string;
+  /** Default: if the target has a chat template. */
+  readonly chat?: boolean | undefined;
+  /** For messages. */
+  readonly name?: string | undefined;
 }
 
-/** Token ids of a user's message, of a conversation or, without a chat template, of a text as it is. */
 export async function encodePrompt(
   target: Target,
   prompt: string | readonly ChatMessage[],
@@ -152,7 +146,7 @@ async function encodeText(
   return encodeRaw(target.tokenizer, prompt);
 }
 
-/** What cannot fit the context is refused by its size, before it is tokenised; what may fit passes. */
+/** Refuses by size before tokenizing. */
 export function refuseLongText(target: Target, text: string, name: string): void {
   const fewest = target.tokenizer.minTokens(text);
   if (fewest <= target.model.configuration.contextLength) return;
@@ -170,18 +164,18 @@ function tooLong({ model }: Target, found: string): MistletoeError {
 
 export interface GenerateOptions extends PromptEncoding {
   /** Default 128. */
-  readonly maxNewTokens?: number;
+  readonly maxNewTokens?: number | undefined;
   /** Greedy by default. */
-  readonly sampling?: SamplingOptions;
+  readonly sampling?: SamplingOptions | undefined;
   /** Default 0. */
-  readonly seed?: number;
-  readonly stopStrings?: readonly string[];
-  readonly onToken?: AnswerOptions['onToken'];
-  readonly signal?: AbortSignal;
-  /** Where its passes are joined with those of other requests: what Engine.run hands over. */
-  readonly scheduler?: PassScheduler;
-  /** Tokens come with their likelihood, and with so many of the likeliest ones beside it. */
-  readonly topLikelihoods?: number;
+  readonly seed?: number | undefined;
+  readonly stopStrings?: readonly string[] | undefined;
+  readonly onToken?: AnswerOptions['onToken'] | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** From Engine.run: joins passes with other requests. */
+  readonly scheduler?: PassScheduler | undefined;
+  /** Report likelihoods, with this many of the most likely tokens. */
+  readonly topLikelihoods?: number | undefined;
 }
 
 /**
@@ -197,7 +191,6 @@ export async function generateText(
   return decodePlain(target.model, await requestFor(target, prompt, options));
 }
 
-/** What a decoding loop is asked for: the prompt as token ids, and every option with its default. */
 export async function requestFor(
   target: Target,
   prompt: string | readonly ChatMessage[],
@@ -206,14 +199,13 @@ export async function requestFor(
   return completeRequest(target, await encodePrompt(target, prompt, options), options);
 }
 
-/** The same for a prompt that is token ids already. */
 export function completeRequest(
   target: Target,
   promptIds: readonly number[],
   options: GenerateOptions,
 ): GenerationRequest {
-  const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0, ...rest } = options;
-  const { stopStrings, onToken, signal, scheduler, topLikelihoods } = rest;
+  const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0 } = options;
+  const { stopStrings, onToken, signal, scheduler, topLikelihoods } = options;
   return {
     promptIds,
     maxNewTokens,
@@ -221,9 +213,6 @@ export function completeRequest(
     seed,
     stopIds: target.stopIds,
     tokenizer: target.tokenizer,
-    ...(stopStrings === undefined ? {} : { stopStrings }),
-    ...(onToken === undefined ? {} : { onToken }),
-    ...(signal === undefined ? {} : { signal }),
-    ...{ scheduler, topLikelihoods },
+    ...{ stopStrings, onToken, signal, scheduler, topLikelihoods },
   };
 }

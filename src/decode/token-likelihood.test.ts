@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createLikelihoodReader, scoreToken } from './token-likelihood.js';
+import { createLikelihoodReader, scoreToken } from './answer.js';
 
 it('likelihoods are logarithms of the distribution at temperature 1', () => {
   // numpy: x - np.log(np.exp(x).sum()) for x = [1, 3, 2]

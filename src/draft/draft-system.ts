@@ -1,7 +1,7 @@
 /**
- * What a drafting system is to the rest of the program. One that has weights is known by the tensors of a folder, says
- * which of them it reads, and loads them; what `inspect` reports is told by the very recipes that loading runs. One
- * without weights is written by name where a folder could stand. A new system is one file and one line in systems.ts.
+ * A drafting system. Systems with weights are recognized by a folder's tensors; `inspect` reports through the recipes
+ * that loading runs. Systems without weights are given by name. A new system is one folder and one line in
+ * systems.ts.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
@@ -14,55 +14,48 @@ import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import type { DrafterFacts } from './reading/drafter-facts.js';
 
-/** What the layer ids of an EAGLE-3 head can mean: the inputs of these layers or their outputs (taps.ts). */
+/** Meaning of an EAGLE-3 head's layer ids: inputs or outputs of these layers (taps.ts). */
 export const tapConventions = ['inputs', 'outputs'] as const;
 export type TapConvention = (typeof tapConventions)[number];
 
 export type DraftSystem = WeightedSystem | WeightlessSystem;
 
 interface NamedSystem {
-  /** In records and reports. */
   readonly name: string;
-  /** In sentences. */
   readonly title: string;
 }
 
 export interface WeightedSystem extends NamedSystem {
-  /** Undefined where the tensors are not of this system. */
+  /** Undefined if the tensors are not of this system. */
   recognise(names: TensorNames): RecognisedLayout | undefined;
-  /** What the checkpoint holds, without a target. Where `refuse` returns, it goes on as well as it can. */
+  /** Describes the checkpoint without a target. Continues as well as it can if `refuse` returns. */
   describe(checkpoint: Checkpoint, refuse: Refuse, options?: ReadingOptions): DrafterDescription;
-  /** Throws at the first thing that is wrong, by itself or beside the target. */
+  /** Throws at the first problem. */
   load(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter>;
 }
 
 export interface WeightlessSystem extends NamedSystem {
-  /** How it is written in place of a folder, for messages. */
   readonly form: string;
-  /** The one way to write what was asked for; throws where the rest of the text is not understood. */
+  /** The canonical form; throws if the text is invalid. */
   normalise(text: string): string;
   create(text: string, target: CausalModel): Drafter;
 }
 
 export interface RecognisedLayout {
-  /** Which of the published layouts it is, in words. */
   readonly layout: string;
-  /** The folder holds a whole language model, which can be a target. */
-  readonly isTarget?: boolean;
+  /** The folder holds a whole language model. */
+  readonly isTarget?: boolean | undefined;
 }
 
 export interface DrafterDescription {
   readonly facts: DrafterFacts;
-  /** Everything that it reads. */
   readonly recipes: readonly WeightRecipe[];
-  /** Tensors that nothing here reads. */
   readonly unread: readonly string[];
 }
 
-/** What the files of a drafter may leave open. */
 export interface ReadingOptions {
-  /** What the layer ids in the config.json of an EAGLE-3 head mean (taps.ts). */
-  readonly taps?: TapConvention;
+  /** Meaning of an EAGLE-3 head's layer ids (taps.ts). */
+  readonly taps?: TapConvention | undefined;
 }
 
 export interface DrafterOptions extends CacheOptions, ReadingOptions {
@@ -71,7 +64,6 @@ export interface DrafterOptions extends CacheOptions, ReadingOptions {
   readonly tokenizer?: Tokenizer | undefined;
 }
 
-/** A drafter's weights, in the form in which its target's runtime takes them. */
 export function prepareDrafterWeights(
   checkpoint: Checkpoint,
   recipes: readonly WeightRecipe[],
@@ -80,14 +72,14 @@ export function prepareDrafterWeights(
   return prepareWeights(checkpoint, recipes, { ...options, runtime: target.runtime });
 }
 
-/** What becomes of a fault: a loader throws it, an inspection writes it down and goes on. */
+/** A loader throws the problem; an inspection records it and continues. */
 export type Refuse = (fault: MistletoeError) => void;
 
 export const refuseAtOnce: Refuse = (fault) => {
   throw fault;
 };
 
-/** The tensors' names: they do not lie, configs do. */
+/** Tensor names are more reliable than configs. */
 export interface TensorNames {
   has(name: string): boolean;
   some(pattern: RegExp): boolean;

@@ -1,6 +1,6 @@
 /**
- * What a model folder is and whether it can be used. Nothing a folder contains makes this throw: what is wrong becomes
- * a problem with its remedy, and whatever can still be read is reported beside it. Only headers of weights are read.
+ * Reports what a model folder is and whether it can be used. Nothing in the folder makes this throw: problems are
+ * listed with remedies. Only headers of weights are read.
  */
 import { stat } from 'node:fs/promises';
 import { basename, resolve } from 'node:path';
@@ -28,18 +28,17 @@ import { recogniseCheckpoint } from './systems.js';
 export interface Inspection {
   readonly folder: string;
   /**
-   * The name of a drafting system; `decoder` for a whole language model, `unknown` for tensors of no known layout,
-   * `unreadable` for a folder whose weights cannot be opened.
+   * A drafting system's name; `decoder` for a language model, `unknown` for an unknown layout, `unreadable` if the
+   * weights cannot be opened.
    */
   readonly kind: string;
   readonly layout: string;
-  readonly model?: ModelConfiguration;
-  readonly drafter?: DrafterFacts;
-  readonly weights?: WeightFacts;
-  readonly memory?: MemoryFacts;
-  readonly tokenizer?: TokenizerFacts;
-  readonly chatTemplate?: { readonly origin: string; readonly sample: string };
-  /** Worth knowing, not wrong. */
+  readonly model?: ModelConfiguration | undefined;
+  readonly drafter?: DrafterFacts | undefined;
+  readonly weights?: WeightFacts | undefined;
+  readonly memory?: MemoryFacts | undefined;
+  readonly tokenizer?: TokenizerFacts | undefined;
+  readonly chatTemplate?: { readonly origin: string; readonly sample: string } | undefined;
   readonly notes: readonly string[];
   readonly problems: readonly Problem[];
 }
@@ -49,12 +48,10 @@ export interface WeightFacts {
   readonly sizeBytes: number;
   readonly tensorCount: number;
   readonly parameterCount: number;
-  /** Parameters by stored type. */
   readonly dtypes: Readonly<Partial<Record<StoredDType, number>>>;
 }
 
 export interface MemoryFacts {
-  /** Float32 weights, mapped from the weight cache. */
   readonly weightBytes: number;
   readonly cacheBytesPerThousandTokens: number;
 }
@@ -77,7 +74,7 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
 
   if (problems.length > 0) {
     const config = await readConfigQuietly(root);
-    // An unsupported architecture is worth saying although the weights are damaged.
+    // Report an unsupported architecture even if the weights are damaged.
     const model =
       config === undefined ? undefined : await attempt(() => parseConfiguration(config, 'config.json'));
     return {

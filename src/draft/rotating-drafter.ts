@@ -1,18 +1,16 @@
 /**
- * Several drafters for one request, of which one drafts at a time. A suffix that makes drafts fail is fitted to one drafter;
- * another one, or a look-up that has no weights at all, does not know it. All of them are told what became verified, so each
- * can take over at any step; one that did not draft for a while reads what it missed when its turn comes, as behind plain
- * steps. Which one drafts is set from outside (`use`), so a rotating drafter belongs to one request and is made for it.
+ * Several drafters for one request, one active at a time. A suffix that makes drafts fail is fitted to one drafter;
+ * another one, or a lookup without weights, may not be affected. All observe verified tokens, so each can take over;
+ * it then reads what it missed. Made per request; `use` selects the drafter.
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Drafter, DraftSession } from './drafter.js';
 
 export interface RotatingDrafter extends Drafter {
-  /** The place in the list of the drafter that drafts from now on. */
   use(place: number): void;
 }
 
-/** What those need of the target that need more than tokens, and they have to need the same; of anything else the first counts. */
+/** Drafters that read states must read the same ones. */
 export function rotateDrafters(drafters: readonly Drafter[]): RotatingDrafter {
   const [first, ...others] = drafters;
   if (first === undefined) {
@@ -76,7 +74,7 @@ function rotateSessions(
       for (const { session } of members) session.close();
     },
   };
-  // Where one of them has no such program, all are expanded level by level, which gives the same.
+  // If one lacks the program, all are expanded level by level, with the same result.
   if (members.every(({ session }) => session.draftChain !== undefined))
     rotating.draftChain = (length) => current().draftChain!(length);
   if (members.every(({ session }) => session.drawChain !== undefined))

@@ -1,28 +1,59 @@
-/** Every drafting system there is. */
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { draftModel } from './draft-model/draft-model.js';
-import type { DraftSystem, WeightedSystem, WeightlessSystem } from './draft-system.js';
+import type { DraftSystem, DrafterOptions, WeightedSystem, WeightlessSystem } from './draft-system.js';
 import { namesOf } from './draft-system.js';
+import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
 import { eagle3 } from './eagle/eagle3.js';
-import { parseHybrid } from './hybrid/hybrid.js';
+import { addLookup, parseHybrid } from './hybrid/hybrid.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { ngram } from './ngram/ngram.js';
+import { misfit } from './reading/checks.js';
 
-/** The first one that knows a folder's tensors has it: the more particular stand before the more general. */
+/** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:3,8+FOLDER`. */
+export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
+  const drafter = await openDrafter(source, options);
+  options.target.checkTaps(drafter.taps);
+  return drafter;
+}
+
+/** Short: `eagle3`, `ngram`, `ngram+eagle3`. */
+export function nameDrafter(source: string): string {
+  const hybrid = parseHybrid(source);
+  if (hybrid !== undefined) return `ngram+${nameDrafter(hybrid.behind)}`;
+  return findWeightless(source)?.name ?? nameModel(source);
+}
+
+async function openDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
+  const hybrid = parseHybrid(source);
+  if (hybrid !== undefined) return addLookup(hybrid.lookup, await openDrafter(hybrid.behind, options));
+  const weightless = findWeightless(source);
+  if (weightless !== undefined) return weightless.create(source, options.target);
+  const checkpoint = await openCheckpoint(source);
+  const { system, layout } = recogniseCheckpoint(checkpoint);
+  if (system !== undefined) return system.load(checkpoint, options);
+  throw misfit(
+    source,
+    `has ${layout}`,
+    `Supported: ${systemTitles.join(', ')}; \`mistletoe inspect\` shows what a folder holds.`,
+  );
+}
+
+/** The first match counts: more specific systems come first. */
 export const systems: readonly DraftSystem[] = [medusa, hydra, eagle3, eagle, draftModel, ngram];
 
 const weighted = systems.filter((system): system is WeightedSystem => 'recognise' in system);
 const weightless = systems.filter((system): system is WeightlessSystem => 'create' in system);
 
 export interface Recognition {
-  /** `decoder` is a whole language model: a target, or the drafter of plain speculative sampling. */
+  /** `decoder`: a language model, as target or drafter. */
   readonly kind: string;
-  /** Which of the published layouts it is, in words. */
   readonly layout: string;
-  /** What drafts with it; absent where the kind is `unknown`. */
-  readonly system?: WeightedSystem;
+  /** Absent if the kind is `unknown`. */
+  readonly system?: WeightedSystem | undefined;
 }
 
 export function recogniseCheckpoint(checkpoint: Pick<Checkpoint, 'tensors'>): Recognition {
@@ -36,14 +67,13 @@ export function recogniseCheckpoint(checkpoint: Pick<Checkpoint, 'tensors'>): Re
   return { kind: 'unknown', layout: 'no layout that is known here' };
 }
 
-/** The system that a text names in place of a folder, as in `ngram:1,4`; a folder of that name is written `./ngram`. */
+/** As in `ngram:1,4`; write `./ngram` for a folder of that name. */
 export function findWeightless(text: string): WeightlessSystem | undefined {
   if (parseHybrid(text) !== undefined) return undefined;
   const [name] = text.split(':', 1);
   return weightless.find((system) => system.name === name);
 }
 
-/** How systems without weights are written, for messages and help. */
 export const weightlessForms: readonly string[] = weightless.map(({ form }) => form);
 
 export const systemTitles: readonly string[] = systems.map(({ title }) => title);

@@ -3,7 +3,7 @@
  * translate into these fields, and the judge, the records, the metrics and the page read nothing else.
  * The accepted length of a step includes the bonus token: 1 + accepted / steps.
  */
-import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
+import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
 
 /** A name from engines/engine-list.ts, or `unknown`. */
 export type EngineName = string;

@@ -7,7 +7,7 @@ import { always } from '../decode/policies/policy-chooser.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import { loadDrafter } from '../draft/systems.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { inlinePrompt } from '../text/prompts/prompt-set.js';
 import type { BenchmarkOptions, BenchmarkSystem, PromptSet } from './benchmark.js';

@@ -15,7 +15,7 @@ import { decodeSpeculative } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import { encodePrompt } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { RequestRecord } from './benchmark-record.js';
 import { plainSystem, recordAnswer } from './benchmark-record.js';
@@ -138,7 +138,9 @@ export async function runBenchmark(
       for (const [index, { prompt }] of batch.entries()) {
         for (const system of competitors) {
           const record = recordAnswer({
-            ...{ set, prompt, ...nameOf(system) },
+            set,
+            prompt,
+            ...nameOf(system),
             generation: generations.get(system)![index]!,
             plain: generations.get(undefined)![index]!,
             isGreedy: options.sampling.temperature === 0,

@@ -1,28 +1,27 @@
 /**
- * What attention is told at run time: the angles of each new row's position and an additive mask over the past and
- * the new rows. New rows are a tree (a chain is one): each names its parent among the new rows, or -1 where it
- * directly follows the past, and sees the past, its ancestors and itself; with a sliding window of w only those less
- * than w positions before it.
+ * Run-time inputs of attention: angles of each new row and an additive mask over past and new rows. New rows form a
+ * tree: each has a parent among them, or -1 directly after the past, and sees the past, its ancestors and itself
+ * (within a sliding window).
  */
 import type { NamedValues, TensorValue } from '../runtime/program.js';
 import { float32, int32 } from '../runtime/program.js';
 import type { RotaryTable } from './rotary/rotary.js';
 
-/** Added to a blocked score: far below any real one, and finite, so that no row turns into NaN. */
+/** Far below any score, and finite to avoid NaN. */
 export const blocked = -1e30;
 
-/** An input of one lane that is combined with those of other lanes by more than placing rows side by side. */
+/** An input that lanes do not simply place next to each other. */
 export interface CombinedInput extends TensorValue {
   readonly combine: 'masks' | 'row-numbers';
 }
 
-/** What the new rows of a lane see. [row, past + row] */
+/** [row, past + row] */
 export const maskInput = (mask: Float32Array, shape: readonly [number, number]): CombinedInput => ({
   ...float32(mask, shape),
   combine: 'masks',
 });
 
-/** Numbers of rows of the lane, which become rows of the whole batch. [selected] */
+/** Row numbers of the lane, which become rows of the batch. [selected] */
 export const rowNumbers = (rows: Int32Array | readonly number[]): CombinedInput => ({
   ...int32(rows),
   combine: 'row-numbers',
@@ -30,13 +29,13 @@ export const rowNumbers = (rows: Int32Array | readonly number[]): CombinedInput 
 
 export interface NewRows {
   readonly count: number;
-  /** Rows the program sees as past, the cache's dummy included. */
+  /** Includes the cache's dummy row. */
   readonly pastLength: number;
-  /** [row] absent for a chain */
+  /** [row] Absent for a chain. */
   readonly parents?: Int32Array | undefined;
-  /** [row] position in the sequence; by default behind the past, at the depth of the row. */
+  /** [row] Default: after the past, at the row's depth. */
   readonly positions?: Int32Array | undefined;
-  /** Positions that a row sees, its own included; all of them unless given. */
+  /** Visible positions, including its own; default all. */
   readonly window?: number | undefined;
 }
 
@@ -90,7 +89,7 @@ export function treeMask(
   return mask;
 }
 
-/** After the tree is drawn: a row's parent may see what the row itself no longer does, but never the other way round. */
+/** Applied after the tree: an ancestor's view may exceed the row's window. */
 function blockBehindWindow(
   mask: Float32Array, // [row, past + row]
   { count, pastLength }: Pick<NewRows, 'count' | 'pastLength'>,
@@ -101,7 +100,7 @@ function blockBehindWindow(
   for (let row = 0; row < count; row++) {
     const start = row * width;
     const oldest = positions[row]! - window + 1; // the oldest position in sight
-    // Behind the dummy, past row i holds position i - 1.
+    // After the dummy, past row i holds position i - 1.
     mask.fill(blocked, start, start + Math.min(pastLength, Math.max(1, oldest + 1)));
     for (let other = 0; other < count; other++) {
       if (positions[other]! < oldest) mask[start + pastLength + other] = blocked;

@@ -1,4 +1,4 @@
-/** A checkpoint ready to run: its weights, and one program that serves prefill, decoding and verification alike. */
+/** A checkpoint ready to run: one program for prefill, decoding and verification. */
 import { basename } from 'node:path';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
@@ -22,6 +22,7 @@ import type { ForwardRequest, ForwardResult, KeptScores } from './forward.js';
 import { contextError, requireNumbers } from './forward.js';
 import { KvCache } from './cache/kv-cache.js';
 import type { LaneProgram } from './lanes/lane-program.js';
+import { compileLanes, runDirectly } from './lanes/lane-program.js';
 import {
   declareAttention,
   declarePast,
@@ -34,20 +35,17 @@ import {
   stackRows,
   prefix,
 } from './lanes/lane-graph.js';
-import { compileLanes } from './lanes/lane-program.js';
-import { runDirectly } from './lanes/pass-scheduler.js';
 import type { RotaryTable } from './rotary/rotary.js';
 import { createRotary } from './rotary/rotary.js';
 import { requireTiedOutput } from './tied-output.js';
 import { TokenDraws } from './lanes/token-draws.js';
-import { describeUnknownTensors, findUnreadTensors } from './unread-tensors.js';
-import { decoderRecipes, requireLayers } from './weights.js';
+import { decoderRecipes, describeUnknownTensors, findUnreadTensors, requireLayers } from './weights.js';
 
 export interface LoadOptions extends CacheOptions {
-  /** By default a new one, as createRuntime() makes it; it belongs to the model: dispose of `model.runtime` at the end. */
-  readonly runtime?: Runtime;
-  /** Prefix of the weights' names, so that several models can meet in one program. */
-  readonly scope?: string;
+  /** Default: a new one, owned by the model; dispose of `model.runtime` at the end. */
+  readonly runtime?: Runtime | undefined;
+  /** Prefix of weight names, so that several models fit into one program. */
+  readonly scope?: string | undefined;
 }
 
 export async function loadModel(folder: string, options: LoadOptions = {}): Promise<CausalModel> {
@@ -57,7 +55,7 @@ export async function loadModel(folder: string, options: LoadOptions = {}): Prom
   );
 }
 
-/** Uses the given runtime, or a new one that does not outlive a failure. */
+/** A new runtime is disposed of on failure. */
 export async function withRuntime<Result>(
   given: Runtime | undefined,
   create: () => Promise<Runtime>,
@@ -73,7 +71,7 @@ export async function withRuntime<Result>(
   }
 }
 
-type ModelOptions = LoadOptions & Required<Pick<LoadOptions, 'runtime'>>;
+type ModelOptions = LoadOptions & { readonly runtime: Runtime };
 
 export async function createModel(checkpoint: Checkpoint, options: ModelOptions): Promise<CausalModel> {
   const scope = options.scope ?? 'target.';
@@ -100,13 +98,13 @@ interface ModelParts {
   readonly scope: string;
   readonly weights: WeightStore;
   readonly runtime: Runtime;
-  /** The configuration's own angles unless given. */
-  readonly rotary?: RotaryTable;
+  /** Default: the configuration's own. */
+  readonly rotary?: RotaryTable | undefined;
 }
 
 interface TappedProgram {
   readonly program: Promise<LaneProgram>;
-  /** Layers before which the residual stream is tapped, ascending. */
+  /** Ascending. */
   readonly tapped: readonly number[];
 }
 
@@ -117,9 +115,9 @@ export class CausalModel {
   readonly weights: WeightStore;
   readonly runtime: Runtime;
   readonly rotary: RotaryTable;
-  /** Draws by scores that stay with the runtime. */
+  /** Draws from logits on the device. */
   readonly draws: TokenDraws;
-  /** The newest taps most: each has the taps of those before it and more. */
+  /** The last has the most taps. */
   private readonly programs: TappedProgram[] = [];
 
   constructor({ name, configuration, scope, weights, runtime, rotary }: ModelParts) {
@@ -136,7 +134,7 @@ export class CausalModel {
     return new KvCache(this.configuration, this.runtime);
   }
 
-  /** Runs new rows behind the cache's past. The cache is read, not changed: the caller appends the rows it keeps. */
+  /** Runs new rows after the cache's past. The caller appends the rows to keep. */
   async forward(request: ForwardRequest): Promise<ForwardResult> {
     const { tokens, cache, parents, want } = request;
     const count = tokens.length;
@@ -178,15 +176,11 @@ export class CausalModel {
     };
   }
 
-  /** Compiles ahead of the first forward with these taps. */
   async prepare(taps: readonly number[] = []): Promise<void> {
     await this.include(taps).program;
   }
 
-  /**
-   * The program that taps these layers, and all others that were ever asked for: sequences with different drafters,
-   * or none, then share a pass.
-   */
+  /** Includes all taps ever requested, so that sequences with different drafters share a pass. */
   private include(taps: readonly number[]): TappedProgram {
     const current = this.programs.at(-1);
     if (current !== undefined && taps.every((layer) => current.tapped.includes(layer))) return current;
@@ -196,7 +190,7 @@ export class CausalModel {
     const program = compileLanes(this.runtime, 'verify', build(false), [this.weights], () => build(true));
     const included = { program, tapped };
     this.programs.push(included);
-    // A failure does not stay: whoever asks next tries again.
+    // The next caller tries again.
     program.catch(() => this.programs.splice(this.programs.indexOf(included), 1));
     return included;
   }
@@ -210,7 +204,7 @@ export class CausalModel {
     });
   }
 
-  /** The wanted taps out of all that were made. [row, tapped * hidden] -> [row, wanted * hidden] */
+  /** [row, tapped * hidden] -> [row, wanted * hidden] */
   private pickTaps(all: RowBuffer, tapped: readonly number[], wanted: readonly number[]): RowBuffer {
     if (wanted.join() === tapped.join()) return all;
     const { hiddenSize } = this.configuration;
@@ -240,7 +234,7 @@ export class CausalModel {
       logits,
       ...(this.runtime.drawsInPrograms === true ? { scores: logits } : {}),
       argmax: argmax(logits),
-      // One NaN or infinity anywhere in a row shows in its sum; the runtime's maximum skips what is no number.
+      // NaN and infinities show in the sum; the maximum ignores NaN.
       total: sum(logits, [-1]),
       features: partLanes(decoded.features),
       ...(taps.length > 0 ? { taps: partLanes(concatenate(decoded.taps, -1)) } : {}),

@@ -1,4 +1,4 @@
-/** What a decoder is, as one record: read once from config.json, trusted afterwards. */
+/** A decoder's configuration, read once from config.json. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import type { ContextReach } from './context-length.js';
@@ -8,7 +8,7 @@ import { llama } from './families/llama.js';
 import { mistral } from './families/mistral.js';
 import { qwen2 } from './families/qwen2.js';
 import { qwen3 } from './families/qwen3.js';
-import type { RotaryScaling } from './rotary/rotary-frequencies.js';
+import type { RotaryScaling } from './rotary/rotary.js';
 import { parseRotary } from './rotary/rotary-settings.js';
 
 export interface ModelConfiguration extends ContextReach, FamilyTraits {
@@ -22,7 +22,6 @@ export interface ModelConfiguration extends ContextReach, FamilyTraits {
   readonly vocabularySize: number;
   readonly normEpsilon: number;
   readonly rotaryBase: number;
-  /** Where the rotary base comes from, in words. */
   readonly rotaryOrigin: string;
   readonly rotaryScaling: RotaryScaling;
   readonly tiedEmbeddings: boolean;
@@ -140,7 +139,7 @@ function checkSupport(fields: Fields, place: string): void {
   }
 }
 
-/** Settings of the file that this family does not have, in transformers or here. */
+/** Settings that this family ignores. */
 function describeIgnored(
   name: FamilyName,
   { sliding_window: window, layer_types: types }: Fields,

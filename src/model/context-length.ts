@@ -1,17 +1,15 @@
 /**
- * How many positions a model reads, and how far back each of its layers looks.
- *
- * A window of w lets position t see the positions above t - w. Where every layer has the same window it is a mask
- * (attention-inputs.ts) and the context is the model's own. Layers with and without a window would need two masks in
- * one pass: there the context ends at the window, inside which such a model is an ordinary one. The same is done where
- * longer sequences would need cached keys turned anew (rotary-frequencies.ts).
+ * The context length, and how far back each layer looks. With a window of w, position t sees positions above t - w.
+ * If all layers have the same window it is a mask; layers with and without one would need two masks, so the context
+ * then ends at the window. It also ends where longer sequences would need cached keys rotated again (rotary-
+ * frequencies.ts).
  */
-import type { RotaryScaling } from './rotary/rotary-frequencies.js';
+import type { RotaryScaling } from './rotary/rotary.js';
 
 export interface ContextFields {
   readonly num_hidden_layers: number;
   readonly max_position_embeddings?: number | null | undefined;
-  /** The older name, in some Llama, Vicuna and Medusa configurations. */
+  /** Used by some Llama, Vicuna and Medusa configurations. */
   readonly max_sequence_length?: number | null | undefined;
   readonly sliding_window?: number | null | undefined;
   readonly use_sliding_window?: boolean | null | undefined;
@@ -19,7 +17,6 @@ export interface ContextFields {
   readonly layer_types?: readonly string[] | null | undefined;
 }
 
-/** A window that some layers have. */
 export interface LayerWindow {
   readonly length: number;
   readonly layers: readonly boolean[]; // [layer]
@@ -27,11 +24,9 @@ export interface LayerWindow {
 
 export interface ContextReach {
   readonly contextLength: number;
-  /** What sets the context's length, in words. */
   readonly contextOrigin: string;
-  /** Positions that a token sees, itself included, where that is fewer than the context. */
+  /** Visible positions, including its own, if fewer than the context. */
   readonly slidingWindow: number | undefined;
-  /** What somebody who chose the model should know about its context. */
   readonly notes: readonly string[];
 }
 
@@ -62,7 +57,7 @@ export function readContext(
   };
 }
 
-/** max_position_embeddings, or the older name of it; undefined where the configuration has neither. */
+/** Undefined if the configuration has neither name. */
 export function findPositions(fields: ContextFields): number | undefined {
   return fields.max_position_embeddings ?? fields.max_sequence_length ?? undefined;
 }
@@ -78,7 +73,7 @@ function readPositions(
     contextOrigin: isOld ? 'max_sequence_length' : 'max_position_embeddings',
   };
   const { max_sequence_length: scaled } = fields;
-  // Long Vicunas keep the length before scaling in the one and the length after it in the other.
+  // Long Vicunas keep the length before scaling in one and after scaling in the other.
   if (scaling.kind === 'linear' && scaled != null && scaled > positions) {
     return { contextLength: scaled, contextOrigin: 'max_sequence_length' };
   }
@@ -114,10 +109,10 @@ function describeScaling(scaling: RotaryScaling, contextLength: number): readonl
   return [];
 }
 
-/** A configuration that names more is refused once its tensors are counted; until then nothing is built by its word. */
+/** Larger counts are refused before anything is built. */
 const maxLayers = 10_000;
 
-/** Layers as `layer_types` names them, or else as the family has it. */
+/** From `layer_types`, else by family. */
 export function windowedLayers(
   { layer_types: types, num_hidden_layers: count }: ContextFields,
   byDefault: (layer: number) => boolean,

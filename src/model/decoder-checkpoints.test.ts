@@ -9,8 +9,7 @@ import { randomTokens } from '../../test/support/tiny-pair.js';
 import type { CausalModel } from './causal-model.js';
 import { loadModel } from './causal-model.js';
 import { parseConfiguration } from './configuration.js';
-import { findUnreadTensors } from './unread-tensors.js';
-import { decoderRecipes } from './weights.js';
+import { decoderRecipes, findUnreadTensors } from './weights.js';
 
 const folder = makeTemporaryFolder();
 const runtime = createOnnxRuntime({ threads: 1 });

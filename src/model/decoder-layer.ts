@@ -1,7 +1,6 @@
 /**
- * One transformer layer as graph-building functions: the piece that targets, draft models, EAGLE heads and Hydra's
- * prefix layer have in common. Attention reads the past (rows of a cache, one copy for the whole batch) and the new
- * rows separately and joins only their scores, so nothing of the length of the context is ever copied.
+ * One transformer layer, common to targets, draft models, EAGLE heads and Hydra's prefix layer. Attention reads past
+ * and new rows separately and joins only their scores, so nothing of the context's length is copied.
  */
 import type { Dimension } from '../graph/dimension.js';
 import { multiplyDimensions, subtractDimensions } from '../graph/dimension.js';
@@ -16,7 +15,6 @@ import { rotate } from '../graph/operations/rotation.js';
 import { concatenate, reshape } from '../graph/operations/shaping.js';
 import type { ModelConfiguration } from './configuration.js';
 
-/** The sizes a layer is built from; a part of ModelConfiguration. */
 export type LayerSizes = Pick<
   ModelConfiguration,
   | 'hiddenSize'
@@ -33,11 +31,11 @@ export type LayerSizes = Pick<
 export interface AttentionContext {
   readonly cosine: Tensor; // [position, headSize / 2]
   readonly sine: Tensor; // [position, headSize / 2]
-  /** Added to the scores. [position, past + position], without a past [position, position]; [batch, ...] where each has its own. */
+  /** [position, past + position], without a past [position, position]; [batch, ...] if they differ. */
   readonly mask: Tensor;
   /**
-   * Several sequences at once, each with a past of its own: positions are rows of all of them side by side (row r of
-   * lane s at r * lanes + s), the past has lanes * keyValueHead heads, the mask is [lanes, 1, row, past + row].
+   * Several sequences, each with its own past: row r of lane s is at r * lanes + s, the past has lanes * keyValueHead
+   * heads, the mask is [lanes, 1, row, past + row].
    */
   readonly lanes?: Dimension | undefined;
 }
@@ -71,21 +69,20 @@ export function normalise(
   return rmsNorm(x, weight(`${name}.weight`, [sizes.hiddenSize]), sizes.normEpsilon);
 }
 
-/** What the new rows may look at besides each other. */
+/** What new rows see besides each other. */
 export interface AttentionMemory {
-  /** Before the past, one copy for all lanes; the mask has columns for it. */
+  /** Before the past, common to all lanes; included in the mask. */
   readonly prefix?: KeyValueRows | undefined; // [prefix, keyValueHead, headSize]
   readonly past?: KeyValueRows | undefined; // [past, keyValueHead, headSize]
-  /** Rows of the same sequence between the past and the new rows; the mask has columns for them too. */
+  /** Between the past and the new rows; included in the mask. */
   readonly earlier?: KeyValueRows | undefined; // [batch, earlier, keyValueHead, headSize]
   /**
-   * For drafts along known tokens: row t sees the given rows up to t instead of its own kind, and of every earlier
-   * depth of the same draft just the row t (the diagonal).
+   * For drafts along known tokens: row t sees the given rows up to t, and of each earlier depth only row t.
    */
-  readonly drafted?: { readonly rows: KeyValueRows; readonly diagonal: readonly KeyValueRows[] };
+  readonly drafted?: { readonly rows: KeyValueRows; readonly diagonal: readonly KeyValueRows[] } | undefined;
 }
 
-/** Attention whose input may be wider than the hidden size (EAGLE-3 feeds embedding and feature side by side). */
+/** The input may be wider than the hidden size (EAGLE-3). */
 export function attend(
   x: Tensor, // [batch, position, inputSize]
   name: string,
@@ -111,7 +108,7 @@ export function attend(
   };
   const { mask, lanes = 1 } = context;
   const [ownRows, seen] = mask.shape.slice(-2) as [Dimension, Dimension];
-  // To attention, lanes are so many more heads.
+  // Lanes are additional heads.
   const arrange = (x: Tensor, length: Dimension, count: number): Tensor =>
     reshape(x, [batch, length, multiplyDimensions(count, lanes), headSize]);
   const segment = (
@@ -143,7 +140,6 @@ export function attend(
   return { hidden, rows };
 }
 
-/** Rows one after the other along the position axis. */
 export function joinRows(first: KeyValueRows | undefined, second: KeyValueRows): KeyValueRows {
   if (first === undefined) return second;
   return {
@@ -159,11 +155,9 @@ export function feedForward(x: Tensor, name: string, { hiddenSize, intermediateS
 }
 
 export interface LayerOptions {
-  /** EAGLE-1's layer has no norm before attention. */
-  readonly inputNorm?: boolean;
+  readonly inputNorm?: boolean | undefined;
 }
 
-/** The pre-norm layer of the Llama family. */
 export function runLayer(
   x: Tensor, // [batch, position, hidden]
   name: string,

@@ -1,4 +1,3 @@
-/** The Llama-family decoder as graph-building functions. */
 import type { Tensor } from '../graph/tensor.js';
 import { contract, matmul } from '../graph/operations/contraction.js';
 import { weight } from '../graph/operations/leaves.js';
@@ -8,23 +7,22 @@ import type { AttentionContext, KeyValueRows } from './decoder-layer.js';
 import { normalise, runLayer } from './decoder-layer.js';
 
 export interface DecoderResult {
-  /** After the final norm: what the output projection and most drafters read. [batch, position, hidden] */
+  /** After the final norm. [batch, position, hidden] */
   readonly features: Tensor;
-  /** The residual stream before the given layers, in their order; the layer count itself means after the last. */
+  /** Inputs of the given layers; the layer count means after the last. */
   readonly taps: readonly Tensor[]; // [batch, position, hidden] each
-  /** New rows of each layer. */
   readonly rows: readonly KeyValueRows[];
 }
 
 export interface DecoderOptions {
   readonly context: AttentionContext;
   readonly prefix?: readonly KeyValueRows[] | undefined; // [layer]
-  readonly past?: readonly KeyValueRows[]; // [layer]
-  readonly earlier?: readonly KeyValueRows[]; // [layer]
-  readonly taps?: readonly number[];
+  readonly past?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly earlier?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly taps?: readonly number[] | undefined;
 }
 
-/** `scope` is the prefix under which the model's weights are stored, so that several models share one program. */
+/** `scope`: prefix of the weight names. */
 export function runDecoder(
   configuration: ModelConfiguration,
   scope: string,

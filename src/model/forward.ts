@@ -1,46 +1,43 @@
-/** One pass of a model over new rows: what is asked, what comes back, and what is refused. */
 import { MistletoeError } from '../core/errors.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { ModelConfiguration } from './configuration.js';
 import type { KvCache } from './cache/kv-cache.js';
-import type { PassScheduler } from './lanes/pass-scheduler.js';
+import type { PassScheduler } from './lanes/lane-program.js';
 
-/** `scores` are logits that stay with the runtime. */
+/** `scores`: logits on the device. */
 export type ForwardOutput = 'logits' | 'scores' | 'argmax' | 'features' | 'taps';
 
 export interface ForwardRequest {
   readonly tokens: Int32Array; // [row]
   readonly cache: KvCache;
-  /** [row] a tree's parents among the new rows, -1 directly behind the past; absent for a chain. */
-  readonly parents?: Int32Array;
-  /** The rows whose logits or argmax are wanted; all by default. */
-  readonly select?: Int32Array;
+  /** [row] -1 directly after the past; absent for a chain. */
+  readonly parents?: Int32Array | undefined;
+  /** Rows for logits or argmax; default all. */
+  readonly select?: Int32Array | undefined;
   readonly want: readonly ForwardOutput[];
-  /** Layers before which the residual stream is tapped, where `taps` are wanted. */
-  readonly taps?: readonly number[];
-  /** Where passes of several sequences become one; alone unless given. */
+  readonly taps?: readonly number[] | undefined;
   readonly scheduler?: PassScheduler | undefined;
 }
 
 export interface ForwardResult {
-  /** Keys and values of the new rows, not yet in the cache. [slot, row, head, size] */
+  /** Not yet in the cache. [slot, row, head, size] */
   readonly rows: RowBuffer;
-  readonly logits?: Float32Array; // [selected, vocabulary]
-  readonly argmax?: Int32Array; // [selected]
-  readonly scores?: KeptScores;
-  readonly features?: RowBuffer; // [row, hidden]
-  /** The tapped residual streams side by side. [row, taps * hidden] */
-  readonly taps?: RowBuffer;
+  readonly logits?: Float32Array | undefined; // [selected, vocabulary]
+  readonly argmax?: Int32Array | undefined; // [selected]
+  readonly scores?: KeptScores | undefined;
+  readonly features?: RowBuffer | undefined; // [row, hidden]
+  /** [row, taps * hidden] */
+  readonly taps?: RowBuffer | undefined;
 }
 
-/** Logits that stayed with the runtime, and whether they are numbers is not known yet. */
+/** Logits on the device, not yet checked for NaN. */
 export interface KeptScores {
   readonly rows: RowBuffer; // [selected, vocabulary]
-  /** Gives the rows back, and refuses sums of them that are no numbers. [selected] */
+  /** Frees the rows and refuses NaN sums. [selected] */
   release(totals: Float32Array): void;
 }
 
-/** An argmax of scores that are no numbers is any token, and what is decoded from it would look like an answer. */
+/** The argmax of NaN is any token and would look like an answer. */
 export function requireNumbers(
   name: string,
   totals: Float32Array, // [selected] sums of scores
@@ -59,7 +56,7 @@ export function requireNumbers(
   );
 }
 
-/** Nodes from the tree's root to this one, both counted. */
+/** Including root and node. */
 function countPath(parents: Int32Array, node: number): number {
   let count = 0;
   for (let current = node; current >= 0; current = parents[current] ?? -1) count += 1;

@@ -38,7 +38,7 @@ export function formatBenchmark(result: BenchmarkResult, setting: BenchmarkSetti
 }
 
 interface SummaryColumn extends Column {
-  cell(summary: SystemSummary): string;
+  readonly cell: (summary: SystemSummary) => string;
 }
 
 const left = (name: string, cell: SummaryColumn['cell']): SummaryColumn => ({ name, align: 'left', cell });

@@ -93,7 +93,6 @@ const verdict = `
 .card figure{margin:18px 0}
 .picture{margin:20px 0 18px;padding:16px 18px;border-radius:12px;background:var(--card);max-width:860px}
 .verdict .warning{max-width:66ch;margin:0 0 1rem;padding:12px 16px;border-radius:10px;background:var(--card);border:1px solid var(--attack)}
-.verdict .headline{max-width:80ch;margin:1.2rem 0 0}
 .verdict .meaning{max-width:66ch;color:var(--ink)}
 .verdict.inconclusive .level{color:var(--soft)}
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(165px,1fr));gap:14px 28px;margin-top:18px}
@@ -205,7 +204,8 @@ tbody tr:last-child>th:first-child{box-shadow:none}
 }
 @media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
 @media print{
-body{font-size:11px;background:#fff}
+html{font-size:11px}
+body{font-size:1rem;background:#fff}
 .top nav,button,.skip{display:none}
 main,.top,footer{max-width:none;padding:0}
 figure,tr,.limits,.figures,.key{break-inside:avoid}
@@ -215,7 +215,9 @@ section{padding-top:20px}
 .grid{grid-template-columns:1fr 1fr}
 .plot text,.axis{font-size:10px}
 table{font-size:.8rem}
-th,td{white-space:normal;padding-left:8px}
+th,td{padding-left:8px}
+th,.classes{white-space:normal}
+td .range{display:block}
 .scroll{overflow:visible}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 }

@@ -70,9 +70,9 @@ export interface Opening {
 }
 
 /** A large number with its interval and what it counts. */
-export function drawFigure(value: Content, label: Content, interval?: string): Markup {
-  const range = interval === undefined ? null : fragment`<i>${interval}</i>`;
-  return fragment`<div><b>${value}</b>${range}<span>${label}</span></div>`;
+export function drawFigure(value: string, label: Content, interval?: string): Markup {
+  const range = interval === undefined ? null : fragment`<i>${keepTogether(interval)}</i>`;
+  return fragment`<div><b>${keepTogether(value)}</b>${range}<span>${typeof label === 'string' ? keepTogether(label) : label}</span></div>`;
 }
 
 /** "1.90 to 2.31", with the level it is for. */

@@ -1,14 +1,12 @@
-/** The runtime of a device: ONNX Runtime on the CPU, CUDA on a GPU. */
 import type { ComputeType, DeviceChoice, DeviceWish, GpuHost, RecordedDevice } from './device-choice.js';
-import { chooseDevice, keepIfRoom, thisMachine } from './device-choice.js';
+import { chooseDevice, keepIfRoom, thisMachine, waitingDevice } from './device-choice.js';
 import { createOnnxRuntime } from './onnx/onnx-runtime.js';
 import type { Runtime } from './program.js';
-import { waitingDevice } from './waiting-device.js';
 
 export interface RuntimeOptions extends DeviceWish {
-  /** Of the processor, where that computes; all unless told. */
+  /** CPU only; default all. */
   readonly threads?: number | undefined;
-  /** Memory that the models will take, where `auto` should pass over a GPU without room for them. */
+  /** Memory that the models need; `auto` skips GPUs without room. */
   readonly countBytes?: ((dtype: ComputeType) => Promise<number>) | undefined;
 }
 
@@ -26,9 +24,8 @@ export async function createRuntime(
   return openRuntime(countBytes === undefined ? choice : await keepIfRoom(choice, countBytes, host), threads);
 }
 
-/** On the device that was chosen. */
 export async function openRuntime(choice: RecordedDevice, threads?: number): Promise<Runtime> {
-  if (choice.kind === 'cpu') return createOnnxRuntime(threads === undefined ? {} : { threads });
+  if (choice.kind === 'cpu') return createOnnxRuntime({ threads });
   const device = await waitingDevice.open(choice.ordinal);
   const { createCudaRuntime } = await import('./cuda/cuda-runtime.js');
   return createCudaRuntime(device, { productType: choice.dtype });

@@ -1,14 +1,61 @@
 /**
- * Where a model runs: what a user asks for, and what this machine has. Nothing of CUDA is loaded, or even looked for,
- * unless a GPU is asked for by name or the driver has left its mark on the machine.
+ * Where a model runs: the user's choice and the machine's GPUs. CUDA is only loaded if a GPU is requested or the
+ * driver is installed.
  */
 import { existsSync } from 'node:fs';
 import { formatBytes } from '../core/byte-size.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import type { Device } from './cuda/driver/device.js';
 import type { DeviceSearch, FoundDevice } from './cuda/driver/find-devices.js';
-import { waitingDevice } from './waiting-device.js';
 
-/** In which type products are computed. */
+/**
+ * Keeps a GPU open between asking for its free memory and computing on it, because opening takes most of a second. It
+ * is closed if nobody uses it.
+ */
+const patienceMs = 5000;
+
+export class WaitingDevice {
+  private waiting: { readonly ordinal: number; readonly device: Device } | undefined;
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(private readonly openDevice: (ordinal: number) => Promise<Device>) {}
+
+  async freeBytes(ordinal: number): Promise<number> {
+    const device = await this.open(ordinal);
+    try {
+      const free = device.freeBytes();
+      this.waiting = { ordinal, device };
+      this.timer = setTimeout(() => {
+        this.leave();
+      }, patienceMs);
+      this.timer.unref();
+      return free;
+    } catch (cause) {
+      device.dispose();
+      throw cause;
+    }
+  }
+
+  /** Passes ownership to the caller. */
+  async open(ordinal: number): Promise<Device> {
+    const found = this.waiting?.ordinal === ordinal ? this.waiting.device : undefined;
+    if (found === undefined) this.leave();
+    clearTimeout(this.timer);
+    this.waiting = undefined;
+    return found ?? this.openDevice(ordinal);
+  }
+
+  private leave(): void {
+    this.waiting?.device.dispose();
+    this.waiting = undefined;
+  }
+}
+
+export const waitingDevice = new WaitingDevice(async (ordinal) => {
+  const { CudaDevice } = await import('./cuda/driver/cuda-device.js');
+  return CudaDevice.open(ordinal);
+});
+
 export const computeTypes = ['float32', 'bfloat16', 'float16'] as const;
 export type ComputeType = (typeof computeTypes)[number];
 
@@ -26,26 +73,22 @@ export type DeviceChoice = ProcessorChoice | GpuChoice;
 export interface ProcessorChoice {
   readonly kind: 'cpu';
   readonly dtype: 'float32';
-  /** Why `auto` took no GPU on a machine that seems to have one, as a sentence with its remedy. */
-  readonly reason?: string;
+  /** Why `auto` uses no GPU although the machine seems to have one. */
+  readonly reason?: string | undefined;
 }
 
 export interface GpuChoice {
   readonly kind: 'cuda';
   readonly dtype: ComputeType;
-  /** Counted as the driver counts. */
   readonly ordinal: number;
   readonly name: string;
   readonly totalBytes: number;
-  /** Nobody asked for a GPU, or for a type that only one has: where a model has no room on it, the CPU takes its place. */
+  /** Chosen by `auto`: the CPU takes over if the model does not fit. */
   readonly isAutomatic: boolean;
 }
 
-/** The GPUs of a machine; tests have their own. */
 export interface GpuHost {
-  /** What is meant where nobody names a device. */
   usualDevice(): string;
-  /** Whether it is worth looking for CUDA's libraries. */
   hasDriver(): boolean;
   find(): Promise<DeviceSearch>;
   freeBytes(ordinal: number): Promise<number>;
@@ -66,7 +109,7 @@ export const thisMachine: GpuHost = {
   freeBytes: (ordinal) => waitingDevice.freeBytes(ordinal),
 };
 
-/** Refuses what cannot be had before anything is read; whether a model has room is asked later (keepIfRoom). */
+/** Refuses impossible choices early; keepIfRoom checks memory later. */
 export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine): Promise<DeviceChoice> {
   const { device = host.usualDevice(), dtype } = wish;
   if (!deviceForm.test(device)) {
@@ -99,7 +142,7 @@ export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine
   });
 }
 
-/** What was chosen, unless it was chosen automatically and has too little memory free. */
+/** Falls back to the CPU if an automatic choice has too little free memory. */
 export async function keepIfRoom(
   choice: DeviceChoice,
   countBytes: (dtype: ComputeType) => Promise<number>,
@@ -117,7 +160,7 @@ export async function keepIfRoom(
       `${choice.name} has ${formatBytes(free)} free, and the model needs ${formatBytes(needed)} in ${choice.dtype}`,
     );
   } catch (cause) {
-    // Somebody else may hold all of it, or have it for themselves.
+    // Another process may hold all memory or have exclusive access.
     return onProcessor(`${choice.name} cannot be opened: ${describeCause(cause)}`);
   }
 }
@@ -129,7 +172,7 @@ function processor(dtype: ComputeType | undefined, why: string): ProcessorChoice
   });
 }
 
-/** Since Ampere GPUs have bfloat16; before, float32 is what every one of them has. */
+/** bfloat16 needs compute capability 8 (Ampere). */
 const firstWithBfloat16 = 8;
 
 function gpu(found: FoundDevice, dtype: ComputeType | undefined, isAutomatic: boolean): GpuChoice {
@@ -157,7 +200,7 @@ export function nameDevice(choice: RecordedDevice): string {
   return `${choice.name} (cuda:${choice.ordinal}) in ${choice.dtype}`;
 }
 
-/** What of a choice decides the numbers, and where to find the GPU again. */
+/** The part of a choice that determines the numbers. */
 export type RecordedDevice =
   Pick<ProcessorChoice, 'kind' | 'dtype'> | Pick<GpuChoice, 'kind' | 'dtype' | 'ordinal' | 'name'>;
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { weight } from '../graph/operations/leaves.js';
 import type { TensorOf } from '../graph/tensor.js';
-import { findWeight } from './find-weight.js';
 import type { DirectPart, WeightStore } from './weights.js';
+import { findWeight } from './weights.js';
 
 describe('findWeight', () => {
   const store = (name: string, shape: readonly number[], length: number): WeightStore => ({

@@ -1,4 +1,4 @@
-/** Values between buffers and arrays, for runtimes that compute in the host's memory: nothing is copied but into given buffers. */
+/** Buffers and arrays for runtimes in host memory, without copies. */
 import type { Destination, MixedValues, NamedValues, ResidentValue, TensorValue } from './program.js';
 import { floatsOf, resident } from './program.js';
 import { hostDataOf, HostRows } from './row-buffer.js';
@@ -16,7 +16,6 @@ export type Wanted = readonly string[] | Readonly<Record<string, Destination>>;
 
 export const namesOf = (wanted: Wanted): readonly string[] => (isList(wanted) ? wanted : Object.keys(wanted));
 
-/** Each output where it was asked for; the arrays are fresh, and become the buffers. */
 export function deliver(outputs: NamedValues, wanted: Wanted): MixedValues {
   if (isList(wanted)) return outputs;
   const delivered: Record<string, TensorValue | ResidentValue> = {};

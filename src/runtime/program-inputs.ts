@@ -1,4 +1,3 @@
-/** What a program reads: its inputs as the graph declares them, and whether given values are those. */
 import { MistletoeError } from '../core/errors.js';
 import { isHalf } from '../core/half-floats.js';
 import type { DimensionBindings } from '../graph/dimension.js';
@@ -6,7 +5,6 @@ import { bareSymbol, evaluateDimension, formatShape } from '../graph/dimension.j
 import { sortTopologically } from '../graph/tensor.js';
 import type { InputDescription, NamedTensors, NamedValues, TensorValue } from './program.js';
 
-/** The inputs that a graph reads, each name once. */
 export function listInputs(outputs: NamedTensors): readonly InputDescription[] {
   const inputs = new Map<string, InputDescription>();
   for (const tensor of sortTopologically(Object.values(outputs))) {
@@ -27,13 +25,12 @@ export function listInputs(outputs: NamedTensors): readonly InputDescription[] {
 
 const describe = ({ dtype, shape }: InputDescription): string => `${dtype} ${formatShape(shape)}`;
 
-/** A value of any number type, as far as its shape matters. */
 export interface ShapedValue {
   readonly shape: readonly number[];
   readonly data: { readonly length: number };
 }
 
-/** Reads the symbols off the given shapes and checks every input against them. */
+/** Binds symbols and checks every input. */
 export function bindInputs(
   descriptions: readonly InputDescription[],
   values: Readonly<Record<string, ShapedValue>>,
@@ -53,7 +50,7 @@ export function bindInputs(
   return bindings;
 }
 
-/** Runs for every input of every step, so sentences are made only when one is needed. */
+/** Runs for every input of every step, so messages are built on demand. */
 function checkInput(description: InputDescription, value: ShapedValue, bindings: DimensionBindings): void {
   const { shape } = description;
   let fits = value.shape.length === shape.length;
@@ -74,7 +71,6 @@ function checkInput(description: InputDescription, value: ShapedValue, bindings:
   throw new MistletoeError('runtime', `${seen} and ${value.data.length} values, expected ${count} values.`);
 }
 
-/** Refuses values whose arrays are of another type than their inputs. */
 export function checkTypes(descriptions: readonly InputDescription[], values: NamedValues): void {
   for (const { name, dtype } of descriptions) {
     const given = typeOf(values[name]?.data);

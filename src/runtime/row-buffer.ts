@@ -1,28 +1,25 @@
 /**
- * Values that stay where a runtime computes: keys and values, features, taps, parameters. A buffer is a matrix of
- * float32 rows. Programs read it in place and can leave outputs in it, and what moves from one buffer to another moves
- * row by row without passing through the host: code above the runtime does not know whether a row lies in the host's
- * memory or in that of a device. Runs, copies and writes take effect in the order in which they were asked for.
+ * Values that stay in the runtime: keys and values, features, parameters. A matrix of float32 rows that programs read
+ * and write in place; rows move between buffers without passing through the host. Operations take effect in order.
  */
 import { MistletoeError } from '../core/errors.js';
 
 export interface RowBuffer {
   readonly rowCount: number;
   readonly width: number;
-  /** `count` rows from row `from` on, in the same memory. */
+  /** Shares memory. */
   rows(from: number, count: number): RowBuffer;
-  /** The same memory as rows of another width. */
+  /** Shares memory. */
   withWidth(width: number): RowBuffer;
-  /** Overwrites rows from row `at` on; values of a buffer must not lie in the rows that are overwritten. */
+  /** The source must not overlap. */
   write(values: Float32Array | RowBuffer, at?: number): void;
-  /** Overwrites row places[i] by row picks[i] of a buffer of the same width that does not overlap this one. */
+  /** Row places[i] becomes row picks[i] of another buffer. */
   copyRows(source: RowBuffer, picks: ArrayLike<number>, places: ArrayLike<number>): void;
   read(): Promise<Float32Array>;
-  /** Gives the memory back at once. What nobody holds any more is given back without it, sometime. */
+  /** Returns the memory at once; unused buffers are also collected eventually. */
   free(): void;
 }
 
-/** Rows in the host's memory, for runtimes that compute there. */
 export class HostRows implements RowBuffer {
   readonly rowCount: number;
 
@@ -56,7 +53,7 @@ export class HostRows implements RowBuffer {
     }
     for (let index = 0; index < picks.length;) {
       const [pick, place] = [picks[index]!, places[index]!];
-      // Rows that follow each other on both sides are copied as one piece.
+      // Copy adjacent rows as one piece.
       let run = 1;
       while (
         index + run < picks.length &&
@@ -75,11 +72,10 @@ export class HostRows implements RowBuffer {
   }
 
   free(): void {
-    // The collector does.
+    // Garbage-collected.
   }
 }
 
-/** How many rows so many values are. */
 export function countRows(values: number, width: number): number {
   const rows = width === 0 ? 0 : values / width;
   if (Number.isInteger(rows)) return rows;
@@ -98,7 +94,7 @@ export function allocateHostRows(rowCount: number, width: number): HostRows {
   return new HostRows(new Float32Array(rowCount * width), width);
 }
 
-/** The values themselves, in place; a buffer of a device has none here. */
+/** In place; device buffers have none. */
 export function hostDataOf(buffer: RowBuffer): Float32Array {
   if (buffer instanceof HostRows) return buffer.data;
   throw new MistletoeError('runtime', 'A buffer was used with another runtime than the one that made it.', {

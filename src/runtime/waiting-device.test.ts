@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import type { Device } from './cuda/driver/device.js';
-import { WaitingDevice } from './waiting-device.js';
+import { WaitingDevice } from './device-choice.js';
 
 beforeEach(() => {
   vi.useFakeTimers();

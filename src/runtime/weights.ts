@@ -1,10 +1,66 @@
 /**
- * Where a program finds its weights: little-endian, row-major, float32 unless another type is named. Programs that read
- * float32 widen 16 bits themselves. A file is
- * memory-mapped by the runtime, so any number of programs share one copy; the memory form serves small checkpoints and
- * disks without room for a cache; the checkpoint form serves runtimes that keep weights in a memory of their own.
+ * Weights of a program: little-endian, row-major, float32 unless another type is named. Files are memory-mapped and
+ * shared by programs; the memory form serves small checkpoints and disks without room; the checkpoint form serves
+ * runtimes with a memory of their own.
  */
+import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
+import { isHalf } from '../core/half-floats.js';
+import { formatShape } from '../graph/dimension.js';
+import type { TensorOf } from '../graph/tensor.js';
+
+/**
+ * The store that has the weight in the expected shape and type.
+ * @param isFactor read by a matrix product; some stores serve only those
+ */
+export function findWeight(
+  weights: readonly WeightStore[],
+  tensor: TensorOf<'weight'>,
+  isFactor = false,
+): WeightStore {
+  const { name } = tensor.attributes;
+  for (const store of weights) {
+    const entry = store.tensors.get(name);
+    if (entry === undefined || ('isForProducts' in store && !isFactor)) continue;
+    const expected = formatShape(tensor.shape);
+    const found = formatShape(entry.shape);
+    if (found !== expected) {
+      throw new MistletoeError(
+        'shape',
+        `Weight "${name}" has shape ${found}, the graph expects ${expected}.`,
+      );
+    }
+    const { dtype = 'float32' } = 'parts' in entry ? {} : entry;
+    if (dtype !== tensor.dtype && !(isHalf(dtype) && tensor.dtype === 'float32')) {
+      throw new MistletoeError(
+        'checkpoint',
+        `Weight "${name}" is stored as ${dtype}, the graph expects ${tensor.dtype}.`,
+      );
+    }
+    const held = countBytes(entry);
+    const needed = countElements(entry.shape) * (isHalf(dtype) ? 2 : 4);
+    if (held !== needed) {
+      throw new MistletoeError(
+        'checkpoint',
+        `Weight "${name}" has ${held} bytes, its shape ${found} needs ${needed}.`,
+      );
+    }
+    return store;
+  }
+  throw new MistletoeError(
+    'checkpoint',
+    `The graph reads a weight "${name}" that none of the given weights hold.`,
+  );
+}
+
+/** Checkpoint weights count as float32. */
+function countBytes(entry: WeightLocation | WeightValues | DirectWeight): number {
+  if ('parts' in entry) return entry.parts.reduce((sum, { shape }) => sum + 4 * countElements(shape), 0);
+  return 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
+}
+
+const countElements = (shape: readonly number[]): number =>
+  shape.reduce((product, size) => product * size, 1);
 
 export type WeightStore = FileWeights | MemoryWeights | CheckpointWeights;
 
@@ -12,36 +68,36 @@ export interface FileWeights {
   readonly kind: 'file';
   readonly path: string;
   readonly tensors: ReadonlyMap<string, WeightLocation>;
-  /** Where files that a runtime makes of these weights can be kept beside them. */
-  readonly derived?: DerivedFiles;
-  /** Good for the matrix products of a runtime's own kernels alone: what lies at a tensor's place is not its values. */
-  readonly isForProducts?: true;
+  /** Keeps files made from these weights. */
+  readonly derived?: DerivedFiles | undefined;
+  /** Only for matrix products of the runtime's own kernels: the bytes are not the plain values. */
+  readonly isForProducts?: true | undefined;
 }
 
 export interface WeightLocation {
   readonly shape: readonly number[];
   readonly offsetBytes: number;
   readonly sizeBytes: number;
-  readonly dtype?: 'float32' | HalfType;
-  /** Further copies in the same file, in orders of a runtime's own, as that runtime names them. */
-  readonly copies?: readonly string[];
+  readonly dtype?: 'float32' | HalfType | undefined;
+  /** Packed copies in the same file, as the runtime names them. */
+  readonly copies?: readonly string[] | undefined;
 }
 
 export interface DerivedFiles {
-  /** The file for that purpose, checked, or made now; undefined where none can be kept, which was told by a note. */
+  /** Finds or makes the file; undefined if it cannot be kept, which is reported. */
   keep(request: DerivedRequest): Promise<DerivedFile | undefined>;
 }
 
 export interface DerivedRequest {
-  /** All that the content depends on, besides the weights. */
+  /** Everything that the content depends on besides the weights. */
   readonly purpose: string;
-  /** No less than the file will take. */
+  /** Upper bound. */
   readonly sizeBytes: number;
-  /** Places the pieces; what it returns is kept with them as JSON. */
+  /** Its result is stored as JSON. */
   readonly write: (place: PlacePiece) => Promise<unknown>;
 }
 
-/** Puts a piece at a place where it can be mapped, and says where that is. */
+/** Returns the aligned offset of the piece. */
 export type PlacePiece = (bytes: AsyncIterable<Uint8Array>) => Promise<number>;
 
 export interface DerivedFile {
@@ -57,28 +113,27 @@ export interface MemoryWeights {
 export interface WeightValues {
   readonly shape: readonly number[];
   readonly data: Float32Array | Uint16Array; // the bits of half types
-  readonly dtype?: 'float32' | HalfType;
+  readonly dtype?: 'float32' | HalfType | undefined;
 }
 
-/** Weights as the checkpoint's files hold them, for whoever converts and places them by itself. */
+/** As in the checkpoint's files. */
 export interface CheckpointWeights {
   readonly kind: 'checkpoint';
   readonly tensors: ReadonlyMap<string, DirectWeight>;
 }
 
-/** float32 to programs, whatever its parts are stored as. */
+/** float32 for programs. */
 export interface DirectWeight {
   readonly shape: readonly number[];
-  /** Joined along the last axis, in this order. */
+  /** Joined along the last axis. */
   readonly parts: readonly DirectPart[];
 }
 
 export interface DirectPart {
   readonly dtype: 'float32' | HalfType;
-  /** As stored. */
   readonly shape: readonly number[];
-  /** Two axes, which change places before the parts are joined. */
+  /** Transposed before joining. */
   readonly isTransposed: boolean;
-  /** All rows (along the last axis) in order, some whole ones at a time; a piece is good until the next is asked for. */
+  /** Whole rows in order; a piece is valid until the next is requested. */
   readonly read: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 }

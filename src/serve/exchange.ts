@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { StepRecord } from '../decode/acceptance.js';
 import type { AnswerProgress } from '../decode/engine/engine-messages.js';
-import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
+import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
 import type { Generation } from '../decode/plain.js';
 import { isSpeculative } from '../decode/speculative-text.js';
 import type { Observation, Speculation } from '../guard/observation.js';

@@ -77,8 +77,8 @@ describe('a request that changed drafters', () => {
     });
   });
 
-  it('counts nothing while nothing happens', async () => {
-    const text = await createServeMetrics('tiny').text({ running: 0, waiting: 0, usedBytes: 0 });
+  it('counts nothing while nothing happens', () => {
+    const text = createServeMetrics('tiny').text({ running: 0, waiting: 0, usedBytes: 0 });
     expect(text).toMatch(/mistletoe_drafter_switches_total\{reason="evidence".*\} 0\n/);
   });
 });

@@ -2,7 +2,7 @@
  * Judges the server's own requests as the guard judges those of other engines, and shows them on the page. Drafter changes
  * within guarded requests are shown as actions; alerts are only reported.
  */
-import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
+import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
 import { Judge } from '../guard/judge/judge.js';
 import type { ActionEvent, Alert } from '../guard/judge/verdict.js';
 import { PageMemory } from '../guard/metrics/page-state.js';

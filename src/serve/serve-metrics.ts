@@ -1,8 +1,8 @@
 /** Prometheus metrics under vLLM's names, for dashboards made for vLLM, and accepted lengths. */
 import type { AnswerProgress } from '../decode/engine/engine-messages.js';
 import type { EngineLoad } from '../decode/engine/engine.js';
-import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
-import { switchReasons } from '../decode/policies/drafter-switches.js';
+import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
+import { switchReasons } from '../decode/policies/policy-chooser.js';
 import { Histogram, line, textContentType } from '../guard/metrics/exposition.js';
 import type { FinishedReason } from './answer-format.js';
 import { finishedReasons } from './answer-format.js';

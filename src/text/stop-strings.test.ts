@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createStopScanner } from './stop-strings.js';
+import { createStopScanner } from './text-stream.js';
 
 function scan(stops: readonly string[], pieces: readonly string[]) {
   const scanner = createStopScanner(stops);

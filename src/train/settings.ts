@@ -1,4 +1,3 @@
-/** The settings of a training run: one table for flags, config files, callers and the run's own record. */
 import { schemaOf } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { deepestDraft, maxNewTokensLimit } from '../core/limits.js';
@@ -165,7 +164,7 @@ const common = {
   seed: 0,
 } as const satisfies TrainSettings;
 
-/** Each system as its authors train it, except for batch sizes and learning rates, which suit one machine. */
+/** As the authors train each system, with batch sizes and learning rates for one machine. */
 export function defaultSettings({
   system,
   maximumDepth,
@@ -181,7 +180,7 @@ export function defaultSettings({
     case 'eagle3':
       return { ...common, depth: 4, decay: 0.8 };
     case 'speculative-sampling':
-      // A draft model learns the language itself, so prompts help too; heads get it from their target.
+      // A draft model learns the language itself, so prompts help too.
       return { ...common, learn: 'all' };
     default:
       return common;

@@ -1,6 +1,6 @@
 /**
- * What a training run is asked to do, as it is kept in its run.json: a resumed run reads this and nothing else. Models
- * and data are named with their hashes, so that a run never goes on with others than it began with.
+ * The request of a training run, as its config.json stores it. Models and data have hashes, so a run never resumes
+ * with others.
  */
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
@@ -21,32 +21,24 @@ import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/template/chat-template.js';
 import { hashData } from '../runs/json-lines.js';
-import type { TrainableSystem } from './systems/new-drafter.js';
-import { trainableSystems } from './systems/new-drafter.js';
+import type { TrainableSystem } from '../draft/fresh/new-drafter.js';
+import { trainableSystems } from '../draft/fresh/new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { settleAnswers } from './data/taken-answers.js';
 
 const count = z.int().positive();
 
-/** Sizes of a drafter that begins with fresh weights; what is not given follows from the target. */
 export const shapeSchema = z.strictObject({
-  /** Of Medusa and Hydra. */
   heads: count.exactOptional(),
-  /** Of a draft model, or blocks of a head. */
   layers: count.exactOptional(),
-  /** Width of a draft model. */
   hiddenSize: count.exactOptional(),
-  /** A draft model made of so many of the target's own layers, and of its sizes. */
   targetLayers: count.exactOptional(),
-  /** Tokens that EAGLE-3 can propose. */
   draftVocabulary: count.exactOptional(),
-  /** Hydra++: a layer of its own before the heads. */
   prefixLayer: z.boolean().exactOptional(),
 });
 export type DrafterShape = z.infer<typeof shapeSchema>;
 
-/** A drafter to go on from, and what its layer ids mean where that was given. */
 export const startSchema = identitySchema.extend({
   folder: z.string(),
   taps: z.enum(tapConventions).exactOptional(),
@@ -59,21 +51,16 @@ export const requestSchema = z.strictObject({
   targetFolder: z.string(),
   target: identitySchema,
   system: z.enum(trainableSystems),
-  /** The drafter to go on from. */
   from: startSchema.exactOptional(),
-  /** Of fresh weights, where there is none. */
   shape: shapeSchema,
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
-  /** Conversations that are used, from the beginning of the data; all of them unless given. */
   limit: count.exactOptional(),
-  /** The folder of an earlier run whose answers are taken. */
   answers: z.string().exactOptional(),
   settings: settingsSchema,
-  /** In place of the template in the target's folder, word for word: the file it was read from may change. */
+  /** The text itself: the file it was read from may change. */
   chatTemplate: z
     .strictObject({ source: z.string(), origin: z.string(), addSpecialTokens: z.boolean().exactOptional() })
     .exactOptional(),
-  /** What a chat template that asks for the date is told. */
   date: z.iso.date(),
   threads: count,
   device: deviceSchema,
@@ -81,24 +68,23 @@ export const requestSchema = z.strictObject({
 export type TrainRequest = Readonly<z.infer<typeof requestSchema>>;
 
 export interface TrainPlan extends DeviceWish {
-  /** Folder of the target; the bundled one by default. */
+  /** Default: the bundled target. */
   readonly target?: string | undefined;
-  /** What to make; told by the drafter where one is gone on from. */
+  /** Not needed with `from`. */
   readonly system?: string | undefined;
-  /** Folder or bundled name of a drafter to go on from; fresh weights without it. */
+  /** Folder or bundled name of a drafter to continue; without it, fresh weights. */
   readonly from?: string | undefined;
-  /** What the layer ids of an EAGLE-3 head to go on from mean; by default what its trainer means by them. */
+  /** Meaning of an EAGLE-3 head's layer ids; by default that of its trainer. */
   readonly taps?: TapConvention | undefined;
   readonly shape?: DrafterShape | undefined;
   /** JSON lines of conversations (conversations.ts). */
   readonly data: string;
-  /** Only the first conversations of the data; default all. */
   readonly limit?: number | undefined;
-  /** Folder of an earlier run whose answers are taken, where it asked the same questions. */
+  /** Folder of an earlier run whose answers are reused. */
   readonly answers?: string | undefined;
-  /** In place of the target's own: a built-in name or a file. */
+  /** A built-in name or a file; by default the target's own. */
   readonly chatTemplate?: string | undefined;
-  /** YYYY-MM-DD, what a template that asks for the date is told; default today. */
+  /** YYYY-MM-DD for chat templates; default today. */
   readonly date?: string | undefined;
   readonly settings?: Partial<TrainSettings> | undefined;
   readonly threads?: number | undefined;
@@ -149,7 +135,7 @@ async function pinTemplate(given: string): Promise<NonNullable<TrainRequest['cha
   return { source, origin, ...(addSpecialTokens === undefined ? {} : { addSpecialTokens }) };
 }
 
-/** A short run must reach its peak, too. */
+/** A short run must reach its peak too. */
 function warmupOf(steps: number | undefined): Partial<TrainSettings> {
   return steps === undefined ? {} : { warmupSteps: Math.ceil(steps / 20) };
 }
@@ -161,7 +147,6 @@ interface DescribedStart {
 
 const usualHeads = 4;
 
-/** Sizes that a fresh drafter of a system can be given. */
 const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
   'speculative-sampling': ['layers', 'hiddenSize', 'targetLayers'],
   medusa: ['heads', 'layers'],
@@ -219,7 +204,6 @@ export function findStart(given: string): string {
   });
 }
 
-/** As runs keep it. */
 export async function describeFrom(
   folder: string,
   { cacheFolder, taps }: Pick<TrainPlan, 'cacheFolder' | 'taps'>,

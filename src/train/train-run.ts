@@ -1,152 +1,72 @@
 /**
- * A training run is a folder:
- *
- *   config.json    what was asked for           answers.jsonl       what the target said
- *   start/         fresh weights, if any        state.safetensors   where the run goes on
- *   log.jsonl      losses and lengths           best/, last/        drafters
- *   result.json    what came of it
- *
- * Everything in it follows from config.json: killed at any moment and resumed, a run ends with the same weights.
+ * A training run is a folder: config.json, answers.jsonl (the target's answers), start/ (fresh weights, if any),
+ * state.safetensors (to resume from), log.jsonl (losses and lengths), best/ and last/ (drafters), and result.json.
  */
-import { join } from 'node:path';
-import type { RunPlace, OpenedRun } from '../runs/run-place.js';
-import { findSameDevice, requireSameKind } from '../runs/run-device.js';
-import { refuseUsedFolder, createRun } from '../runs/run-place.js';
-import { writeAtomically } from '../runs/run-writes.js';
-import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import type { Target } from '../decode/target.js';
-import { openTarget } from '../decode/target.js';
 import { MistletoeError } from '../core/errors.js';
-import type { ReadingOptions } from '../draft/draft-system.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import type { Target } from '../decode/target.js';
 import { describeMachine } from '../measure/machine.js';
-import { openRuntime } from '../runtime/create-runtime.js';
+import { withResumption } from '../runs/resumed-run.js';
 import { nameDevice } from '../runtime/device-choice.js';
-import type { Runtime } from '../runtime/program.js';
-import type { AnswersProgress } from './data/answers.js';
-import { refuseUnanswered } from './data/answers.js';
-import type { Conversation } from './data/conversations.js';
-import { readConversations } from './data/conversations.js';
-import { refuseShallowTarget } from './systems/new-eagle.js';
-import { refuseWholeTarget } from './systems/new-draft-model.js';
-import { takeAnswers } from './data/taken-answers.js';
+import type { TrainingTexts } from './data/training-texts.js';
 import type { TrainedDrafter } from './loop/train-drafter.js';
 import { trainDrafter } from './loop/train-drafter.js';
+import type { LogLine } from './loop/training-log.js';
+import { refuseWholeTarget } from '../draft/draft-model/new-draft-model.js';
+import { refuseShallowTarget } from '../draft/eagle/new-eagle.js';
+import type { TrainingStart } from './training-start.js';
+import { prepareEagle3, prepareStart } from './training-start.js';
 import type { TrainRequest } from './train-request.js';
 import { requestSchema } from './train-request.js';
-import type { LogLine } from './loop/training-log.js';
 import type { TrainingResult } from './training-result.js';
 import { findLengths, resultVersion } from './training-result.js';
-import type { TrainingStart } from './systems/training-start.js';
-import { prepareEagle3, prepareStart } from './systems/training-start.js';
-import type { TrainingTexts } from './data/training-texts.js';
-import { prepareTexts } from './data/training-texts.js';
-import { asSaved, withResumption, openTrainingRun } from '../runs/resumed-run.js';
+import type { Interruption, ReadyRun, RunEvents, RunOptions } from './training-run.js';
+import { defineRuns, readTexts, writeResult } from './training-run.js';
 
-export interface TrainEvents {
-  readonly onNotice?: (text: string) => void;
-  /** Once, when everything is loaded and the run has its folder. */
-  readonly onOpen?: (run: { readonly folder: string; readonly request: TrainRequest }) => void;
-  /** While the target writes what is trained on. */
-  readonly onAnswers?: (progress: AnswersProgress) => void;
-  /** Once, before the first update. */
-  readonly onStart?: (start: StartedTraining) => void;
-  readonly onLine?: (line: LogLine) => void;
+export interface TrainEvents extends RunEvents<TrainRequest> {
+  readonly onStart?: ((start: StartedTraining) => void) | undefined;
+  readonly onLine?: ((line: LogLine) => void) | undefined;
 }
 
 export interface StartedTraining {
   readonly request: TrainRequest;
   readonly texts: TrainingTexts;
   readonly parameterCount: number;
-  /** Updates of earlier starts of this run. */
   readonly update: number;
 }
 
-export interface TrainOptions {
-  readonly events?: TrainEvents;
-  readonly signal?: AbortSignal;
-  readonly cacheFolder?: string;
-  /** Read all of the converted weights before they are used. */
-  readonly verifyCache?: boolean;
-  /** Used and left open; by default one for this run alone. */
-  readonly runtime?: Runtime;
+export type TrainOptions = RunOptions<TrainEvents>;
+
+interface FinishedTraining {
+  readonly status: 'complete';
+  readonly folder: string;
+  readonly result: TrainingResult;
 }
 
-export type TrainOutcome =
-  | { readonly status: 'complete'; readonly folder: string; readonly result: TrainingResult }
-  | { readonly status: 'interrupted'; readonly folder: string };
+export type TrainOutcome = FinishedTraining | Interruption;
 
-/** `place`: a folder of its own, or the next free number of a name. What is refused at once leaves no folder behind. */
-export async function startTraining(
-  place: RunPlace,
-  request: TrainRequest,
-  options: TrainOptions = {},
-): Promise<TrainOutcome> {
-  if (typeof place === 'string') refuseUsedFolder(place, 'train');
-  const saved = asSaved(requestSchema, request);
-  return runTraining(() => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, 'train'), saved, options);
-}
+const runs = defineRuns<TrainRequest, TrainOptions, FinishedTraining>({
+  command: 'train',
+  schema: requestSchema,
+  settingsOf: ({ settings }) => settings,
+  check: refuseUnfit,
+  work: trainIn,
+  explain: (folder, failure) => withResumption(folder, 'train', failure),
+});
+
+/** `place`: a folder, or the next free number of a name. A request that is refused leaves no folder. */
+export const startTraining = runs.start;
 
 /** Resumes with the saved request. Refuses another version or device, and changed models or data. */
-export async function resumeTraining(folder: string, options: TrainOptions = {}): Promise<TrainOutcome> {
-  const { request, open } = await openTrainingRun(folder, {
-    ...{ command: 'train', schema: requestSchema, cacheFolder: options.cacheFolder },
-  });
-  return runTraining(open, request, options);
-}
+export const resumeTraining = runs.resume;
 
-async function runTraining(
-  open: () => OpenedRun,
-  request: TrainRequest,
-  options: TrainOptions,
-): Promise<TrainOutcome> {
-  if (options.runtime !== undefined) requireSameKind(request, options.runtime);
-  const runtime = options.runtime ?? (await openRuntime(await findSameDevice(request), request.threads));
-  try {
-    const ready = await prepare(runtime, request, options);
-    const { path, lock } = open();
-    try {
-      return await trainIn(path, ready, options);
-    } catch (failure) {
-      throw withResumption(path, 'train', failure);
-    } finally {
-      lock.release();
-    }
-  } finally {
-    if (options.runtime === undefined) await runtime.dispose();
-  }
-}
-
-interface ReadyRun {
-  readonly request: TrainRequest;
-  readonly target: Target;
-  readonly conversations: readonly Conversation[];
-  readonly cache: CacheOptions & ReadingOptions;
-}
-
-/** Loads and checks everything first, so that errors appear before hours of generation. */
-async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOptions): Promise<ReadyRun> {
-  const { targetFolder, system, from, data, settings, shape, chatTemplate, date } = request;
-  const { cacheFolder, verifyCache, events } = options;
-  const cache: CacheOptions & ReadingOptions = {
-    onNotice: (text) => events?.onNotice?.(text),
-    ...(cacheFolder === undefined ? {} : { cacheFolder }),
-    ...(verifyCache === undefined ? {} : { verifyCache }),
-    ...(from?.taps === undefined ? {} : { taps: from.taps }),
-  };
-  const conversations = (await readConversations(data.file)).slice(0, request.limit);
-  if (!settings.generate) refuseUnanswered(conversations);
-  const template = chatTemplate === undefined ? { date } : { chatTemplate, date };
-  const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
+function refuseUnfit({
+  request: { system, from, shape, targetFolder },
+  target,
+}: ReadyRun<TrainRequest>): void {
   refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
   const { layerCount } = target.model.configuration;
   refuseWholeTarget(shape.targetLayers ?? 0, layerCount);
   if (system === 'eagle3' && from === undefined) refuseShallowTarget(targetFolder, layerCount);
-  if (from !== undefined) {
-    const { model, tokenizer } = target;
-    await loadDrafter(from.folder, { target: model, tokenizer, ...cache });
-  }
-  return { request, target, conversations, cache };
 }
 
 function refuseLargeVocabulary(size: number, { model, folder }: Target): void {
@@ -161,26 +81,26 @@ function refuseLargeVocabulary(size: number, { model, folder }: Target): void {
 
 async function trainIn(
   folder: string,
-  { request, target, conversations, cache }: ReadyRun,
-  { events = {}, signal }: TrainOptions,
-): Promise<TrainOutcome> {
-  const { onNotice = () => undefined } = events;
-  events.onOpen?.({ folder, request });
-  const read = { folder, signal, onAnswers: events.onAnswers };
-  // Drafters that do not depend on the texts are created first, so that invalid sizes are refused at once.
+  ready: ReadyRun<TrainRequest>,
+  options: TrainOptions,
+): Promise<FinishedTraining | undefined> {
+  const { request, target, cache } = ready;
+  const { events = {}, signal } = options;
+  const { settings } = request;
+  // Created first if possible, so that invalid sizes are refused at once.
   const early = await prepareStart(folder, request);
-  if (request.answers !== undefined) takeAnswers(request.answers, folder, 'train');
-  const texts = await prepareTexts(target, conversations, request.settings, read);
-  if (texts === undefined) return { status: 'interrupted', folder };
-  const start = early ?? (await prepareEagle3(folder, target, request, texts, onNotice));
+  const texts = await readTexts(folder, 'train', ready, settings, options);
+  if (texts === undefined) return undefined;
+  const start = early ?? (await prepareEagle3(folder, target, request, texts, events.onNotice));
+  const { plan, validation } = texts;
   const trained = await trainDrafter({
-    ...{ target, start: start.folder, settings: request.settings, folder, cache, signal },
-    ...{ plan: texts.plan, validation: texts.validation, onLine: events.onLine },
+    ...{ target, start: start.folder, settings, folder, cache, signal, plan, validation },
+    onLine: events.onLine,
     onStart: (started) => events.onStart?.({ request, texts, ...started }),
   });
-  if (trained.ended === 'interrupted') return { status: 'interrupted', folder };
+  if (trained.ended === 'interrupted') return undefined;
   const result = describeResult({ request, texts, start, ...trained });
-  writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, 'train');
+  writeResult(folder, 'train', result);
   return { status: 'complete', folder, result };
 }
 

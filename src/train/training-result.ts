@@ -1,4 +1,4 @@
-/** What a finished or interrupted training run says of itself, for result.json, the report and callers. */
+/** The result of a training run, for result.json and reports. */
 import type { describeMachine } from '../measure/machine.js';
 import type { ModelIdentity } from '../runs/identity.js';
 import type { BatchPlan } from './data/batches.js';
@@ -14,20 +14,17 @@ export interface TrainingResult {
   readonly version: string;
   readonly target: ModelIdentity;
   readonly system: string;
-  /** The drafter that it went on from; absent for fresh weights. */
   readonly from?: ModelIdentity | undefined;
-  /** How many layers of the target it began with; absent where it did not. */
   readonly targetLayers?: number | undefined;
   readonly parameterCount: number;
   readonly data: TrainingData;
   readonly settings: TrainSettings;
   readonly ended: TrainingEnd;
-  /** Updates made. */
   readonly updates: number;
-  /** On held-out texts: before the first update, after the best and after the last one measured. */
+  /** Before the first update, at the best and at the last measurement on held-out texts. */
   readonly lengths: MeasuredLengths | undefined;
   readonly log: readonly LogLine[];
-  /** All starts of the run together, in training alone. */
+  /** Over all starts, training only. */
   readonly elapsedMs: number;
   readonly device: string;
   readonly machine: ReturnType<typeof describeMachine>;
@@ -39,7 +36,6 @@ export interface TrainingData {
   readonly conversations: number;
   readonly training: ExampleCounts;
   readonly heldOut: ExampleCounts;
-  /** Conversations whose last turns did not fit the target's context. */
   readonly cutConversations: number;
   readonly batches: Pick<BatchPlan, 'batchesPerEpoch' | 'paddingShare'>;
   readonly draftVocabulary?: { readonly size: number; readonly coverage: number } | undefined;
@@ -59,19 +55,13 @@ export function findLengths(log: readonly LogLine[]): MeasuredLengths | undefine
   return { first, best, last: lengths.at(-1)! };
 }
 
-/**
- * The mean cross-entropy of each drafted token over the rows that count for it. A deeper token has fewer rows: drafts end
- * with their text, and only tokens of the draft vocabulary count. A sum divided by all learned tokens would make deeper
- * tokens look easier than they are.
- */
-/** An update whose log line says how many rows each level counted; lines up to version 0.2 do not. */
+/** With the number of rows per level; lines up to version 0.2 do not have it. */
 type CountedUpdate = UpdateLine & Required<Pick<UpdateLine, 'levelRows'>>;
 
 interface LevelEntropy {
-  /** In nats, over the first and the last tenth of the updates; NaN where no row counted. */
+  /** In nats, over the first and the last tenth of the updates; NaN without rows. */
   readonly first: number;
   readonly last: number;
-  /** Rows in all updates. */
   readonly rows: number;
 }
 
@@ -79,7 +69,10 @@ export function countedUpdates(log: readonly LogLine[]): readonly CountedUpdate[
   return log.filter((line): line is CountedUpdate => line.kind === 'update' && line.levelRows !== undefined);
 }
 
-/** [level], or nothing where the log has no counts. */
+/**
+ * [level] Mean cross-entropy over the rows that count for it. Deeper levels have fewer rows: drafts end with their
+ * text, and only tokens of the draft vocabulary count.
+ */
 export function summariseLevels(log: readonly LogLine[]): readonly LevelEntropy[] {
   const updates = countedUpdates(log);
   const tenth = Math.ceil(updates.length / 10);

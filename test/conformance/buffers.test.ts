@@ -7,7 +7,7 @@ import { argmax } from '../../src/graph/operations/indexing.js';
 import { constant, input } from '../../src/graph/operations/leaves.js';
 import { sum } from '../../src/graph/operations/reductions.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
 import { bufferOf, float32, floatsOf, pickRows, resident } from '../../src/runtime/program.js';

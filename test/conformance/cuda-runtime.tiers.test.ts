@@ -7,7 +7,7 @@ import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import type { CompileOptions, Program } from '../../src/runtime/program.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeCuda, describeEmulated } from '../support/emulated-suite.js';

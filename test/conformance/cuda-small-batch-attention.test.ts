@@ -9,7 +9,7 @@ import { rotate } from '../../src/graph/operations/rotation.js';
 import { reshape } from '../../src/graph/operations/shaping.js';
 import type { Tensor } from '../../src/graph/tensor.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import type { LaunchCounts } from '../support/counting-device.js';
 import { countLaunches } from '../support/counting-device.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';

@@ -10,7 +10,7 @@ import { sum } from '../../src/graph/operations/reductions.js';
 import { rotate } from '../../src/graph/operations/rotation.js';
 import { reshape } from '../../src/graph/operations/shaping.js';
 import type { Tensor } from '../../src/graph/tensor.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import { describeCuda } from '../support/emulated-suite.js';
 import { drawValues } from './runtime-cases.js';
 import { expectClose } from './runtime-comparison.js';

@@ -9,7 +9,7 @@ import { attention } from '../../src/graph/operations/attention.js';
 import { add } from '../../src/graph/operations/elementwise.js';
 import { input } from '../../src/graph/operations/leaves.js';
 import type { SegmentKind } from '../../src/graph/tensor.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import type { NamedTensors } from '../../src/runtime/program.js';
 import { describeCuda } from '../support/emulated-suite.js';
 import { casesOfTier } from '../support/tier.js';

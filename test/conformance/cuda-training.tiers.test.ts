@@ -9,7 +9,7 @@ import type { Objective } from '../../src/train/loop/losses.js';
 import { allSlots, slotName } from '../../src/train/loop/parameter-buffers.js';
 import { readParameters } from '../../src/train/loop/parameters.js';
 import { Trainer } from '../../src/train/loop/trainer.js';
-import type { TextBatch } from '../../src/train/data/text-batch.js';
+import type { TextBatch } from '../../src/train/data/batches.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeEmulated } from '../support/emulated-suite.js';
 import { casesOfTier } from '../support/tier.js';

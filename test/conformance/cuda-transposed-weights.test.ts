@@ -17,7 +17,7 @@ import type { Tensor, TensorOf } from '../../src/graph/tensor.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { DeviceMemory } from '../../src/runtime/cuda/driver/device-memory.js';
 import { DeviceWeights } from '../../src/runtime/cuda/programs/device-weights.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import { floatsOf } from '../../src/runtime/program.js';
 import type { NamedTensors } from '../../src/runtime/program.js';
 import type { MemoryWeights, WeightStore } from '../../src/runtime/weights.js';

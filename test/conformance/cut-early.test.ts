@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import type { NamedTensors } from '../../src/runtime/program.js';
 import { float32 } from '../../src/runtime/program.js';
 import { cutEarly } from '../../src/graph/cut-early.js';

@@ -7,7 +7,7 @@ import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';

@@ -12,7 +12,7 @@ import { weight } from '../../src/graph/operations/leaves.js';
 import type { TensorOf } from '../../src/graph/tensor.js';
 import { DeviceMemory } from '../../src/runtime/cuda/driver/device-memory.js';
 import { DeviceWeights } from '../../src/runtime/cuda/programs/device-weights.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import { floatsOf } from '../../src/runtime/program.js';
 import type { WeightStore } from '../../src/runtime/weights.js';
 import { describeEmulated } from '../support/emulated-suite.js';

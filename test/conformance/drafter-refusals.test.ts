@@ -6,7 +6,7 @@ import { createRandom } from '../../src/core/random.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import type { TapConvention } from '../../src/draft/draft-system.js';
 import type { TinySizes } from '../support/tiny-checkpoints.js';
 import {

@@ -9,7 +9,7 @@ import type { GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { runDirectly } from '../../src/model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../src/model/lanes/lane-program.js';
 import { TokenDraws } from '../../src/model/lanes/token-draws.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Destination, MixedValues, Program, Runtime } from '../../src/runtime/program.js';

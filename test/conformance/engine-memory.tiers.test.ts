@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Engine } from '../../src/decode/engine/engine.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { readPrefix } from '../../src/decode/prefix.js';
+import { readPrefix } from '../../src/decode/prefill.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
@@ -12,17 +12,6 @@ import { countMemory } from '../support/counting-runtime.js';
 import { byTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
-
-const { runtime, memory } = countMemory(createOnnxRuntime({ threads: 1 }));
-const models = new TinyModels(tiny, runtime);
-afterAll(() => models.dispose());
-
-let target: CausalModel;
-let drafters: readonly Drafter[];
-beforeAll(async () => {
-  ({ target } = await models.loadTarget());
-  drafters = await models.loadOneOfEachSystem(target);
-});
 
 const policies = ['chain:1', 'chain:3', 'dynamic:8,2,2'];
 const requestOf = (prompt: number) => ({
@@ -33,7 +22,21 @@ const requestOf = (prompt: number) => ({
   sampling: { temperature: 0 },
 });
 
-describe('the memory of requests', () => {
+describe.each([
+  ['the host draws tokens', false],
+  ['programs draw tokens', true],
+])('the memory of requests, where %s,', (_, drawsInPrograms) => {
+  const { runtime, memory } = countMemory(createOnnxRuntime({ threads: 1 }), drawsInPrograms);
+  const models = new TinyModels(tiny, runtime);
+  afterAll(() => models.dispose());
+
+  let target: CausalModel;
+  let drafters: readonly Drafter[];
+  beforeAll(async () => {
+    ({ target } = await models.loadTarget());
+    drafters = await models.loadOneOfEachSystem(target);
+  });
+
   it('returns to the starting value after many requests', async () => {
     const count = byTier({ quick: 200, full: 1000 });
     const startBytes = memory.liveBytes;

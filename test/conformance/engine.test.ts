@@ -11,7 +11,7 @@ import { createAdaptivePolicy } from '../../src/decode/policies/adaptive-policy.
 import { Engine } from '../../src/decode/engine/engine.js';
 import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { readPrefix } from '../../src/decode/prefix.js';
+import { readPrefix } from '../../src/decode/prefill.js';
 import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';

@@ -9,7 +9,7 @@ import { prefill } from '../../src/decode/prefill.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { spoilDrafter } from '../../src/guard/rehearse/rehearsal-drafter.js';
-import type { PassScheduler } from '../../src/model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../src/model/lanes/lane-program.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { tiniest, tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';

@@ -5,7 +5,7 @@ import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { bundledDrafterFolder, bundledTarget } from '../../src/decode/bundled-models.js';
 import { generateSpeculatively } from '../../src/decode/speculative-text.js';
 import { generateText, openTarget } from '../../src/decode/target.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
 

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Attributes, OperationName } from '../../src/graph/tensor.js';
 import { contractionLayouts } from '../support/graph/contraction-layouts.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { RuntimeCase } from './runtime-cases.js';
 import { drawValues, runtimeCases } from './runtime-cases.js';

@@ -16,7 +16,7 @@ import type { RewriteRule } from '../../src/graph/rewrite.js';
 import { simplify } from '../../src/graph/simplify.js';
 import type { Tensor } from '../../src/graph/tensor.js';
 import { sortTopologically } from '../../src/graph/tensor.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import { onnxForms } from '../../src/runtime/onnx/onnx-forms.js';
 import type { NamedTensors } from '../../src/runtime/program.js';
 import type { WeightStore } from '../../src/runtime/weights.js';

@@ -6,7 +6,7 @@ import type { Objective } from '../../src/train/loop/losses.js';
 import { slotName } from '../../src/train/loop/parameter-buffers.js';
 import { readParameters } from '../../src/train/loop/parameters.js';
 import { Trainer } from '../../src/train/loop/trainer.js';
-import type { TextBatch } from '../../src/train/data/text-batch.js';
+import type { TextBatch } from '../../src/train/data/batches.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { casesOfTier } from '../support/tier.js';
 import { drafterVariants, oneOfEachSystem } from '../support/tiny-drafters.js';

@@ -11,7 +11,7 @@ import { generateSpeculatively } from '../../src/decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../../src/decode/target.js';
 import { generateText, openTarget } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { bundledCache } from '../support/model-folders.js';
 import { transpileForTests } from '../support/transpiled-sources.js';

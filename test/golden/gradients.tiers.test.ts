@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildForcedPass, embedOneHotSuffix } from '../../src/audit/search/forced-pass.js';
 import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { gradient } from '../../src/graph/gradient.js';
 import { exponential, multiply, subtract } from '../../src/graph/operations/elementwise.js';
 import { gatherRows } from '../../src/graph/operations/indexing.js';

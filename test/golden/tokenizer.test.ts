@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { encodeChat, requireChatTemplate } from '../../src/text/template/chat-template.js';
+import { encodeChat } from '../support/text/encode-chat.js';
+import { requireChatTemplate } from '../../src/text/template/chat-template.js';
 import { createTextStream } from '../../src/text/text-stream.js';
 import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { readGoldenPrompts } from '../support/golden.js';

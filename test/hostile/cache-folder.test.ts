@@ -13,6 +13,7 @@ import {
 } from 'node:fs';
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { waitForFileTick } from '../support/checkpoint/cached-model.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import type { CacheOptions } from '../../src/checkpoint/cache/weight-cache.js';
 import { decodePlain } from '../../src/decode/plain.js';
@@ -64,8 +65,9 @@ describe('in the place of converted weights', () => {
     const folder = newFolder();
     await decode(folder);
     const weights = find(folder, '.weights');
+    await waitForFileTick(weights);
     change(weights, folder);
-    return { folder, weights, ...(await decode(folder, { largeBytes: 0 })) };
+    return { folder, weights, ...(await decode(folder)) };
   };
 
   it('a link, to the right file even: it is replaced, and what it named is left', async () => {
@@ -129,7 +131,7 @@ describe('records', () => {
     const folder = newFolder();
     await decode(folder);
     for (const ending of ['.hash.json', '.weights.json']) writeFileSync(find(folder, ending), text);
-    expect(await decode(folder, { largeBytes: 0 })).toEqual({ tokenIds: expected, notices: [] });
+    expect(await decode(folder)).toEqual({ tokenIds: expected, notices: [] });
     expect(readdirSync(folder).filter((name) => name.endsWith('.weights'))).toHaveLength(1);
   });
 
@@ -162,7 +164,7 @@ describe('records', () => {
     mkdirSync(hash);
     renameSync(join(folder, 'in-use'), join(folder, 'was-in-use'));
     writeFileSync(join(folder, 'in-use'), '');
-    expect(await decode(folder, { largeBytes: 0 })).toEqual({ tokenIds: expected, notices: [] });
+    expect(await decode(folder)).toEqual({ tokenIds: expected, notices: [] });
     expect([readFileSync(aim, 'utf8'), statSync(aim).mtimeMs]).toEqual(['mine', mtimeMs]);
   });
 });

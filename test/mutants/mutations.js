@@ -66,7 +66,7 @@ export const mutations = [
   },
   {
     name: 'a damaged compiled kernel is loaded',
-    file: 'src/runtime/cuda/driver/kernel-store.ts',
+    file: 'src/runtime/cuda/driver/kernel-compiler.ts',
     search: 'if (!sha256(code).equals(bytes.subarray(0, hashBytes))) return undefined;',
     replace: '',
     tests: ['src/runtime/cuda/driver/kernel-store.test.ts'],
@@ -80,17 +80,17 @@ export const mutations = [
   },
   {
     name: 'the interpreter reads the wrong key-value head',
-    file: 'src/runtime/interpreter/attention-kernel.ts',
+    file: 'test/oracle/attention-kernel.ts',
     search: 'Math.floor((head * keyValueHeads) / heads)',
     replace: 'head % keyValueHeads',
     tests: ['test/conformance/runtime.test.ts'],
   },
   {
     name: 'the interpreter takes the last of equal values first',
-    file: 'src/runtime/interpreter/kernels.ts',
+    file: 'test/oracle/kernels.ts',
     search: '|| a - b)',
     replace: '|| b - a)',
-    tests: ['src/runtime/interpreter/interpreter.test.ts'],
+    tests: ['test/oracle/interpreter.test.ts'],
   },
   // checkpoint
   {
@@ -131,7 +131,7 @@ export const mutations = [
   // text
   {
     name: 'a stop string that arrives in pieces is not honored',
-    file: 'src/text/stop-strings.ts',
+    file: 'src/text/text-stream.ts',
     search: 'held.length - openTailLength(held, stops)',
     replace: 'held.length',
     tests: ['src/text/stop-strings.test.ts'],
@@ -298,7 +298,7 @@ export const mutations = [
   },
   {
     name: 'packed texts see the texts before them',
-    file: 'src/train/data/text-batch.ts',
+    file: 'src/train/data/batches.ts',
     search: 'Math.max(start, position - window + 1)',
     replace: 'Math.max(0, position - window + 1)',
     tests: ['src/train/data/text-batch.test.ts'],

@@ -4,7 +4,7 @@ import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { createRandom } from '../../src/core/random.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { growTree } from '../../src/draft/tree/grow-tree.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { staticTrees } from '../../src/draft/tree/tree-shapes.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { loadModel } from '../../src/model/causal-model.js';

@@ -10,7 +10,7 @@ import { storedSource } from '../../src/checkpoint/tensor-source.js';
 import { resolveRecipes } from '../../src/checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from '../../src/model/configuration.js';
 import { parseConfiguration } from '../../src/model/configuration.js';
-import { scaleFrequencies } from '../../src/model/rotary/rotary-frequencies.js';
+import { scaleFrequencies } from '../../src/model/rotary/rotary.js';
 import { decoderRecipes } from '../../src/model/weights.js';
 import type { GgufMetadata } from '../support/checkpoint/encode-gguf.js';
 import { encodeGguf } from '../support/checkpoint/encode-gguf.js';

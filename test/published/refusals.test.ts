@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { createRandom } from '../../src/core/random.js';
 import { inspectCheckpoint } from '../../src/draft/inspection.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { noise } from '../support/tiny-checkpoints.js';

@@ -13,7 +13,7 @@ import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Target } from '../../src/decode/target.js';
 import { encodePrompt, openTarget } from '../../src/decode/target.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { bundledModels, hasShared, sharedFolder } from '../support/shared.js';
 import { resolveText } from '../support/tiny-pair.js';
@@ -33,7 +33,7 @@ const cases = systems.flatMap(({ name, policies }) => policies.map((policy) => (
 const sets = ['mt_bench', 'humaneval', 'gsm8k'];
 const promptsPerSet = 32;
 const randomPrompts = 24;
-const promptsPerCase = 3;
+const promptsPerCase = 2;
 /** One with each kind of policy; each has another prompt. */
 const longCases = ['sps chain:4', 'hydra dynamic:60,3,10', 'eagle3 tree:eagle_25'];
 const longLength = 1500;

@@ -29,7 +29,10 @@ class CountedRows extends HostRows {
   }
 }
 
-export function countMemory(runtime: Runtime): { readonly runtime: Runtime; readonly memory: MemoryCount } {
+export function countMemory(
+  runtime: Runtime,
+  drawsInPrograms = false,
+): { readonly runtime: Runtime; readonly memory: MemoryCount } {
   const memory: MemoryCount = { liveBytes: 0 };
   const track = (data: Float32Array, width: number): CountedRows => {
     let isLive = true;
@@ -61,6 +64,7 @@ export function countMemory(runtime: Runtime): { readonly runtime: Runtime; read
     memory,
     runtime: {
       name: runtime.name,
+      drawsInPrograms,
       allocate: (rowCount, width) => track(new Float32Array(rowCount * width), width),
       compile: async (...given) => wrap(await runtime.compile(...given)),
       dispose: () => runtime.dispose(),

@@ -18,7 +18,7 @@ import { makeTemporaryFolder } from './checkpoint/temporary-folder.js';
 import type { Target } from '../../src/decode/target.js';
 import { openTarget } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
 import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';

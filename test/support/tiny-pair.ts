@@ -6,7 +6,7 @@ import { createRandom } from '../../src/core/random.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { ResolvedPolicy } from '../../src/draft/tree/grow-tree.js';
 import { resolvePolicy } from '../../src/draft/tree/grow-tree.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadDrafter } from '../../src/draft/systems.js';
 import { parseDraftPolicy } from '../../src/draft/tree/policy.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { loadModel } from '../../src/model/causal-model.js';

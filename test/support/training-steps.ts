@@ -4,12 +4,11 @@
  * batch (bench/torch/training_gradients.py) comes in the same shape.
  */
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
-import { cutPart } from '../../src/checkpoint/weight-parts.js';
+import { cutPart } from '../../src/checkpoint/weight-recipe.js';
 import type { WeightRecipe } from '../../src/checkpoint/weight-recipe.js';
 import { refuseAtOnce } from '../../src/draft/draft-system.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
-import { recogniseCheckpoint } from '../../src/draft/systems.js';
+import { loadDrafter, recogniseCheckpoint } from '../../src/draft/systems.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import type { AdamOptions } from '../../src/train/loop/adamw.js';
 import type { Objective } from '../../src/train/loop/losses.js';
@@ -17,7 +16,7 @@ import type { ParameterSlot } from '../../src/train/loop/parameter-buffers.js';
 import { slotName } from '../../src/train/loop/parameter-buffers.js';
 import { readParameters } from '../../src/train/loop/parameters.js';
 import { Trainer } from '../../src/train/loop/trainer.js';
-import type { TextBatch, TextPlace } from '../../src/train/data/text-batch.js';
+import type { TextBatch, TextPlace } from '../../src/train/data/batches.js';
 
 export interface StepSettings {
   readonly objective: Objective;

@@ -1,7 +1,6 @@
 /**
- * One prompt as the audit sees it: token ids before the suffix, after it, and the target's clean answer. A suffix
- * counts only if its text survives: the whole prompt with the suffix written into it, encoded as any user's prompt
- * is, must give the very ids that were audited.
+ * One prompt of the audit: token ids before and after the suffix, and the target's clean answer. A suffix counts only
+ * if its text survives: the whole prompt with it, encoded as usual, must give the same ids.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { perplexityOf } from '../../measure/answer-measures.js';
@@ -21,14 +20,14 @@ export interface AuditPrompt {
   readonly reference: string | null;
   readonly beforeIds: readonly number[];
   readonly afterIds: readonly number[];
-  /** The same as text, template included, and how that text is encoded. */
+  /** As text, with the template. */
   readonly rendered: RenderedPrompt;
-  /** The greedy answer without a suffix. */
+  /** Without a suffix. */
   readonly answer: Generation;
   readonly answerPerplexity: number;
-  /** The answer's first tokens, which every suffix is searched and measured along. */
+  /** The first tokens of the answer, along which suffixes are searched and measured. */
   readonly windowIds: readonly number[];
-  /** The target's logits for these tokens, divided by the temperature where there is one. [window, vocabulary] */
+  /** Divided by the temperature, if any. [window, vocabulary] */
   readonly cleanLogits: Float32Array;
 }
 
@@ -36,26 +35,24 @@ export interface RenderedPrompt {
   readonly before: string;
   readonly after: string;
   readonly addSpecialTokens: boolean;
-  /** Chat templates trim what a user writes: a suffix must not end in white space. */
+  /** Chat templates trim user text: a suffix must not end in white space. */
   readonly isTrimmed: boolean;
-  /** Role markers and special tokens that a suffix must not add. */
-  readonly markers?: readonly string[];
+  readonly markers?: readonly string[] | undefined;
 }
 
 export interface PromptOptions {
-  /** Most answer tokens that are looked at. */
+  /** Max answer tokens to look at. */
   readonly window: number;
-  /** A prompt whose clean answer has fewer tokens is passed over. */
+  /** Prompts with shorter clean answers are skipped. */
   readonly shortestAnswer: number;
   readonly suffixLength: number;
   readonly maxNewTokens: number;
   readonly temperature: number;
   readonly chat: boolean;
-  /** Of the clean answer, where it is drawn. */
   readonly seed: number;
 }
 
-/** Throws a MistletoeError that says why a prompt cannot be audited. */
+/** Throws a MistletoeError if the prompt cannot be audited. */
 export async function preparePrompt(
   target: Target,
   prompt: Prompt,
@@ -109,9 +106,10 @@ export async function preparePrompt(
   const tokens = Int32Array.from([...wholeIds, ...answer.tokenIds.slice(0, -1)]);
   const select = Int32Array.from(answer.tokenIds, (_, row) => wholeIds.length - 1 + row);
   const cache = model.createCache();
-  const { logits } = await model.forward({ tokens, cache, select, want: ['logits'] }).finally(() => {
-    cache.release();
-  });
+  const { logits, rows } = await model
+    .forward({ tokens, cache, select, want: ['logits'] })
+    .finally(() => cache.release());
+  rows.free();
   const windowIds = answer.tokenIds.slice(0, window);
   const cleanLogits = logits!.slice(0, windowIds.length * vocabularySize);
   return {
@@ -140,7 +138,7 @@ function countShared(left: readonly number[], right: readonly number[]): number 
   return shared;
 }
 
-/** Where a token straddles the place of the suffix, the place moves to the token's beginning. */
+/** If a token spans the suffix's position, the position moves to the token's start. */
 function moveToToken(
   { tokenizer }: Target,
   whole: string,
@@ -153,12 +151,10 @@ function moveToToken(
   });
 }
 
-/** The whole prompt with a suffix, as ids. */
 export function joinPrompt({ beforeIds, afterIds }: AuditPrompt, suffixIds: readonly number[]): number[] {
   return [...beforeIds, ...suffixIds, ...afterIds];
 }
 
-/** The suffix as a person would paste it. */
 export function suffixText(
   { tokenizer }: Target,
   { beforeIds }: AuditPrompt,
@@ -167,7 +163,7 @@ export function suffixText(
   return tokenizer.decode([...beforeIds, ...suffixIds]).slice(tokenizer.decode(beforeIds).length);
 }
 
-/** The ids of a suffix that a user gave, in this prompt; refused where it runs into the text around it. */
+/** Refused if it merges with the text around it. */
 export async function encodeSuffix(
   target: Target,
   prompt: AuditPrompt,
@@ -190,8 +186,7 @@ export async function encodeSuffix(
 }
 
 /**
- * Which suffixes survive as text: written into the whole prompt and encoded again, they give the same ids, and the prompt
- * has no more role markers than before.
+ * Suffixes that survive as text: encoded in the whole prompt they give the same ids and add no role markers.
  */
 export async function keepRoundTrips(
   target: Target,

@@ -1,4 +1,3 @@
-/** Control suffixes: random tokens and ordinary text of the same length, and the tokens that suffixes may consist of. */
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
@@ -7,12 +6,11 @@ import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips } from './audit-prompt.js';
 import { randomSuffix } from '../search/candidates.js';
 
-/** Which tokens a suffix may be made of: printable ASCII by default, never special or raw-byte tokens. */
+/** Printable ASCII by default, never special or raw-byte tokens. */
 interface TokenRules {
   readonly allowNonAscii: boolean;
 }
 
-/** Ids in ascending order. */
 export function listAllowedTokens(
   tokenizer: Tokenizer,
   vocabularySize: number,
@@ -21,7 +19,7 @@ export function listAllowedTokens(
   const allowed: number[] = [];
   for (let id = 0; id < Math.min(tokenizer.vocabularySize, vocabularySize); id++) {
     if (!tokenizer.hasToken(id) || tokenizer.isSpecial(id) || tokenizer.isByte(id)) continue;
-    // Decoded behind another token: decoders strip a space at the very beginning of a text.
+    // Decoded after another token: decoders strip a leading space.
     const text = decodeBehind(tokenizer, id);
     if (text !== '' && (allowNonAscii ? !/[\p{C}\uFFFD]/u.test(text) : /^[\x20-\x7e]+$/.test(text)))
       allowed.push(id);
@@ -45,7 +43,6 @@ function decodeBehind(tokenizer: Tokenizer, id: number): string {
 const attempts = 400;
 const attemptsAtOnce = 20;
 
-/** Random allowed tokens that survive as text. */
 export async function drawRandomSuffix(
   target: Target,
   prompt: AuditPrompt,
@@ -68,13 +65,12 @@ export async function drawRandomSuffix(
   );
 }
 
-/** Harmless sentences, longer than any likely suffix. */
 const fluentText =
   ' Please take your time and answer in the way that you think is best for a reader who is new to this subject.' +
   ' Keep the tone friendly and simple, and do not worry about small details that do not change the main point.' +
   ' Thank you for your help with this question today.';
 
-/** The first tokens of ordinary text that survive as text in this prompt. */
+/** The first tokens of ordinary text that survive in this prompt. */
 export async function fluentSuffix(
   target: Target,
   prompt: AuditPrompt,

@@ -1,4 +1,3 @@
-/** The units of one drafter: the arms of each prompt in order, their names, and the results they add up to. */
 import type { KeepRule } from '../../measure/kept-class.js';
 import { satisfies } from '../../measure/kept-class.js';
 import type { UnitSource } from '../../runs/run-units.js';
@@ -13,7 +12,7 @@ import type { ArmResult, PromptResult } from '../result.js';
 
 export type RequestPrompt = AuditRequest['prompts'][number];
 
-/** The rows of one prompt on one drafter, in the order in which they run. */
+/** In the order in which they run. */
 export function armKeys(
   { settings, suffixes }: AuditRequest,
   drafterId: string,
@@ -37,7 +36,6 @@ export function armKeys(
   ];
 }
 
-/** Given suffixes may be limited to one prompt or one drafter. */
 export function givenFor(
   suffixes: AuditRequest['suffixes'],
   drafterId: string,
@@ -56,15 +54,8 @@ export const nameUnit = (drafter: string, prompt: string, key: ArmKey): UnitName
   arm: formatArm(key),
 });
 
-/** The key of a unit in the run's folder. */
 export const unitKey = (id: string, prompt: string, arm: ArmKey): string =>
   `${id}/${prompt}/${formatArm(arm)}`;
-
-export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
-  return request.prompts.flatMap(({ id }) =>
-    armKeys(request, drafterId, id).map((key) => nameUnit(drafterId, id, key)),
-  );
-}
 
 /** Why a prompt is skipped before any of its arms runs. */
 export function skipAll(keys: readonly ArmKey[]): string | null {
@@ -79,7 +70,6 @@ export function skipOf(key: ArmKey, data: UnitData | undefined): string | null {
 
 const isCounted = ({ arm }: ArmKey): boolean => arm === 'attack' || arm === 'given';
 
-/** The result of one prompt on one drafter, from its finished units. */
 export function collectPrompt(
   source: UnitSource,
   request: AuditRequest,
@@ -89,6 +79,8 @@ export function collectPrompt(
   const keys = armKeys(request, id, prompt.id);
   let skipped = skipAll(keys);
   const units = keys.flatMap((key) => {
+    // Units that come later in this order do not count, in whichever order they ran.
+    if (skipped !== null) return [];
     const data = source.get(unitKey(id, prompt.id, key), unitSchema);
     skipped ??= skipOf(key, data);
     return data !== undefined && 'result' in data ? [data] : [];
@@ -106,10 +98,9 @@ export function collectPrompt(
 }
 
 /**
- * Arms as they count. A search hands on only suffixes behind which the target keeps its answer, but it decodes them in a
- * batch, and in 16 bits a batch and a single sequence can round to different tokens. So the measured answer decides: where
- * it breaks the --keep rule, the arm counts as the prompt without a suffix. An arm without a suffix takes over the clean
- * arm's measurements, so its drop is exactly 0 even where measuring twice gives two results.
+ * A search keeps only suffixes that keep the answer, but it decodes them in a batch, and in 16 bits a batch can round
+ * to other tokens. So the measured answer decides: if it breaks the --keep rule, the arm counts as the prompt without
+ * a suffix. An arm without a suffix takes over the clean arm's measurements, so its drop is exactly 0.
  */
 export function countArm(measured: ArmResult, clean: ArmResult, keep: KeepRule): ArmResult {
   if (!isSearched(measured.arm)) return measured;

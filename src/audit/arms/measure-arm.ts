@@ -1,36 +1,101 @@
 /**
- * One arm of one prompt, measured for real, twice: held to the clean answer, which is what the audit compares, and
- * freely, which is what a user would get.
+ * Measures one arm of one prompt twice: held to the clean answer, which the audit compares, and freely, which a user
+ * would get.
  */
 import type { AcceptanceRecord } from '../../decode/acceptance.js';
 import type { TokenOrigin } from '../../decode/answer.js';
 import { decodePlain } from '../../decode/plain.js';
-import type { ReadPrefix } from '../../decode/prefix.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
+import type { ReadPrefix } from '../../decode/prefill.js';
+import { prefill } from '../../decode/prefill.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { countSteps } from '../../measure/answer-measures.js';
+import { countSteps, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
+import { classifyAnswer, satisfies, taskOf } from '../../measure/kept-class.js';
+import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import { findAddedMarkers } from '../../text/template/role-markers.js';
 import { createTextStream } from '../../text/text-stream.js';
+import type {
+  AcceptanceSummary,
+  AnswerRecord,
+  ArmResult,
+  EqualLengths,
+  HeldRecord,
+  PreservationMeasures,
+} from '../result.js';
+import type { Scorer } from '../search/scoring.js';
+import type { KeepBounds } from '../search/search-problem.js';
 import type { ArmName } from './arms.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, suffixText } from './audit-prompt.js';
 import type { ArmTiming } from './phase-clock.js';
 import { PhaseClock } from './phase-clock.js';
-import type { KeepBounds } from '../search/search-problem.js';
-import { measurePreservation } from './preservation.js';
-import type { AcceptanceSummary, AnswerRecord, ArmResult, EqualLengths, HeldRecord } from '../result.js';
-import type { Scorer } from '../search/scoring.js';
+
+/**
+ * How far a suffix keeps the answer: the target's distribution along the clean one, and the free-running answer.
+ */
+type Answer = Pick<SpeculativeGeneration, 'tokenIds' | 'text'>;
+
+export function judgeAnswer(
+  prompt: AuditPrompt,
+  answer: Answer,
+  { keep }: Pick<KeepBounds, 'keep'>,
+): ReturnType<typeof classifyAnswer> & { readonly accepted: boolean } {
+  const task = taskOf(prompt, prompt.answer.text);
+  const judged = classifyAnswer({ clean: prompt.answer, other: answer, task });
+  return { ...judged, accepted: satisfies(keep, judged.keptClass, judged.similarity) };
+}
+
+async function measurePreservation(
+  target: Target,
+  prompt: AuditPrompt,
+  scorer: Scorer,
+  suffixIds: readonly number[],
+  answer: Answer,
+  bounds: KeepBounds,
+): Promise<PreservationMeasures> {
+  const [score] = suffixIds.length === 0 ? [] : await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+  const divergence = score?.divergence ?? 0;
+  const { keptClass, similarity, firstDifference, accepted } = judgeAnswer(prompt, answer, bounds);
+  return {
+    divergence,
+    kept: keptClass,
+    firstDifference,
+    editSimilarity: similarity,
+    answerPerplexity: await perplexity(target, joinPrompt(prompt, []), answer.tokenIds),
+    repetition: repetitionShare(answer.tokenIds),
+    suffixPerplexity: suffixIds.length === 0 ? null : await perplexity(target, prompt.beforeIds, suffixIds),
+    withinBound: divergence <= bounds.epsilon && accepted,
+  };
+}
+
+async function perplexity(
+  { model }: Target,
+  contextIds: readonly number[],
+  continuation: readonly number[],
+): Promise<number> {
+  if (continuation.length === 0) return 1;
+  const cache = model.createCache();
+  try {
+    const before = contextIds.slice(0, -1);
+    if (before.length > 0) await prefill(model, cache, before, { want: [] });
+    const tokens = Int32Array.from([contextIds.at(-1)!, ...continuation.slice(0, -1)]);
+    const { logits, rows } = await model.forward({ tokens, cache, want: ['logits'] });
+    rows.free();
+    return perplexityOf(logits!, continuation);
+  } finally {
+    cache.release();
+  }
+}
 
 export interface ArmMeasure {
   readonly result: ArmResult;
   readonly timing: Omit<ArmTiming, 'drafter'>;
 }
 
-/** Everything a decoding of the prompt needs except the suffix. */
+/** Everything except the suffix. */
 export interface DecodeSetup {
   readonly target: Target;
   readonly drafter: Drafter;
@@ -38,7 +103,6 @@ export interface DecodeSetup {
   readonly prompt: AuditPrompt;
   readonly maxNewTokens: number;
   readonly temperature: number;
-  /** Of all random draws while decoding. */
   readonly seed: number;
   readonly clock?: PhaseClock | undefined;
 }
@@ -46,7 +110,7 @@ export interface DecodeSetup {
 export interface ArmSetup extends DecodeSetup {
   readonly scorer: Scorer;
   readonly bounds: KeepBounds;
-  /** The clean prompt decoded freely: what other arms are compared with. */
+  /** The clean prompt decoded freely. */
   readonly clean: () => Promise<SpeculativeGeneration>;
 }
 
@@ -55,7 +119,6 @@ export interface ArmKey {
   readonly repeat: number;
 }
 
-/** Arms whose speed is compared with plain decoding. */
 const timedArms: readonly ArmName[] = ['clean', 'clean-again', 'attack', 'given'];
 
 export async function measureArm(
@@ -64,7 +127,7 @@ export async function measureArm(
   suffixIds: readonly number[],
 ): Promise<ArmMeasure> {
   const { target, prompt, scorer, bounds } = setup;
-  // A/A above temperature 0 is another draw from the same distribution.
+  // Above temperature 0, A/A is another draw from the same distribution.
   const seeded = arm === 'clean-again' ? { ...setup, seed: setup.seed + 1 } : setup;
   const held = await decodeHeld(seeded, suffixIds);
   const free = arm === 'clean' ? await setup.clean() : await decodeFreely(seeded, suffixIds);
@@ -102,7 +165,6 @@ export async function measureArm(
   };
 }
 
-/** Drafts behind the suffixed prompt along the clean answer. */
 export function decodeHeld(
   setup: DecodeSetup,
   suffixIds: readonly number[],
@@ -119,10 +181,10 @@ export function decodeFreely(
   return decode(setup, suffixIds, company);
 }
 
-/** What a decoding shares with others of the same prompt: the part before the suffix, and its passes. */
+/** What decodings of one prompt share. */
 export interface Company {
-  readonly prefix?: ReadPrefix;
-  readonly scheduler?: PassScheduler;
+  readonly prefix?: ReadPrefix | undefined;
+  readonly scheduler?: PassScheduler | undefined;
 }
 
 function decode(
@@ -145,7 +207,7 @@ function decode(
   );
 }
 
-/** Plain decoding of the same prompt to the same length, the baseline of the speedup. */
+/** The baseline of the speedup. */
 async function timePlain(
   { target, prompt, temperature, seed, clock = new PhaseClock() }: ArmSetup,
   suffixIds: readonly number[],

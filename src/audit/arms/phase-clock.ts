@@ -1,6 +1,6 @@
 /**
- * Where the time of a unit goes. Work of several phases may run at once (suffixes that a search hands on are decoded
- * together): each moment is then divided among what runs, so that phases never add up to more than the wall time.
+ * The time of a unit by phase. Phases may overlap (finalists are decoded together): each moment is divided among
+ * them, so they never add up to more than the wall time.
  */
 import { z } from 'zod';
 import { arms } from './arms.js';
@@ -12,12 +12,12 @@ const phaseTimesSchema = z.object({
   scoringMs: number,
   exactLengthsMs: number,
   decodingMs: number,
-  /** Includes time outside of the four phases. */
+  /** Includes time outside the phases. */
   totalMs: number,
 });
 export type PhaseTimes = Readonly<z.infer<typeof phaseTimesSchema>>;
 
-/** Measured times of one arm of one prompt. They differ from run to run, so they are never part of AuditResult. */
+/** They differ from run to run, so they are never part of AuditResult. */
 export const timingSchema = z.object({
   drafter: z.string(),
   promptId: z.string(),
@@ -28,12 +28,13 @@ export const timingSchema = z.object({
   draftMs: number,
   verifyMs: number,
   tokensPerSecond: number,
-  /** Plain decoding of the same prompt to the same length, in the same process; null if it was not run. */
+  /** Null if not run. */
   plainTokensPerSecond: number.nullable(),
-  /** tokensPerSecond / plainTokensPerSecond */
   speedup: number.nullable(),
   /** Absent in runs up to version 0.2. */
   phases: phaseTimesSchema.exactOptional(),
+  /** Absent if the audit ran in one process. */
+  worker: z.string().exactOptional(),
 });
 export type ArmTiming = Readonly<z.infer<typeof timingSchema>>;
 
@@ -44,14 +45,14 @@ export const isTimedArm = (timing: ArmTiming): timing is TimedArm => timing.phas
 export interface AuditTimings {
   readonly machine: string;
   readonly arms: readonly ArmTiming[];
-  /** The whole run, from its first start to its end, time before a resume included and time in between not. */
+  /** All starts together, without the time between them. */
   readonly totalMs: number;
 }
 
 export const phases = ['gradient', 'scoring', 'exactLengths', 'decoding'] as const;
 /**
- * `gradient`: gradients and the ranking of tokens by them. `scoring`: candidates, including whether their texts survive.
- * `exactLengths`: decoding along the clean answer. `decoding`: free decoding, speculative and plain.
+ * `gradient`: gradients and ranking. `scoring`: candidates, including whether their texts survive. `exactLengths`:
+ * decoding along the clean answer. `decoding`: free decoding, speculative and plain.
  */
 export type Phase = (typeof phases)[number];
 
@@ -60,7 +61,6 @@ const zeros = (): Times => ({ gradient: 0, scoring: 0, exactLengths: 0, decoding
 
 export class PhaseClock {
   private readonly spent = zeros();
-  /** Tasks of each phase that run now. */
   private readonly running = zeros();
   private lastMs = 0;
 
@@ -77,7 +77,7 @@ export class PhaseClock {
     }
   }
 
-  /** What is spent while some work runs; one such work at a time. */
+  /** One measurement at a time. */
   async measure<Result>(work: () => Promise<Result>): Promise<{ value: Result; times: PhaseTimes }> {
     const before = { ...this.spent };
     const startMs = this.now();
@@ -107,7 +107,6 @@ export class PhaseClock {
 
 const round = (milliseconds: number): number => Math.round(milliseconds * 100) / 100;
 
-/** The same scorer, its work entered in the clock. */
 export function timeScorer(scorer: SuffixScorer, clock: PhaseClock | undefined): SuffixScorer {
   if (clock === undefined) return scorer;
   return {

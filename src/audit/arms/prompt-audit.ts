@@ -1,19 +1,18 @@
 /**
- * The audit of one prompt on one drafter: the controls, the searches, and for each search the few suffixes that it hands
- * on, decoded for real. Of those that keep the answer the one with the lowest accepted length along the clean answer
- * is the search's result. Where none keeps it the search has failed, and the prompt counts as it is without a suffix.
+ * One prompt on one drafter: controls and searches. The finalists of each search are decoded, and of those that keep
+ * the answer, the one with the lowest accepted length along the clean answer is the result. If none keeps it, the
+ * prompt counts as without a suffix.
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
-import { readPrefix } from '../../decode/prefix.js';
+import { readPrefix } from '../../decode/prefill.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { isSearched, type SearchedArm } from './arms.js';
 import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
-import { compareLengths, decodeFreely, decodeHeld, measureArm } from './measure-arm.js';
+import { compareLengths, decodeFreely, decodeHeld, judgeAnswer, measureArm } from './measure-arm.js';
 import { timeScorer } from './phase-clock.js';
-import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';
@@ -24,11 +23,10 @@ import { searchModeOf } from '../settings.js';
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;
   readonly allowed: Int32Array;
-  /** Names the drafter and the prompt, so that every unit draws from streams of its own. */
+  /** Names the random streams. */
   readonly unit: string;
-  /** The suffixes that the user gave for this prompt, as ids. */
   readonly given: readonly (readonly number[])[];
-  readonly onStep?: (key: ArmKey, point: TracePoint) => void;
+  readonly onStep?: ((key: ArmKey, point: TracePoint) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -36,10 +34,10 @@ export interface ArmOutcome extends ArmMeasure {
   readonly trace: SearchTrace | null;
 }
 
-/** A search was stopped by the user: nothing of the unit counts. */
+/** Stopped by the user: nothing of the unit counts. */
 export class Interrupted extends Error {}
 
-/** Of a search that follows gradients; without them the attack is unguided. */
+/** For drafters with gradients; otherwise the attack is unguided. */
 const searchModes = {
   attack: 'degradation',
   unprojected: 'degradation',
@@ -47,7 +45,7 @@ const searchModes = {
   undirected: 'undirected',
 } as const satisfies Readonly<Record<SearchedArm, SearchMode>>;
 
-/** Undefined where the prompt has no such arm. */
+/** Undefined if the prompt has no such arm. */
 export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcome | undefined> {
   if (isSearched(key.arm)) return searchArm(audit, { ...key, arm: key.arm });
   const suffixIds = await chooseSuffix(audit, key);
@@ -87,7 +85,7 @@ async function searchArm(
     key.arm === 'unprojected'
       ? parseProjection('none', 0)
       : parseProjection(settings.projection, settings.lambda);
-  // Directed and undirected searches begin at the same suffixes: what differs is the way they take.
+  // Directed and undirected searches start from the same suffixes.
   const starting = createRandom(seed, 'starts', unit, String(key.repeat));
   const starts: (readonly number[])[] = [];
   const fluent = await fluentSuffix(audit.target, audit.prompt, settings.suffixLength);
@@ -100,7 +98,7 @@ async function searchArm(
       starts,
       random: createRandom(seed, 'search', unit, key.arm, String(key.repeat)),
       onStep: (point) => audit.onStep?.(key, point),
-      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+      signal: audit.signal,
     },
     { ...settings, projection, searchMode },
   );
@@ -122,7 +120,7 @@ async function searchArm(
   };
 }
 
-/** Without graph a drafter is judged by what it is accepted, and by nothing else. */
+/** Drafters without a graph are judged by acceptance alone. */
 function nameObjective({ settings, drafter }: PromptAudit, searchMode: SearchMode): string {
   if (searchMode === 'unguided' && drafter.graph === undefined) return 'accepted-length';
   return searchMode === 'degradation' || searchMode === 'unguided' ? settings.objective : searchMode;
@@ -143,7 +141,7 @@ async function chooseFinalist(
     const why = `No suffix inside the bounds was found: the smallest divergence is ${minDivergence.toFixed(3)}, the bound ${bounds.epsilon}.`;
     return { suffixIds: [], failureReason: why, slowerDifferentAnswer: null };
   }
-  // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
+  // Without its last token: if nothing follows the suffix, the clean prompt is this and that token.
   const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
   const engine = new Engine({ concurrency: finalists.length + 1 });
   const hold = (suffixIds: readonly number[]): Promise<SpeculativeGeneration> =>
@@ -153,10 +151,12 @@ async function chooseFinalist(
     const judged = judgeAnswer(prompt, free, bounds);
     return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
   });
-  const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]).finally(() => {
-    prefix.cache.release();
-    prefix.states?.free();
-  });
+  const tasks = [hold([]), ...decodeAll] as const;
+  // After a failure, too, the others decode until they end.
+  await Promise.allSettled(tasks);
+  prefix.cache.release();
+  prefix.states?.free();
+  const [clean, ...decoded] = await Promise.all(tasks);
   let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
   let slowerDifferentAnswer: OtherAnswer | null = null;
   for (const { suffixIds, free, judged, held } of decoded) {
@@ -181,7 +181,7 @@ async function chooseFinalist(
   return { suffixIds: [], failureReason: why, slowerDifferentAnswer };
 }
 
-/** Only what really needs more passes over as many tokens is slower. */
+/** Only more passes over as many tokens count as slower. */
 function slowerOf(known: OtherAnswer | null, other: OtherAnswer): OtherAnswer | null {
   const ratioOf = ({ compared }: OtherAnswer): number => compared.passes / Math.max(1, compared.cleanPasses);
   if (ratioOf(other) <= 1) return known;

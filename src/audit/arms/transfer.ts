@@ -1,4 +1,3 @@
-/** Transfer: suffixes found on one drafter, measured on the others along the same answers. */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
@@ -6,14 +5,13 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from '../result.js';
 import { countsSchema } from '../result.js';
-import type { RunFolder } from '../../runs/run-folder.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { StepCounts } from '../../measure/bootstrap.js';
 import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
@@ -24,14 +22,13 @@ export interface LoadedDrafter {
   readonly policy: ResolvedPolicy;
 }
 
-/** Prompts decoded at once; their units are saved batchSize. */
+/** Prompts decoded at once. */
 const batchSize = 8;
 
 export function poolLengths(counts: readonly StepCounts[]): number {
   return acceptedLengthOf(poolCounts(counts));
 }
 
-/** Steps and accepted tokens of one drafter along a prompt's clean answer, with a suffix in the prompt. */
 export async function countAlongAnswer(
   target: Target,
   { drafter, policy }: Omit<LoadedDrafter, 'id'>,
@@ -46,60 +43,42 @@ export async function countAlongAnswer(
   return { accepted: acceptance.accepted, steps: acceptance.steps };
 }
 
-export interface TransferRun {
-  readonly folder: RunFolder;
+export const transferName = (found: string, measured: string): UnitName => ({
+  drafter: measured,
+  prompt: `suffixes of ${found}`,
+  arm: 'transfer',
+});
+
+export interface TransferWork {
   readonly target: Target;
   readonly request: AuditRequest;
-  readonly drafters: readonly LoadedDrafter[];
-  readonly results: readonly DrafterResult[];
-  readonly prepare: (promptId: string) => Promise<AuditPrompt>;
-  readonly onUnit: (unit: UnitName, work: () => Promise<number>) => Promise<void>;
+  readonly measured: LoadedDrafter;
+  readonly prepare: (prompt: AuditRequest['prompts'][number]) => Promise<AuditPrompt>;
+  /** [prompt of the request] */
+  readonly suffixes: readonly (readonly number[])[];
+  readonly onCounts: (promptId: string, counts: StepCounts) => void;
 }
 
-export function transferUnits(request: AuditRequest): UnitName[] {
-  const ids = request.drafters.map(({ id }) => id);
-  return ids.flatMap((found) =>
-    ids
-      .filter((measured) => measured !== found)
-      .map((measured) => ({ drafter: measured, prompt: `suffixes of ${found}`, arm: 'transfer' })),
-  );
-}
-
-/** Every suffix found on one drafter, measured on all of them, on the prompts that all of them were audited on. */
-export async function measureTransfer(run: TransferRun): Promise<TransferMatrix> {
-  const { drafters, results, folder, request } = run;
-  const prompts = listShared(request, results);
-  for (const found of results) {
-    for (const measured of drafters) {
-      if (measured.id === found.drafter) continue;
-      const unit = { drafter: measured.id, prompt: `suffixes of ${found.drafter}`, arm: 'transfer' };
-      await run.onUnit(unit, async () => {
-        const keyOf = (promptId: string): string => transferKey(found.drafter, measured.id, promptId);
-        const missing = prompts.filter((promptId) => !folder.has(keyOf(promptId)));
-        for (let start = 0; start < missing.length; start += batchSize) {
-          const batch = missing.slice(start, start + batchSize);
-          const engine = new Engine({ concurrency: batchSize });
-          const counts = await Promise.all(
-            batch.map(async (promptId) => {
-              const prompt = await run.prepare(promptId);
-              const { suffixIds } = attackOf(found, promptId)!;
-              return engine.run((scheduler) =>
-                countAlongAnswer(run.target, measured, request, prompt, suffixIds, scheduler),
-              );
-            }),
-          );
-          batch.forEach((promptId, index) => {
-            folder.complete(keyOf(promptId), counts[index]!);
-          });
-        }
-        return poolLengths(readTransfer(folder, found.drafter, measured.id, prompts));
-      });
-    }
+/** Suffixes found on another drafter, measured along the same answers. */
+export async function measureTransfer(work: TransferWork): Promise<void> {
+  const { target, request, measured, suffixes } = work;
+  for (let start = 0; start < request.prompts.length; start += batchSize) {
+    const batch = request.prompts.slice(start, start + batchSize);
+    const engine = new Engine({ concurrency: batchSize });
+    const counts = await Promise.all(
+      batch.map(async (given, index) => {
+        const prompt = await work.prepare(given);
+        return engine.run((scheduler) =>
+          countAlongAnswer(target, measured, request, prompt, suffixes[start + index]!, scheduler),
+        );
+      }),
+    );
+    batch.forEach(({ id }, index) => {
+      work.onCounts(id, counts[index]!);
+    });
   }
-  return collectTransfer(folder, request, results);
 }
 
-/** The matrix from the finished units. */
 export function collectTransfer(
   source: UnitSource,
   request: AuditRequest,
@@ -128,15 +107,18 @@ export function collectTransfer(
   return { drafters, prompts, attacked, clean };
 }
 
-function listShared({ prompts }: AuditRequest, results: readonly DrafterResult[]): string[] {
+type AuditedDrafter = Pick<DrafterResult, 'drafter' | 'prompts'>;
+
+/** Prompts that were audited on all drafters. */
+export function listShared({ prompts }: AuditRequest, results: readonly AuditedDrafter[]): string[] {
   return prompts.map(({ id }) => id).filter((id) => results.every((result) => isAudited(result, id)));
 }
 
-function attackOf({ prompts }: DrafterResult, id: string): PromptResult['arms'][number] | undefined {
+export function attackOf({ prompts }: AuditedDrafter, id: string): PromptResult['arms'][number] | undefined {
   return prompts.find(({ promptId }) => promptId === id)?.arms.find(({ arm }) => arm === 'attack');
 }
 
-const transferKey = (found: string, measured: string, promptId: string): string =>
+export const transferKey = (found: string, measured: string, promptId: string): string =>
   `transfer/${found}/${measured}/${promptId}`;
 
 function readTransfer(
@@ -155,12 +137,11 @@ function readTransfer(
   });
 }
 
-function isAudited({ prompts }: DrafterResult, id: string): boolean {
+function isAudited({ prompts }: AuditedDrafter, id: string): boolean {
   const prompt = prompts.find(({ promptId }) => promptId === id);
   return prompt?.skipped === null && prompt.arms.some(({ arm }) => arm === 'attack');
 }
 
-/** Two thirds of the prompts to search on, the rest to measure the result. */
 export function splitPrompts<T>(prompts: readonly T[], seed: number): { trained: T[]; heldOut: T[] } {
   const shuffled = [...prompts];
   createRandom(seed, 'universal', 'split').shuffle(shuffled);

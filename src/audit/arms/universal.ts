@@ -1,6 +1,6 @@
 /**
- * One suffix for many prompts: scores and gradients are averages, a candidate must survive in every prompt that it is
- * searched on, and what it does is measured there and on prompts that the search never saw.
+ * One suffix for many prompts: scores and gradients are averages, a candidate must survive in every prompt, and the
+ * result is also measured on held-out prompts.
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
@@ -8,6 +8,7 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { testSignedRanks } from '../../measure/significance.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips, preparePrompt } from './audit-prompt.js';
 import type { LoadedDrafter } from './transfer.js';
@@ -15,14 +16,12 @@ import { countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
 import type { Candidate } from '../search/candidates.js';
 import { drawRandomSuffix } from './controls.js';
 import type { DrafterAudit } from './drafter-audit.js';
-import { decodeFreely } from './measure-arm.js';
+import { decodeFreely, judgeAnswer } from './measure-arm.js';
 import { createObjective, parseObjective } from '../search/objectives.js';
-import { judgeAnswer } from './preservation.js';
 import { cosine, parseProjection, projectGradient } from '../search/projection.js';
 import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
-import { universalSchema } from '../result.js';
 import type { StepCounts } from '../../measure/bootstrap.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
@@ -36,21 +35,15 @@ import { countClasses } from '../summary.js';
 
 export const universalKey = (drafter: string): string => `${drafter}/universal`;
 
-export async function searchUniversal(
-  audit: DrafterAudit,
-  policy: LoadedDrafter['policy'],
-): Promise<UniversalResult | undefined> {
-  const key = universalKey(audit.id);
-  if (!audit.folder.has(key)) audit.folder.complete(key, (await runUniversal(audit, policy)) ?? null);
-  return audit.folder.get(key, universalSchema) ?? undefined;
-}
+export const universalName = (drafter: string): UnitName => ({ drafter, prompt: 'all', arm: 'universal' });
 
 interface PreparedPrompt {
   readonly prompt: AuditPrompt;
   readonly scorer: Scorer;
 }
 
-async function runUniversal(
+/** On the prompts of the request; undefined if no suffix is inside the bounds. */
+export async function searchUniversal(
   audit: DrafterAudit,
   policy: LoadedDrafter['policy'],
 ): Promise<UniversalResult | undefined> {
@@ -88,10 +81,10 @@ async function searchWith(
       starts: [start],
       random,
       onStep: (point) => {
-        audit.folder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
-        audit.events.onStep?.({ drafter: id, prompt: 'all', arm: 'universal' }, point, settings.steps);
+        audit.recorder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
+        audit.events.onStep?.(universalName(id), point, settings.steps);
       },
-      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+      signal: audit.signal,
     },
     {
       ...settings,
@@ -111,15 +104,13 @@ async function searchWith(
 }
 
 async function prepareAll(
-  { target, drafter, request, folder, id, passRows }: DrafterAudit,
+  { target, drafter, request, passRows }: DrafterAudit,
   programs: SearchPrograms,
 ): Promise<PreparedPrompt[]> {
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
   const prepared: PreparedPrompt[] = [];
   for (const given of request.prompts) {
-    // What the prompt's own audit passed over, for reasons that it has said, has no place here either.
-    if (!folder.has(`${id}/${given.id}/attack`)) continue;
     const prompt = await preparePrompt(target, given as Prompt, { ...settings, seed });
     const state = await readPromptState(models, prompt.beforeIds);
     prepared.push({ prompt, scorer: new Scorer(target, models, programs, prompt, state, passRows) });

@@ -1,11 +1,11 @@
 /**
- * From a search direction to candidate suffixes (GCG, arXiv 2307.15043): the tokens whose first-order gain is largest at
- * a position. Candidates change one token, two, or, early in a search, several at once: a random suffix is far from a
- * good one, and a pair can cross where either change alone would be refused.
+ * Candidate suffixes from a search direction (GCG, arXiv 2307.15043): the tokens with the largest first-order gain.
+ * Candidates change one token, two, or several early in a search: a pair can succeed where either change alone would
+ * be vetoed.
  */
 import type { Random } from '../../core/random.js';
 
-/** A change of some positions; `first` is the earliest, before which nothing differs from the base. */
+/** `first`: the earliest changed position. */
 export interface Candidate {
   readonly suffixIds: readonly number[];
   readonly first: number;
@@ -13,7 +13,7 @@ export interface Candidate {
 
 export interface ProposalSettings {
   readonly candidates: number;
-  /** Tokens that a candidate changes, taken in turn: candidate i changes `changes[i % changes.length]`. */
+  /** Candidate i changes `changes[i % changes.length]` tokens. */
   readonly changes: readonly number[];
 }
 
@@ -43,8 +43,8 @@ export function proposeCandidates(
 }
 
 /**
- * How many tokens candidates change in a step: a quarter of them one, a quarter two, the rest up to `most`, which falls
- * to one towards the end of the search.
+ * A quarter of the candidates change one token, a quarter two, the rest up to `most`, which falls to one towards the
+ * end.
  */
 export function planChanges(step: number, steps: number, most: number): readonly number[] {
   const large = Math.max(1, Math.round(most * (1 - step / steps) ** 2));
@@ -57,7 +57,7 @@ function applyEdits(base: readonly number[], edits: readonly Edit[]): Candidate 
   return { suffixIds, first: Math.min(...edits.map(({ position }) => position)) };
 }
 
-/** The best changes at distinct positions joined one after the other (I-GCG): best, best + second, ... */
+/** Joins the best changes at distinct positions (I-GCG): best, best + second, ... */
 export function mergeEdits(
   base: readonly number[],
   candidates: readonly Candidate[],
@@ -78,7 +78,6 @@ export function mergeEdits(
   return merged;
 }
 
-/** Random allowed tokens. */
 export function randomSuffix(allowed: Int32Array, length: number, random: Random): number[] {
   return Array.from({ length }, () => allowed[random.nextInteger(allowed.length)]!);
 }

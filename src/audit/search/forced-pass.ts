@@ -1,12 +1,9 @@
 /**
- * Target and drafter along the clean answer, as one graph: what both say about every answer token when the prompt
- * carries a suffix. The rows are
- *
- *   [last token before | suffix | template's tail | answer without its last token]
- *
- * behind a past that holds everything earlier. The token before the suffix is among the rows because drafters pair
- * its state with the first suffix token. The last `window` rows predict the answer. Candidates that agree on the
- * first tokens of the suffix move those into the past: then there are fewer rows, and the graph stays the same.
+ * Target and drafter along the clean answer, as one graph. The rows are
+ * [last token before | suffix | template's tail | answer without its last token]
+ * after a past with everything earlier. The token before the suffix is a row because drafters pair its state with the
+ * first suffix token. The last `window` rows predict the answer. If candidates share the first suffix tokens, those
+ * move into the past: fewer rows, same graph.
  */
 import type { Dimension } from '../../graph/dimension.js';
 import { addDimensions, subtractDimensions, symbol } from '../../graph/dimension.js';
@@ -24,16 +21,14 @@ import type { CacheSizes } from '../../model/cache/cache-pool.js';
 
 export const row = symbol('row');
 
-/** Looks the tokens of all rows up in a table [vocabulary, width]. */
 export type EmbedWith = (table: Tensor) => Tensor; // [batch, row, width]
 
-/** Token ids for every row: many candidates at once. */
 export function embedIds(): EmbedWith {
   const tokens = input('tokens', [symbol('batch'), row], 'int32');
   return (table) => gatherRows(table, tokens);
 }
 
-/** One-hot rows for the suffix, so that a loss has a gradient with respect to every token choice. */
+/** One-hot rows for the suffix, for gradients with respect to every token choice. */
 export function embedOneHotSuffix(oneHot: Tensor /* [suffix, vocabulary] */): EmbedWith {
   const first = input('first', [1], 'int32');
   const suffixLength = oneHot.shape[0]!;
@@ -47,16 +42,13 @@ export function embedOneHotSuffix(oneHot: Tensor /* [suffix, vocabulary] */): Em
   };
 }
 
-/**
- * One sequence in as many copies as `shift` has, each of whose rows can be moved by itself: the gradient with respect to
- * the shift, which is zero, tells the copies apart.
- */
+/** One sequence in several copies: gradients with respect to the zero `shift` tell the copies apart. */
 export function embedCopies(shift: Tensor /* [batch, row, hidden] */): EmbedWith {
   const tokens = input('tokens', [row], 'int32');
   return (table) => add(gatherRows(table, tokens), shift);
 }
 
-/** A draft model's table may be padded to another length than the target's; the ids they share come first. */
+/** A draft model's table may be padded differently; the common ids come first. */
 function fitColumns(oneHot: Tensor, table: Tensor): Tensor {
   const [rows, columns] = oneHot.shape as [number, number];
   const wanted = table.shape[0] as number;
@@ -76,13 +68,12 @@ export interface ForcedPass {
 export interface PassParts {
   readonly target: CausalModel;
   readonly drafter?: Drafter | undefined;
-  /** Answer positions that are looked at. */
   readonly window: Dimension;
   readonly embedWith: EmbedWith;
-  /** How many levels deep to draft from every answer position. */
+  /** Draft levels from every answer position. */
   readonly depth: number;
-  /** Logits are divided by it; 0 and 1 leave them as they are. */
-  readonly temperature?: number;
+  /** Divides the logits; 0 and 1 have no effect. */
+  readonly temperature?: number | undefined;
 }
 
 export function buildForcedPass(parts: PassParts): ForcedPass {

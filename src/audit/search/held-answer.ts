@@ -1,13 +1,10 @@
 /**
- * The answer that target and drafter are held to, as inputs of a graph, and what becomes of drafts along it. A draft
- * token is accepted along an answer x with probability
- *
- *   greedy    1 if it is x, else 0: every draft that was accepted before it has been x too, so the drafter sees x
- *   sampling  P(drafted and accepted | x comes out) = min(p(x), q(x)) / p(x) = min(1, q(x) / p(x))
- *
- * The second follows from speculative sampling (Leviathan et al., arXiv 2211.17192): x comes out with probability p(x),
- * and through an accepted draft with q(x) min(1, p(x) / q(x)) = min(p(x), q(x)). Its mean over answers drawn from the
- * target is the acceptance rate 1 - total variation, as it should be.
+ * The answer that target and drafter are held to, as graph inputs. A draft token is accepted along an answer x with
+ * probability
+ * greedy: 1 if it is x, else 0
+ * sampling: P(drafted and accepted | x comes out) = min(p(x), q(x)) / p(x) = min(1, q(x) / p(x))
+ * because x comes out with probability p(x), and through an accepted draft with min(p(x), q(x)) (Leviathan et al.,
+ * arXiv 2211.17192). The mean over answers drawn from the target is the acceptance rate, 1 - total variation.
  */
 import type { Dimension } from '../../graph/dimension.js';
 import { symbol } from '../../graph/dimension.js';
@@ -29,18 +26,18 @@ import type { NamedValues } from '../../runtime/program.js';
 import { float32, int32 } from '../../runtime/program.js';
 import type { ForcedPass } from './forced-pass.js';
 
-/** Answer positions that are looked at: as many as the prompt's clean answer has, up to the window. */
+/** As many as the clean answer has, up to the window. */
 export const window: Dimension = symbol('window');
 
 export interface HeldAnswer {
   readonly tokens: Tensor; // [window]
-  /** The same in the draft vocabulary, 0 where the drafter cannot propose the token. [window] */
+  /** 0 if the drafter cannot propose the token. [window] */
   readonly draftTokens: Tensor;
-  /** 1 where the drafter can propose the token, else 0. [window, 1] */
+  /** 1 if the drafter can propose the token, else 0. [window, 1] */
   readonly draftable: Tensor;
-  /** What a position weighs in means. [window, 1] */
+  /** Weight of a position in means. [window, 1] */
   readonly weights: Tensor;
-  /** Target token of each draft token; undefined where the vocabularies are one. */
+  /** Undefined if the vocabularies are equal. */
   readonly targetTokens: Int32Array | undefined;
 }
 
@@ -73,15 +70,15 @@ export function answerInputs(
   };
 }
 
-/** Weights of the rows whose tokens begin at answer position `first`. [window - first, 1] */
+/** From answer position `first` on. [window - first, 1] */
 export function answerRows({ weights }: HeldAnswer, first: number): Tensor {
   return first === 0 ? weights : slice(weights, 0, first);
 }
 
 export interface DraftedScores {
-  /** The drafter's score of the answer's token. [batch, row, 1] */
+  /** Of the answer's token. [batch, row, 1] */
   readonly scores: Tensor;
-  /** Whether the drafter can propose it. [row, 1] */
+  /** [row, 1] */
   readonly draftable: Tensor;
 }
 
@@ -94,7 +91,7 @@ export function draftedScores(pass: ForcedPass, depth: number, answer: HeldAnswe
   };
 }
 
-/** The target's score of the answer's tokens. [batch, window, 1] */
+/** Of the answer's tokens. [batch, window, 1] */
 export function targetScores({ targetLogits }: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
   return pickTokens(targetLogits, answer.tokens);
 }
@@ -106,7 +103,7 @@ function pickTokens(x: Tensor, tokens: Tensor): Tensor {
   return reshape(pick(x, indices), [batch, row, 1]);
 }
 
-/** Probability that the draft token of each row is accepted along the answer. [batch, window - 1 - depth] */
+/** [batch, window - 1 - depth] */
 export function acceptanceAlong(
   pass: ForcedPass,
   depth: number,
@@ -138,7 +135,7 @@ function targetLogProbability({ targetLogits }: ForcedPass, depth: number, { tok
   return pickTokens(slice(logSoftmax(targetLogits), 1, 1 + depth), slice(tokens, 0, 1 + depth));
 }
 
-/** 1 where the answer's token is the target's most likely one. [batch, window] */
+/** 1 if the answer's token is the target's most likely one. [batch, window] */
 export function followsAnswer(pass: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
   const { targetLogits } = pass;
   const [batch, row] = targetLogits.shape as [Dimension, Dimension];

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { acceptanceProbability } from '../../decode/verification/verification.js';
+import { acceptanceProbability } from '../../../test/support/decode/acceptance-probability.js';
 import { input } from '../../graph/operations/leaves.js';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { float32, floatsOf } from '../../runtime/program.js';
 import { answerInputs, declareAnswer } from './held-answer.js';
 import type { ObjectiveName } from './objectives.js';

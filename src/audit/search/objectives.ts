@@ -1,19 +1,16 @@
 /**
- * What the search drives up: disagreement of drafter and target along the clean answer. Objectives are values; all are
- * differentiable through the target's distribution, the features that the drafter reads and the drafter's embeddings.
- *
- * At one position let p be the target's distribution and q the drafter's, over the draft vocabulary D. A drawn draft
- * token is kept with probability beta = sum over D of min(p, q); 1 - beta is the total variation distance (Leviathan
- * et al., arXiv 2211.17192). A greedy draft token is kept if it is the target's most likely one: along an answer that
- * stays, it is lost when any other token overtakes the answer's in the drafter's scores.
- *
- *   margin           sigmoid((best wrong score - score of the answer's token) / 4), at every draft depth
- *   surprisal        sum q (-log p)           how surprised the target is by what the drafter proposes
- *   kl               sum p (log p - log q)    unbounded, and blind to where acceptance is lost
- *   reverse-kl       sum q (log q - log p)
- *   total-variation  1 - beta                 the rejection probability itself
- *   one-sided        sum q (log q - log p)+   only tokens on which the drafter has too much mass count
- *   expected-length  K - sum over k of beta_1 ... beta_k   missing accepted tokens of a draft K deep
+ * Objectives of the search: disagreement of drafter and target along the clean answer. All are differentiable.
+ * With the target's distribution p and the drafter's q over the draft vocabulary D, a drawn draft token is accepted
+ * with probability beta = sum over D of min(p, q) = 1 - total variation (Leviathan et al., arXiv 2211.17192). A
+ * greedy draft token is accepted if it is the target's most likely one, so it is lost when another token overtakes
+ * the answer's in the drafter's scores.
+ * margin: sigmoid((best wrong score - score of the answer's token) / 4), at every depth
+ * surprisal: sum q (-log p)
+ * kl: sum p (log p - log q), unbounded and blind to where acceptance is lost
+ * reverse-kl: sum q (log q - log p)
+ * total-variation: 1 - beta, the rejection probability
+ * one-sided: sum q (log q - log p)+, only tokens with too much draft mass
+ * expected-length: K - sum over k of beta_1 ... beta_k, missing accepted tokens of a draft of depth K
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Tensor } from '../../graph/tensor.js';
@@ -38,13 +35,13 @@ import type { HeldAnswer } from './held-answer.js';
 import { answerRows, draftedScores, targetScores } from './held-answer.js';
 import type { ForcedPass } from './forced-pass.js';
 
-/** Log-distributions of one draft depth over the draft vocabulary, rows aligned. [batch, row, draft token] each */
+/** Of one depth, rows aligned. [batch, row, draft token] */
 interface Distributions {
   readonly target: Tensor;
   readonly draft: Tensor;
 }
 
-/** [batch, row, draft token] distributions -> [batch, row, 1] */
+/** -> [batch, row, 1] */
 type PositionLoss = (distributions: Distributions) => Tensor;
 
 const overTokens = (x: Tensor): Tensor => sum(x, [-1]);
@@ -71,13 +68,12 @@ export type ObjectiveName = 'margin' | keyof typeof positionLosses | 'expected-l
 
 export interface Objective {
   readonly name: ObjectiveName;
-  /** Levels that have to be drafted from every answer position. */
   readonly depth: number;
-  /** Degradation of each candidate; larger is worse for the service. [batch] */
+  /** Per candidate; larger is worse for the service. [batch] */
   degradation(pass: ForcedPass, answer: HeldAnswer): Tensor;
 }
 
-/** `draftDepth` is the depth of margin and expected-length; the others look one token ahead. */
+/** `draftDepth`: of margin and expected-length; the others look one token ahead. */
 export function createObjective(name: ObjectiveName, draftDepth: number): Objective {
   if (name === 'margin' || name === 'expected-length') {
     const degradation = name === 'margin' ? lostMargins : missingLength;
@@ -100,12 +96,12 @@ export function parseObjective(name: string): ObjectiveName {
   });
 }
 
-/** A greedy chain breaks where the argmax moves; sampling rejects by the overlap of the two distributions. */
+/** Greedy drafts fail where the argmax moves; sampling rejects by the overlap. */
 export function defaultObjective(temperature: number): ObjectiveName {
   return temperature === 0 ? 'margin' : 'total-variation';
 }
 
-/** Depth d, row j belongs to answer token j + 1 + d; the target's distribution of that token stands in its row j + 1 + d. */
+/** Depth d, row j belongs to answer token j + 1 + d, whose target distribution is in row j + 1 + d. */
 function alignDistributions(pass: ForcedPass, depth: number, answer: HeldAnswer): Distributions {
   const distribution = slice(logSoftmax(pass.targetLogits), 1, 1 + depth);
   return {
@@ -114,10 +110,10 @@ function alignDistributions(pass: ForcedPass, depth: number, answer: HeldAnswer)
   };
 }
 
-/** Logits over which a lead is felt: with 1, drafts that lead safely would have no gradient, and nothing would begin. */
+/** With 1, safe leads would have no gradient. */
 const softness = 4;
 
-/** Mean over positions and depths. A token that the drafter cannot propose is lost already. */
+/** Mean over positions and depths. A token outside the draft vocabulary is already lost. */
 function lostMargins(pass: ForcedPass, answer: HeldAnswer, draftDepth: number): Tensor {
   let total: Tensor = constant(0);
   for (let depth = 0; depth < draftDepth; depth++) {
@@ -130,7 +126,7 @@ function lostMargins(pass: ForcedPass, answer: HeldAnswer, draftDepth: number): 
 }
 
 function missingLength(pass: ForcedPass, answer: HeldAnswer, draftDepth: number): Tensor {
-  // Rows from which the whole draft lies inside the window.
+  // Rows whose whole draft is inside the window.
   const starts = pass.draftLogits[draftDepth - 1]!.shape[1]!;
   let survival: Tensor = constant(1);
   let missing: Tensor = constant(draftDepth);
@@ -149,7 +145,7 @@ function averageRows(x: Tensor, weights: Tensor): Tensor {
   return divide(reshape(total, [x.shape[0]!]), reshape(sum(weights, [0]), []));
 }
 
-/** The columns of the target's distribution that the drafter can propose. [batch, row, vocabulary] -> [batch, row, draft token] */
+/** To the draft vocabulary. [batch, row, vocabulary] -> [batch, row, draft token] */
 export function restrictTokens(distribution: Tensor, targetTokens: Int32Array | undefined): Tensor {
   if (targetTokens === undefined) return distribution;
   const columns = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
@@ -159,8 +155,8 @@ export function restrictTokens(distribution: Tensor, targetTokens: Int32Array | 
 export type DivergenceDirection = 'clean-to-suffixed' | 'suffixed-to-clean';
 
 /**
- * Preservation: how far the suffix moves the target's own distribution from the clean one, in nats, for every answer
- * position. cleanLogits [1, window, vocabulary] -> [batch, window, 1]
+ * Preservation: divergence of the target's distribution from the clean one, in nats. cleanLogits [1, window,
+ * vocabulary] -> [batch, window, 1]
  */
 export function positionDivergence(
   pass: Pick<ForcedPass, 'targetLogits'>,
@@ -179,27 +175,23 @@ export function meanDivergence(positions: Tensor, answer: HeldAnswer): Tensor {
   return averageRows(positions, answerRows(answer, 0));
 }
 
-/** Logits by which the answer's token should lead, so that other kernels and batches find it first too. */
+/** Required lead in logits, so that other kernels and batches agree. */
 const safeLead = 0.2;
 
-/**
- * How far the target is from taking the answer's own tokens first: by how much another token leads, or nearly does, on
- * average over positions. 0 where every token of the answer leads safely. [batch]
- */
+/** Mean lead of other tokens over the answer's; 0 if every answer token leads safely. [batch] */
 export function answerMarginLoss(pass: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
   const scores = targetScores(pass, answer);
   const lead = subtract(scores, bestOther(pass.targetLogits, scores));
   return averageRows(maximum(subtract(safeLead, lead), 0), answerRows(answer, 0));
 }
 
-/** The best score but for the given one. x [batch, row, token], scores [batch, row, 1] -> [batch, row, 1] */
+/** Best score except the given one. [batch, row, token], [batch, row, 1] -> [batch, row, 1] */
 function bestOther(x: Tensor, scores: Tensor): Tensor {
   const best = topValues(x, 2);
   const [first, second] = [slice(best, 2, 0, 1), slice(best, 2, 1, 2)];
   return select(equal(first, scores), second, first);
 }
 
-/** One value of a batch of one. */
 export function toScalar(x: Tensor): Tensor {
   return reshape(x, []);
 }

@@ -1,6 +1,6 @@
 /**
- * How many copies of a sequence one pass takes: as many as the runtime wants, and fewer once its device had no room for
- * them. Scorers of one run share what was learned.
+ * Copies of a sequence per pass: as many as the runtime wants, fewer after the device ran out of memory. Scorers of
+ * one run share what was learned.
  */
 import { pushAll } from '../../core/long-lists.js';
 import { OutOfMemoryError } from '../../runtime/device-failures.js';
@@ -8,26 +8,23 @@ import type { Runtime } from '../../runtime/program.js';
 import type { Candidate } from './candidates.js';
 
 /**
- * Candidates that are scored together. Those that first differ from their base at about the same position share what
- * stands before it. A processor takes every such group as it is; a device takes full passes of few sizes, because it
- * needs many rows to be busy, and what was laid out for the lengths of one pass serves the next of the same lengths.
+ * Groups candidates that first differ from their base at similar positions, to share what precedes. A CPU takes each
+ * group as it is; a device gets full passes of few sizes, because it needs many rows and reuses layouts.
  */
-/** Batch sizes on a device are multiples of this. */
 const step = 8;
 
-/** Candidates in a group: small groups share more of the base, large groups share the cost of a pass. */
+/** Small groups share more of the base, large groups the cost of a pass. */
 interface GroupSize {
   readonly fewest: number;
-  /** Max candidates if all first differ at the same position. */
   readonly most: number;
 }
 
-/** The size of a group whose candidates equal the base before this position. */
+/** For candidates that equal the base before this position. */
 export type SizeGroup = (first: number) => GroupSize;
 
 export const processorGroups: SizeGroup = () => ({ fewest: 8, most: Infinity });
 
-/** Full passes: the later a candidate's first edit, the fewer rows it needs and the more fit into a pass. */
+/** Later first edits need fewer rows, so more fit into a pass. */
 export function fillPasses(copiesOf: (first: number) => number): SizeGroup {
   return (first) => {
     const most = copiesOf(first);
@@ -36,7 +33,6 @@ export function fillPasses(copiesOf: (first: number) => number): SizeGroup {
   };
 }
 
-/** Groups candidates whose first edits are close together, so that few rows are computed again. */
 export function groupByBeginning(candidates: readonly Candidate[], sizeOf: SizeGroup): Candidate[][] {
   const sorted = [...candidates].sort((left, right) => left.first - right.first);
   const groups: Candidate[][] = [];
@@ -54,16 +50,15 @@ export function groupByBeginning(candidates: readonly Candidate[], sizeOf: SizeG
   }
 }
 
-/** The batch size of a device's pass for `count` candidates; results of the padding are ignored. */
+/** Padding results are ignored. */
 export function roundCopies(count: number): number {
   return count < step ? count : Math.ceil(count / step) * step;
 }
 
-/** Rows of one pass that keep the working memory of a step on a CPU within some hundred megabytes. */
+/** Keeps the working memory of a CPU step within some hundred megabytes. */
 export const rowsPerBatch = 1536;
 
 export class PassRows {
-  /** Of one pass. */
   private most: number;
   private isNoted = false;
 
@@ -78,7 +73,7 @@ export class PassRows {
     return Math.max(1, Math.floor(this.most / rows));
   }
 
-  /** Runs all items in batches that fit into a pass; each item has `rows` rows. Halves the batch when memory runs out. */
+  /** Each item has `rows` rows. Halves the batch when memory runs out. */
   async runAll<Item, Result>(
     items: readonly Item[],
     rows: number,

@@ -1,21 +1,19 @@
 /**
- * Null-space projection: what remains of the degradation gradient when the directions that move the target's own distribution
- * are taken out. `direction` removes lambda times the component along the mean preservation gradient, so lambda 1 is
- * exact orthogonality and lambda 2 (the paper's) turns that component around; `subspace` removes the span of the
- * preservation gradients of all answer positions, which is a true null space to first order.
+ * Null-space projection: removes the directions that move the target's own distribution from the degradation
+ * gradient. `direction` removes lambda times the component along the mean preservation gradient (1 is orthogonality,
+ * the paper's 2 reverses the component); `subspace` removes the span of the preservation gradients of all positions.
  */
 import { MistletoeError } from '../../core/errors.js';
 
 /**
- * What remains of a vector when everything that others span is taken out of it: least squares by the normal equations of
- * the others as unit vectors, decomposed by Cholesky with the longest rest first, in double precision. One table of inner
- * products costs a fraction of an orthonormal basis of long vectors; vectors that depend on those before them drop out.
+ * Least squares by the normal equations of unit vectors, with a pivoted Cholesky decomposition in double precision.
+ * Inner products cost a fraction of an orthonormal basis; dependent vectors drop out.
  */
 
-/** Below this, squared, a vector has no direction to speak of. */
+/** Smaller squared norms have no direction. */
 export const least = 1e-20;
 
-/** A vector whose rest is shorter than this part of it, as a square, depends on those before it. */
+/** Smaller squared rests count as dependent. */
 const dependent = 1e-10;
 
 function removeSpan(from: Float32Array, vectors: readonly Float32Array[]): Float32Array {
@@ -28,7 +26,7 @@ function removeSpan(from: Float32Array, vectors: readonly Float32Array[]): Float
     known.length,
     (row, column) => products[Math.max(row, column)]![Math.min(row, column)]!,
   );
-  // A second round takes out what rounding to single precision has left of the first.
+  // A second round removes rounding errors of the first.
   let rest = from;
   for (let round = 0; round < 2; round++) {
     const along = factor.order.map((index) => dot(known[index]!, rest) / lengths[index]!);
@@ -44,9 +42,9 @@ function removeSpan(from: Float32Array, vectors: readonly Float32Array[]): Float
 }
 
 interface Factor {
-  /** The vectors that are independent, in the order in which they were taken. */
+  /** Independent vectors, in the order taken. */
   readonly order: readonly number[];
-  /** Row i has i + 1 entries: lower * transpose(lower) are the inner products of those vectors. */
+  /** Row i has i + 1 entries. */
   readonly lower: readonly (readonly number[])[];
 }
 
@@ -73,7 +71,6 @@ function factorise(count: number, product: (row: number, column: number) => numb
   return { order, lower: order.map((index) => rows[index]!) };
 }
 
-/** Solves lower * transpose(lower) * x = values. */
 function solve(lower: readonly (readonly number[])[], values: readonly number[]): number[] {
   const forward: number[] = [];
   lower.forEach((row, index) => {
@@ -118,10 +115,7 @@ export function formatProjection(projection: Projection): string {
   return projection.kind === 'direction' ? `direction(${projection.weight})` : projection.kind;
 }
 
-/**
- * degradation and every preservation gradient are [suffix, vocabulary], flat. `direction` reads their sum's direction,
- * so it may be given the mean gradient alone.
- */
+/** All gradients are [suffix, vocabulary], flat. `direction` needs only their mean. */
 export function projectGradient(
   degradation: Float32Array,
   preservation: readonly Float32Array[],

@@ -1,6 +1,6 @@
 /**
- * What target and drafter keep of a prompt up to the place of the suffix, and of a suffix up to an edited position:
- * computed once, shared by every candidate that begins the same way.
+ * What target and drafter keep of a prompt before the suffix, or of a suffix before an edit: computed once, shared by
+ * candidates.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { prefill } from '../../decode/prefill.js';
@@ -12,7 +12,7 @@ import type { MixedValues } from '../../runtime/program.js';
 import type { SearchModels } from './search-programs.js';
 
 export interface PromptState {
-  /** The newest token, not yet in the caches: the one before the first row of a pass. */
+  /** Not yet in the caches: the token before a pass's first row. */
   readonly lastToken: number;
   readonly targetCache: KvCache;
   readonly draftCache: KvCache | undefined;
@@ -38,10 +38,7 @@ export function releaseState({ targetCache, draftCache }: PromptState): void {
   draftCache?.release();
 }
 
-/**
- * The same state with more tokens read, in caches of its own. It reuses the caches of an earlier extension if given, so
- * that nothing is copied or allocated.
- */
+/** With more tokens read, in caches of its own, or in those of an earlier extension. */
 export async function extendState(
   models: SearchModels,
   state: PromptState,
@@ -58,7 +55,6 @@ export async function extendState(
   return { ...extended, lastToken: tokens.at(-1) ?? state.lastToken };
 }
 
-/** Reads all but the last token. */
 async function readOn(
   { target, drafter }: SearchModels,
   state: PromptState,
@@ -76,11 +72,12 @@ async function readOn(
       const verified = { tokens: chunk, states, next: tokens[read]! };
       if (state.draftCache !== undefined)
         await drafter.graph!.attention!.readPrefix(verified, state.draftCache);
+      states?.free();
     },
   });
 }
 
-/** The inputs of a forced pass behind the first `pastLength` rows of the caches: past, angles and mask. */
+/** After the first `pastLength` rows of the caches. */
 export function passInputs(
   state: PromptState,
   { target, drafter }: { readonly target: CausalModel; readonly drafter: Drafter | undefined },
@@ -105,7 +102,7 @@ export function passInputs(
   return inputs;
 }
 
-/** Target and drafter share one mask without a window, which is correct only within the shorter sliding window. */
+/** Target and drafter share one mask without a window. */
 function requireNoWindow(
   { count, pastLength }: { readonly count: number; readonly pastLength: number },
   ...windows: readonly (number | undefined)[]

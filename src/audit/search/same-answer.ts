@@ -1,8 +1,7 @@
 /**
- * Accepted length along a given answer, from the acceptance of every draft token at every position. A step with answer
- * token i as its root drafts the tokens i + 1, i + 2, ...; it accepts them up to the first that fails, the target adds
- * the next one, and that is the root of the next step. With probabilities in place of yes and no the same walk gives
- * expectations: `reached[i]` is the probability that a step has token i as its root.
+ * Accepted length along a given answer, from the acceptance of every draft token. A step with answer token i as root
+ * accepts the following tokens up to the first failure; the target adds the next, the new root. With probabilities
+ * the same walk gives expectations: `reached[i]` is the probability that token i is a root.
  */
 import type { Drafter } from '../../draft/drafter.js';
 import type { MatchLengths } from '../../draft/ngram/lookup-index.js';
@@ -10,7 +9,7 @@ import { LookupIndex } from '../../draft/ngram/lookup-index.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { StepCounts } from '../../measure/bootstrap.js';
 
-/** [level] -> [row]: probability that the draft token of the level is accepted, from answer token `row` as root. */
+/** [level][row] From answer token `row` as root. */
 export type AcceptanceTable = readonly Float32Array[];
 
 export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCounts {
@@ -56,12 +55,10 @@ export function applyLookups(
 }
 
 /**
- * Drafts along a given answer by a drafter that reads nothing but text: its drafts follow from the prompt and the answer
- * alone, so that no pass of the target is needed to know which of them are accepted. At temperature 0 a draft is
- * accepted where it is the answer's token; above it too, since what is certain to be proposed is accepted with
- * min(1, 1 / p) = 1 where that token comes out.
+ * Drafts of a text-only drafter along an answer need no target pass. A draft is accepted if it is the answer's token;
+ * above temperature 0 too, because a certain proposal is accepted with min(1, 1 / p) = 1.
  */
-/** `levels`: the length of the chains that are drafted. */
+/** `levels`: chain length. */
 export async function countDraftsAlong(
   drafter: Drafter,
   promptIds: readonly number[],
@@ -93,7 +90,6 @@ export async function countDraftsAlong(
   return { steps, accepted };
 }
 
-/** A drafter has a graph, or chains that follow from the text: one of the two is how it is scored. */
 function requireChain(drafter: Drafter): never {
   requireGraph(drafter);
   throw new Error(`${drafter.name} drafts no chains.`);

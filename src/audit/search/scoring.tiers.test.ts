@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { float32, floatsOf, int32 } from '../../runtime/program.js';
 import { casesOfTier } from '../../../test/support/tier.js';
 import type { LoadedPair, ScorerParts } from '../../../test/support/tiny-audit.js';

@@ -1,6 +1,6 @@
 /**
- * Scores of many suffixes. All share the prompt's caches; candidates that first differ from the base at the same
- * position also share the base's rows up to there, so only what follows the edit is computed.
+ * Scores many suffixes. All share the prompt's caches; candidates with the same first edit also share the base's rows
+ * before it.
  */
 import { runWithLimit } from '../../core/run-with-limit.js';
 import type { NamedValues } from '../../runtime/program.js';
@@ -49,7 +49,7 @@ export class Scorer implements SuffixScorer {
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
     if (candidates.length === 0) return [];
     const groups = groupByBeginning(candidates, this.groupSize(base.length));
-    // Reading the base costs its own rows, so it pays only if the groups save more.
+    // Reading the base must save more rows than it costs.
     const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
     const isShared = saved > base.length;
     const shared = isShared ? await this.readBase(base) : this.state;
@@ -59,7 +59,7 @@ export class Scorer implements SuffixScorer {
       const score = (some: readonly Candidate[]) => this.scoreGroup(shared, base, first, some);
       return this.passRows.runAll(group, rows, score);
     });
-    // A device computes the next pass while the host reads the results of the last one.
+    // A device computes the next pass while the host reads the last results.
     const mayOverlap = this.isOnDevice && this.models.drafter.graph !== undefined;
     return (await runWithLimit(passes, mayOverlap ? 2 : 1)).flat();
   }
@@ -69,25 +69,24 @@ export class Scorer implements SuffixScorer {
     return fillPasses((first) => this.passRows.countCopies(this.rowsBehind(first, suffixLength)));
   }
 
-  /** A step scores single edits and then merged ones on the same base, so the state of the newest base is kept. */
+  /** A step scores single and merged edits on the same base, so its state is kept. */
   private async readBase(base: readonly number[]): Promise<PromptState> {
     const key = keyOf(base);
     const earlier = this.newest;
     if (earlier?.key === key) return earlier.state;
-    // Its caches are overwritten: after a failure they belong to no base.
+    // Its caches are overwritten: after a failure they are invalid.
     if (earlier !== undefined) this.newest = { ...earlier, key: '' };
     const state = await extendState(this.models, this.state, base, earlier?.state);
     this.newest = { key, state };
     return state;
   }
 
-  /** Releases the caches of the prompt. The scorer cannot be used afterwards. */
+  /** Frees the prompt's caches. */
   dispose(): void {
     if (this.newest !== undefined) releaseState(this.newest.state);
     releaseState(this.state);
   }
 
-  /** The tokens behind the suffix. */
   private restIds(): number[] {
     return [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
   }
@@ -126,7 +125,7 @@ export class Scorer implements SuffixScorer {
     return scored;
   }
 
-  /** A drafter without a graph is scored by drafting; its objective is the number of passes per token. */
+  /** Without a graph: by drafting; the objective is passes per token. */
   private async readDrafts(
     outputs: NamedValues,
     index: number,
@@ -173,7 +172,7 @@ export class Scorer implements SuffixScorer {
     return { clean: float32(cleanLogits, [1, windowIds.length, vocabularySize]), ...this.answer };
   }
 
-  /** Losses of one suffix and their gradients with respect to its one-hot rows. */
+  /** With respect to the suffix's one-hot rows. */
   async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
     const outputs = await runDeclared(await this.programs.gradients(), this.gradientInputs(suffixIds));
     return {
@@ -218,7 +217,7 @@ export class Scorer implements SuffixScorer {
     return restoresAnswer ? { ...ranked, before: 0, after: 0 } : ranked;
   }
 
-  /** The preservation gradient of every answer position: a copy of the sequence for each, some copies at a time. */
+  /** One copy of the sequence per position, some at a time. */
   async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
     const program = await this.programs.positionGradients();
     const { vocabularySize, hiddenSize } = this.models.target.configuration;

@@ -1,4 +1,4 @@
-/** The compiled passes of a search: one for the gradients of a suffix, one for the scores of many candidates. */
+/** Compiled passes of a search: gradients of a suffix, and scores of many candidates. */
 import { lazily } from '../../core/lazy.js';
 import { symbol } from '../../graph/dimension.js';
 import { gradient } from '../../graph/gradient.js';
@@ -28,7 +28,7 @@ export interface PassSettings {
   readonly suffixLength: number;
   readonly divergence: DivergenceDirection;
   readonly temperature: number;
-  /** Levels of a draft along the answer: those of the policy that decodes. */
+  /** As in the decoding policy. */
   readonly draftLevels: number;
 }
 
@@ -40,22 +40,21 @@ export interface SearchPrograms {
   /** oneHot -> marginLossGradient [suffix, vocabulary], of the target alone */
   readonly marginLossGradient: () => Promise<Program>;
   /**
-   * tokens [batch, row] -> degradation, divergence and answerMarginLoss [batch], follows [batch, window], and for each draft
-   * level d accepted<d> [batch, window - 1 - d]; of a drafter without graph nothing but what the target says
+   * tokens [batch, row] -> degradation, divergence and answerMarginLoss [batch], follows [batch, window], and per
+   * draft level d accepted<d> [batch, window - 1 - d]; without a graph only what the target gives
    */
   readonly scores: () => Promise<Program>;
   /**
-   * tokens [row], position [batch, window, 1] (which answer position each copy of the sequence is about) and shift
-   * [batch, row, hidden] of zeros -> divergenceGradient [batch, suffix, vocabulary]
+   * tokens [row], position [batch, window, 1] (the answer position of each copy) and a zero shift [batch, row,
+   * hidden] -> divergenceGradient [batch, suffix, vocabulary]
    */
   readonly positionGradients: () => Promise<Program>;
-  /** The tokens of largest gain, of gradients that stayed with the runtime (steepest-tokens.ts). */
+  /** For gradients on the device (steepest-tokens.ts). */
   readonly ranking: (count: number) => Promise<Program>;
-  /** Disposes of the compiled programs. */
   dispose(): Promise<void>;
 }
 
-/** Programs are compiled on first use: measuring given suffixes needs no gradients. */
+/** Compiled on first use. */
 export function compileSearch(
   { target, drafter }: SearchModels,
   objective: Objective,
@@ -109,7 +108,7 @@ export function compileSearch(
     const loss = sum(multiply(positionDivergence(copies, clean, direction), chosen), [0, 1]);
     const ofRows = gradient(toScalar(reshape(loss, [1])), [shift])[0]!;
     const table = embeddingTable(configuration, target.scope);
-    // A one-hot row picks a row of the table, so the gradient of the one is the other's, against every row of it.
+    // The gradient of a one-hot row is the embedding's gradient times the table.
     return { divergenceGradient: matmul(slice(ofRows, 1, 1, 1 + suffixLength), transpose(table, [1, 0])) };
   };
   const compiled = new Set<Program>();
@@ -142,7 +141,7 @@ export function compileSearch(
   };
 }
 
-/** Passes only the inputs that the program declares: drafters without attention do not use all of them. */
+/** Drafters without attention do not use all inputs. */
 export function runDeclared(program: Program, values: NamedValues): Promise<NamedValues> {
   return program.run(declaredOf(program, values));
 }

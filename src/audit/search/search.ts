@@ -1,24 +1,114 @@
 /**
- * The search for a suffix (Mistletoe, arXiv 2605.14005, on GCG's coordinate steps): follow the gradient of the
- * degradation with the directions of the target's own distribution projected out, try the most promising changes of one
- * and of two tokens for real, discard those that move the target by more than the bound allows, go on from the best.
- * A suffix outside the bound first returns inside. One pass scores a candidate: objective, divergence, whether the
- * target still follows the clean answer, and the accepted length along it; so nothing is decoded on the way, and the
- * few suffixes that are, at the end, are those with the lowest accepted length along the same answer.
- *
- * `unguided` goes without gradients: changes are drawn at random, and the objective alone says which of them to keep. It is
- * what can be searched on a drafter that has none. `undirected` is the same search with random numbers in place of gradient and objective: as many candidates scored, as
- * many suffixes handed on, by the same rule. What it reaches is what trying and choosing alone reach.
+ * The search (Mistletoe, arXiv 2605.14005, on GCG's coordinate steps): follow the degradation gradient with the
+ * target's directions projected out, score the most promising changes, veto those that move the target too far,
+ * continue from the best. A suffix outside the bounds first returns inside. One pass gives objective, divergence,
+ * whether the target follows the clean answer, and the accepted length along it; only finalists are decoded.
+ * `unguided`: random changes instead of gradients, for drafters without a graph. `undirected`: random numbers instead
+ * of gradient and objective with the same effort, to measure what trying alone reaches.
  */
-import type { Candidate } from './candidates.js';
-import { mergeEdits, planChanges, proposeCandidates } from './candidates.js';
-import type { Scored, SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
-import { isInside } from './search-problem.js';
-import { cosine, projectGradient } from './projection.js';
+import type { Random } from '../../core/random.js';
 import type { TracePoint } from '../result.js';
-import { SuffixBuffer } from './suffix-buffer.js';
-import type { SearchDirection, RankedTokens } from './steepest-tokens.js';
+import type { Candidate } from './candidates.js';
+import { keyOf, mergeEdits, planChanges, proposeCandidates } from './candidates.js';
+import { cosine, projectGradient } from './projection.js';
+import type { Scored, SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
+import { isInside, violationOf } from './search-problem.js';
+import type { RankedTokens, SearchDirection } from './steepest-tokens.js';
 import { rankTokens } from './steepest-tokens.js';
+
+/** Tried suffixes, the best within the bounds, and those to continue from. */
+const maxWaiting = 16;
+
+class SuffixBuffer {
+  private readonly seen = new Set<string>();
+  private readonly values = new Map<Scored, number>();
+  private shortest: Scored[] = [];
+  private waiting: Scored[] = [];
+  private minDivergence = Infinity;
+  private scoredCandidates = 0;
+
+  constructor(
+    private readonly settings: SearchSettings,
+    private readonly answerLength: number,
+    /** For an undirected search. */
+    private readonly random: Random,
+  ) {}
+
+  unseen(candidates: readonly Candidate[]): Candidate[] {
+    return candidates.filter(({ suffixIds }) => {
+      const key = keyOf(suffixIds);
+      if (this.seen.has(key)) return false;
+      this.seen.add(key);
+      return true;
+    });
+  }
+
+  offer(scored: readonly Scored[]): void {
+    const { finalists } = this.settings;
+    for (const { divergence } of scored) this.minDivergence = Math.min(this.minDivergence, divergence);
+    this.scoredCandidates += scored.length;
+    const inside = scored.filter((candidate) => this.violation(candidate) === 0);
+    // Of equal lengths, the smallest divergence is most likely to keep the answer.
+    this.shortest = [...this.shortest, ...inside]
+      .sort((left, right) => left.length - right.length || left.divergence - right.divergence)
+      .slice(0, finalists);
+    this.waiting = this.sort([...this.waiting, ...scored]).slice(0, maxWaiting);
+  }
+
+  /** Best first; from a base within the bounds, nothing outside is eligible. */
+  rank(scored: readonly Scored[], base: Scored): Scored[] {
+    const isInside = this.violation(base) === 0;
+    return this.sort(isInside ? scored.filter((candidate) => this.violation(candidate) === 0) : scored);
+  }
+
+  isGain(candidate: Scored, base: Scored): boolean {
+    return this.compare(candidate, base) < 0;
+  }
+
+  take(chosen: Scored): Scored {
+    this.waiting = this.waiting.filter((candidate) => candidate !== chosen);
+    return chosen;
+  }
+
+  takeNext(): Scored | undefined {
+    const [next] = this.waiting;
+    return next === undefined ? undefined : this.take(next);
+  }
+
+  outcome(): Pick<SearchOutcome, 'finalists' | 'minDivergence' | 'scoredCandidates'> {
+    const { shortest: finalists, minDivergence, scoredCandidates } = this;
+    return { finalists, minDivergence, scoredCandidates };
+  }
+
+  private sort(scored: readonly Scored[]): Scored[] {
+    return [...scored].sort((left, right) => this.compare(left, right));
+  }
+
+  /** Negative if the left is better: closer to the bounds, then the higher value. */
+  private compare(left: Scored, right: Scored): number {
+    return this.violation(left) - this.violation(right) || this.valueOf(right) - this.valueOf(left);
+  }
+
+  private violation(scored: Scored): number {
+    return violationOf(scored, this.settings, this.answerLength);
+  }
+
+  private valueOf(scored: Scored): number {
+    switch (this.settings.searchMode) {
+      case 'degradation':
+      case 'unguided':
+        return scored.degradation;
+      case 'preservation':
+        return -scored.divergence;
+      case 'undirected': {
+        // Drawn once per suffix, so that the order is fixed.
+        const value = this.values.get(scored) ?? this.random.next();
+        this.values.set(scored, value);
+        return value;
+      }
+    }
+  }
+}
 
 export async function searchSuffix(problem: SearchProblem, settings: SearchSettings): Promise<SearchOutcome> {
   const { scorer, random } = problem;
@@ -34,19 +124,19 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
       current = buffer.takeNext() ?? current;
       stalled = 0;
     }
-    // 1. Which way is up, without moving the target's distribution? Where the last step gained nothing, it is known.
+    // 1. Find the direction, unless the last step gained nothing.
     if (ranked?.from !== current)
       ranked = { from: current, ...(await chooseTokens(problem, settings, current)) };
     const { promising, before, after } = ranked;
-    // 2. The most promising changes that survive as text.
+    // 2. Score the most promising changes that survive as text.
     const changes = planChanges(step, settings.steps, settings.moves);
     const proposed = proposeCandidates(current.suffixIds, promising, { ...settings, changes }, random);
     const scored = await tryCandidates(problem, buffer, current, proposed);
-    // 3. Several good changes at once are often better still.
+    // 3. Merge several good changes.
     const improving = buffer.rank(scored, current).filter((candidate) => buffer.isGain(candidate, current));
     const merged = mergeEdits(current.suffixIds, improving, settings.merges);
     const all = [...scored, ...(await tryCandidates(problem, buffer, current, merged))];
-    // 4. Go on from the best, if it is better.
+    // 4. Continue from the best if it is better.
     const [best] = buffer.rank(all, current);
     const isBetter = best !== undefined && buffer.isGain(best, current);
     stalled = isBetter ? 0 : stalled + 1;
@@ -74,7 +164,6 @@ async function tryStarts(problem: SearchProblem, buffer: SuffixBuffer): Promise<
   return buffer.takeNext()!;
 }
 
-/** Scores what has not been seen before and survives as text. */
 async function tryCandidates(
   { scorer }: SearchProblem,
   buffer: SuffixBuffer,
@@ -92,7 +181,7 @@ async function tryCandidates(
   return scored;
 }
 
-/** Inside the bounds up the projected degradation; outside them down what keeps the suffix there. */
+/** Within the bounds raise the projected degradation, else return. */
 async function chooseTokens(
   { scorer, allowed, random }: SearchProblem,
   settings: SearchSettings,

@@ -1,12 +1,8 @@
 /**
- * From gradients to the tokens of largest first-order gain at each position of a suffix, computed where the gradients lie:
- * of two matrices [suffix, vocabulary] only ranks come back. With g the gradient of what is driven up and h that of what
- * has to stay, the direction is
- *
- *   keep * g - (weight * <g,h> / <h,h> + turn) * h
- *
- * so `up` with lambda (projection.ts) is keep 1 and weight lambda, and `back` down h is turn 1 alone. Tokens that are not
- * allowed, and the suffix's own, are taken out by a penalty that no gain makes up for.
+ * The tokens with the largest first-order gain per position, ranked on the device: of two matrices [suffix,
+ * vocabulary] only ranks come back. With g the gradient to follow and h the one to preserve, the direction is
+ * keep * g - (weight * <g,h> / <h,h> + turn) * h
+ * A penalty excludes forbidden tokens and the suffix's own.
  */
 import { topIndices as rankOnHost } from '../../core/vector.js';
 import {
@@ -26,21 +22,23 @@ import type { MixedValues, NamedTensors, NamedValues } from '../../runtime/progr
 import { float32, floatsOf, integersOf } from '../../runtime/program.js';
 import { least } from './projection.js';
 
-/** Raise the degradation, with lambda of the preservation gradient projected out; lower the divergence; or lower the answer margin loss. */
+/**
+ * Raise the degradation with lambda of the preservation gradient projected out; lower the divergence; or lower the
+ * answer margin loss.
+ */
 export type SearchDirection =
   | { readonly kind: 'degrade'; readonly weight: number }
   | { readonly kind: 'restoreDistribution' }
   | { readonly kind: 'restoreAnswer' };
 
 export interface RankedTokens {
-  /** [position] -> tokens of largest gain, best first. */
+  /** [position] Best first. */
   readonly promising: readonly (readonly number[])[];
   /** Cosine with the preservation gradient, before and after projection. */
   readonly before: number;
   readonly after: number;
 }
 
-/** Which tokens are ranked, and how many per position. */
 export interface TokenRanking {
   readonly allowed: Int32Array;
   readonly count: number;
@@ -83,7 +81,6 @@ export function buildRanking(suffixLength: number, vocabularySize: number, count
   };
 }
 
-/** Inputs of the ranking besides the gradients and the suffix. */
 export function rankingInputs(
   towards: SearchDirection,
   allowed: Int32Array,
@@ -113,7 +110,7 @@ export function readRanking(outputs: MixedValues, suffixLength: number): RankedT
   return { promising, before: floatsOf(outputs, 'before')[0]!, after: floatsOf(outputs, 'after')[0]! };
 }
 
-/** The same for a direction on the host. */
+/** On the host. */
 export function rankTokens(
   base: readonly number[],
   direction: Float32Array, // [suffix, vocabulary] larger is better

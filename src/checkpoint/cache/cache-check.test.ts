@@ -21,13 +21,12 @@ const values = Float32Array.from({ length: 5000 }, (_, index) => index);
 const recipes = [{ name: 'a', shape: [5000], parts: [{ tensor: 'a', shape: [5000] }] }];
 const model = new CachedModel(recipes, { a: { dtype: 'F32', shape: [5000], values } });
 
-/** Everything is large: nothing is read but what must be. */
 async function prepare(
   options: CacheOptions = {},
 ): Promise<{ path: string; store: WeightStore; notices: string[] }> {
   const notices: string[] = [];
   const onNotice = (message: string) => notices.push(message);
-  const store = await model.prepare({ onNotice, largeBytes: 0, ...options });
+  const store = await model.prepare({ onNotice, ...options });
   return { path: pathOf(store), store, notices };
 }
 
@@ -53,7 +52,7 @@ const isWhole = (path: string): boolean =>
   );
 
 /** With other bytes in it, a file that is believed is a file that was not read. */
-describe('a large cache file', () => {
+describe('a cache file', () => {
   it('is not read while it is known to be unchanged', async () => {
     const { path } = await prepare();
     await flipSilently(path);

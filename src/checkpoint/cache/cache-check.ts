@@ -1,6 +1,6 @@
 /**
- * Whether a cache file may be used. Small files are read and hashed at every start. Large files are hashed only if their
- * note does not match: after any write, copy or touch by another program, or with `verify`.
+ * Whether a cache file may be used without hashing it: only if its note matches, so not after any write, copy or touch
+ * by another program, nor with `verify`.
  */
 import { lstat, lutimes } from 'node:fs/promises';
 import { z } from 'zod';
@@ -51,13 +51,9 @@ export async function readLastUse(weights: string): Promise<Date | undefined> {
   return undefined;
 }
 
-/** Smaller files are hashed at every start, which takes up to 0.2 s. */
-export const defaultLargeBytes = 256 * 1024 * 1024;
-
 export interface CheckOptions {
   /** Whether the file was made for this use. */
   readonly fits: (footer: CacheFooter) => boolean;
-  readonly largeBytes?: number | undefined;
   /** Ignore the note and hash the file. */
   readonly verify?: boolean | undefined;
 }
@@ -82,15 +78,14 @@ export async function checkForUse(path: string, options: CheckOptions): Promise<
 /** `replaced`: the file that was checked is no longer the one at this path. */
 async function checkOnce(
   path: string,
-  { fits, largeBytes = defaultLargeBytes, verify = false }: CheckOptions,
+  { fits, verify = false }: CheckOptions,
 ): Promise<UsableFile | 'replaced' | undefined> {
   if (!(await lstat(path)).isFile()) return undefined;
   const identity = await identifyFile(path);
   const footer = await withFile(path, async (file) => {
     const found = await readFooter(file);
     if (found === undefined || found === 'other-format' || !fits(found)) return undefined;
-    const isLarge = found.dataBytes > largeBytes;
-    if (isLarge && !verify && (await readNote(path))?.identity === identity) return found;
+    if (!verify && (await readNote(path))?.identity === identity) return found;
     return (await hashBeginning(file, found.dataBytes)) === found.sha256 ? found : undefined;
   });
   if (footer === undefined) return undefined;

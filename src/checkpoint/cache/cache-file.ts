@@ -1,20 +1,18 @@
 /**
- * The cache file: weights in float32 or 16 bits, or data that a runtime made of them, each piece aligned to 4096 bytes for
- * memory mapping, then a JSON footer and a fixed trailer.
- *
- *   data, padded to 4096 | footer | magic (8) | footer length (8) | sha256 of the footer (32)
- *
+ * The cache file: weights in float32 or 16 bits, or data that a runtime made of them, each piece aligned to 4096 bytes
+ * for memory mapping, then a JSON footer and a fixed trailer:
+ * data, padded to 4096 | footer | magic (8) | footer length (8) | sha256 of the footer (32)
  * The trailer comes last, so a truncated file never has one. The footer holds the key, a table of the pieces and the
  * sha256 of all data, which cache-check.ts compares.
  */
 import { createHash } from 'node:crypto';
-import { open } from 'node:fs/promises';
 import { z } from 'zod';
-import type { PlacePiece, WeightLocation } from '../../runtime/weights.js';
+import type { DerivedRequest, WeightLocation } from '../../runtime/weights.js';
 import type { BinaryFile } from '../binary-file.js';
-import { maximumTransferBytes, readBytes } from '../binary-file.js';
+import { readBytes } from '../binary-file.js';
 import type { ResolvedRecipe } from '../weight-recipe.js';
 import { streamWeight } from '../weight-recipe.js';
+import type { Append } from '../written-folder.js';
 
 export const formatVersion = 2;
 
@@ -23,15 +21,6 @@ const magic = Buffer.from('MISTLTOE', 'latin1');
 const trailerBytes = 48;
 /** Many times the tensor table of the largest models. */
 const maxFooterBytes = 64 * 1024 * 1024;
-
-/** The file being written; replaced in tests that need a full disk. */
-export interface CacheOutput {
-  write(bytes: Uint8Array): Promise<void>;
-  /** Syncs the file and makes it read-only. */
-  finish(): Promise<void>;
-  /** Closes the file; must not throw. */
-  abandon(): Promise<void>;
-}
 
 export interface CacheLayout {
   readonly tensors: ReadonlyMap<string, WeightLocation>;
@@ -46,101 +35,78 @@ export function layOutWeights(
   for (const { name, shape, dtype } of recipes) {
     const itemBytes = dtype === undefined ? 4 : 2;
     const sizeBytes = itemBytes * shape.reduce((product, size) => product * size, 1);
-    const place = { shape, offsetBytes: dataBytes, sizeBytes };
-    tensors.set(name, dtype === undefined ? place : { ...place, dtype });
+    tensors.set(name, { shape, offsetBytes: dataBytes, sizeBytes, dtype });
     dataBytes = Math.ceil((dataBytes + sizeBytes) / alignment) * alignment;
   }
   return { tensors, dataBytes };
 }
 
-/** Size of the whole file in bytes. */
+/** Bytes of the whole file. */
 export function measureCacheFile(key: string, layout: CacheLayout): number {
-  return layout.dataBytes + describe(key, layout, '0'.repeat(64)).byteLength + trailerBytes;
+  return layout.dataBytes + describeLayout(key, layout, '0'.repeat(64)).byteLength + trailerBytes;
 }
 
-export async function openCacheOutput(path: string): Promise<CacheOutput> {
-  const handle = await open(path, 'wx', 0o600);
-  return {
-    async write(bytes) {
-      for (let written = 0; written < bytes.byteLength;) {
-        const length = Math.min(bytes.byteLength - written, maximumTransferBytes);
-        written += (await handle.write(bytes, written, length)).bytesWritten;
-      }
-    },
-    async finish() {
-      // A finished file may be mapped, so nobody should write to it. Some file systems have no modes.
-      await handle.chmod(0o400).catch(() => undefined);
-      await handle.sync();
-      await handle.close();
-    },
-    async abandon() {
-      await handle.close().catch(() => undefined);
-    },
-  };
-}
-
-export async function writeCacheFile(
-  output: CacheOutput,
-  key: string,
-  recipes: readonly ResolvedRecipe[],
-): Promise<void> {
-  const layout = layOutWeights(recipes);
-  await writeSealed(output, async (append, align) => {
+export function writeWeights(append: Append, key: string, recipes: readonly ResolvedRecipe[]): Promise<void> {
+  return writeSealed(append, key, async (write, align) => {
     for (const recipe of recipes) {
       await streamWeight(recipe, (values) =>
-        append(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)),
+        write(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)),
       );
       await align();
     }
-    return (_, sha256) => describe(key, layout, sha256);
+    return listTensors(layOutWeights(recipes));
   });
 }
 
-/** `write` places the pieces and returns a table of them for readTable. */
-export async function writeDerivedFile(
-  output: CacheOutput,
-  key: string,
-  write: (place: PlacePiece) => Promise<unknown>,
-): Promise<void> {
-  await writeSealed(output, async (append, align) => {
-    const table = await write(async (bytes) => {
+/** `place` returns a table of the pieces for readTable. */
+export function writeDerived(append: Append, key: string, place: DerivedRequest['write']): Promise<void> {
+  return writeSealed(append, key, async (write, align) => {
+    const table = await place(async (bytes) => {
       const offset = await align();
-      for await (const chunk of bytes) await append(chunk);
+      for await (const chunk of bytes) await write(chunk);
       return offset;
     });
-    return (dataBytes, sha256) =>
-      Buffer.from(JSON.stringify({ format: formatVersion, key, dataBytes, sha256, table }));
+    return { table };
   });
 }
 
-/** Of a file that writeDerivedFile has written. */
-export function readTable({ bytes }: CacheFooter): unknown {
-  return z.object({ table: z.unknown() }).parse(JSON.parse(bytes.toString('utf8'))).table;
-}
-
-/** `align` pads to the next multiple of 4096 and returns that position. */
+/** `fill` returns the footer's table. `align` pads to a multiple of 4096 and returns that position. */
 async function writeSealed(
-  output: CacheOutput,
-  write: (
-    append: (bytes: Uint8Array) => Promise<void>,
-    align: () => Promise<number>,
-  ) => Promise<(dataBytes: number, sha256: string) => Buffer>,
+  append: Append,
+  key: string,
+  fill: (write: Append, align: () => Promise<number>) => Promise<object>,
 ): Promise<void> {
   const hash = createHash('sha256');
-  let position = 0;
-  const append = async (bytes: Uint8Array): Promise<void> => {
+  let dataBytes = 0;
+  const write: Append = async (bytes) => {
     hash.update(bytes);
-    position += bytes.byteLength;
-    await output.write(bytes);
+    dataBytes += bytes.byteLength;
+    await append(bytes);
   };
   const align = async (): Promise<number> => {
-    await append(new Uint8Array((alignment - (position % alignment)) % alignment));
-    return position;
+    await write(new Uint8Array((alignment - (dataBytes % alignment)) % alignment));
+    return dataBytes;
   };
-  const describeFooter = await write(append, align);
-  const footer = describeFooter(position, hash.digest('hex'));
-  await output.write(Buffer.concat([footer, makeTrailer(footer)]));
-  await output.finish();
+  const table = await fill(write, align);
+  const footer = encodeFooter(key, dataBytes, hash.digest('hex'), table);
+  await append(Buffer.concat([footer, makeTrailer(footer)]));
+}
+
+const listTensors = ({ tensors }: CacheLayout): object => ({
+  tensors: [...tensors].map(([name, location]) => ({ name, ...location })),
+});
+
+function encodeFooter(key: string, dataBytes: number, sha256: string, table: object): Buffer {
+  return Buffer.from(JSON.stringify({ format: formatVersion, key, dataBytes, sha256, ...table }));
+}
+
+const describeLayout = (key: string, layout: CacheLayout, sha256: string): Buffer =>
+  encodeFooter(key, layout.dataBytes, sha256, listTensors(layout));
+
+function makeTrailer(footer: Uint8Array): Buffer {
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(footer.byteLength));
+  return Buffer.concat([magic, length, createHash('sha256').update(footer).digest()]);
 }
 
 /** Converted weights, or data that a runtime made of them. */
@@ -153,11 +119,15 @@ export interface CacheFooter {
   readonly dataBytes: number;
   readonly sha256: string;
   readonly bytes: Buffer;
+  /** Of packed data. */
+  readonly table?: unknown;
 }
 
 const hashText = z.string().regex(/^[0-9a-f]{64}$/);
 const footerSchema = z.object({
-  ...{ key: hashText, dataBytes: z.number().int().nonnegative(), sha256: hashText },
+  key: hashText,
+  dataBytes: z.number().int().nonnegative(),
+  sha256: hashText,
   table: z.unknown().optional(),
 });
 
@@ -172,24 +142,12 @@ export async function readFooter(file: BinaryFile): Promise<CacheFooter | 'other
   if (!trailer.equals(makeTrailer(bytes))) return undefined;
   const contents: unknown = JSON.parse(bytes.toString('utf8')); // its hash fits, so it is what was written
   if (!z.object({ format: z.literal(formatVersion) }).safeParse(contents).success) return 'other-format';
-  const { table, ...footer } = footerSchema.parse(contents);
-  const content = table === undefined ? 'plain' : 'packed';
+  const footer = footerSchema.parse(contents);
+  const content = footer.table === undefined ? 'plain' : 'packed';
   return footer.dataBytes === dataBytes ? { ...footer, content, bytes } : undefined;
 }
 
 /** Whether the file was made for this key and has exactly these tensors in these places. */
 export function fitsLayout({ bytes, sha256 }: CacheFooter, key: string, layout: CacheLayout): boolean {
-  return bytes.equals(describe(key, layout, sha256));
-}
-
-function describe(key: string, layout: CacheLayout, sha256: string): Buffer {
-  const tensors = [...layout.tensors].map(([name, location]) => ({ name, ...location }));
-  const { dataBytes } = layout;
-  return Buffer.from(JSON.stringify({ format: formatVersion, key, dataBytes, sha256, tensors }));
-}
-
-function makeTrailer(footer: Uint8Array): Buffer {
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(footer.byteLength));
-  return Buffer.concat([magic, length, createHash('sha256').update(footer).digest()]);
+  return bytes.equals(describeLayout(key, layout, sha256));
 }

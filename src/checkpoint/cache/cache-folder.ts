@@ -31,10 +31,10 @@ export function readCacheLimit(environment: HostEnvironment['environment'] = pro
  */
 export type CacheName =
   | { readonly kind: 'weights' | 'note'; readonly key: string }
-  | { readonly kind: 'temporary'; readonly writer: FileWriter | undefined }
+  | { readonly kind: 'temporary'; readonly writer: FileWriter }
   | { readonly kind: 'hash' | 'marks' | 'kernels' | 'foreign' };
 
-/** From the file's name; older versions wrote no host. */
+/** From the file's name. */
 export interface FileWriter {
   readonly pid: number;
   readonly host: string;
@@ -45,13 +45,9 @@ export const marksFolder = 'in-use';
 
 const weightsName = /^([0-9a-f]{64})\.weights(\.json)?$/;
 const hashName = /^[0-9a-f]{32}\.hash\.json$/;
-const unfinished = '(?:[0-9a-f]{64}(?:\\.weights\\.json)?|[0-9a-f]{32}\\.hash\\.json)';
+const unfinished = '(?:[0-9a-f]{64}(?:\\.weights(?:\\.json)?)?|[0-9a-f]{32}\\.hash\\.json)';
 const tag = '(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}'; // core/processes.ts
 const temporaryName = new RegExp(`^(?:${unfinished}\\.${tag}\\.tmp|program\\.${tag}\\.(?:onnx|packed))$`);
-/** Without the host. */
-const olderTemporaryName = new RegExp(
-  `^(?:${unfinished}\\.\\d+\\.[0-9a-f]{16}\\.tmp|program-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\\.onnx)$`,
-);
 
 export function classifyName(name: string): CacheName {
   const [, key, isNote] = weightsName.exec(name) ?? [];
@@ -62,7 +58,6 @@ export function classifyName(name: string): CacheName {
     const [, pid = temporary[3], host = temporary[4]!] = temporary; // of the one name or of the other
     return { kind: 'temporary', writer: { pid: Number(pid), host } };
   }
-  if (olderTemporaryName.test(name)) return { kind: 'temporary', writer: undefined };
   if (name === kernelsFolder) return { kind: 'kernels' };
   return { kind: name === marksFolder ? 'marks' : 'foreign' };
 }

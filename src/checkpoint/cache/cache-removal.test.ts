@@ -179,12 +179,10 @@ describe('trimming and clearing', () => {
     const path = store.kind === 'file' ? store.path : '';
     writeOld('a', 1000, 1);
     const own = ['writing', 'dead'].map((_, index) =>
-      join(cacheFolder, `${'b'.repeat(64)}.77.${String(index).repeat(16)}.tmp`),
+      join(cacheFolder, `${'b'.repeat(64)}.77.${String(index).repeat(16)}.${'f'.repeat(16)}.tmp`),
     );
     for (const name of own) writeFileSync(name, 'x');
-    const program = join(cacheFolder, 'program-01234567-89ab-cdef-0123-456789abcdef.onnx');
-    writeFileSync(program, 'x');
-    for (const name of [own[1]!, program]) setAge(name, 2);
+    setAge(own[1]!, 2);
     const tagOf = (pid: number): string => makeProcessTag().replace(/^\d+/, String(pid));
     const loading = join(cacheFolder, `program.${tagOf(process.ppid)}.onnx`);
     const killed = ['onnx', 'packed'].map((ending) =>

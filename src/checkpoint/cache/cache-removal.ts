@@ -1,95 +1,17 @@
 /**
- * Lists and removes cache files. Files are unlinked one at a time: a process that has mapped one keeps it, and a killed
+ * Removes cache files. Files are unlinked one at a time: a process that has mapped one keeps it, and a killed
  * removal leaves a smaller, valid cache. Files that a running process uses stay.
  */
-import { lstat, readdir, rm } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { kernelFileName, kernelsFolder } from '../../core/default-cache-folder.js';
-import { describeCause, MistletoeError } from '../../core/errors.js';
+import { describeCause } from '../../core/errors.js';
 import { hostTag, isRunning } from '../../core/processes.js';
-import { runWithLimit } from '../../core/run-with-limit.js';
-import { errnoOf } from '../binary-file.js';
-import { notePath, readLastUse } from './cache-check.js';
+import { notePath } from './cache-check.js';
+import type { CachedWeights, CacheSurvey, SmallFile } from './cache-contents.js';
+import { countBytes, surveyCache } from './cache-contents.js';
 import type { CacheName } from './cache-folder.js';
-import { classifyName, isInUse, listKeysInUse } from './cache-folder.js';
-
-export interface CachedWeights {
-  readonly key: string;
-  readonly path: string;
-  readonly sizeBytes: number;
-  readonly lastUsed: Date;
-  /** By a running process. */
-  readonly isInUse: boolean;
-}
-
-/** Notes, hashes and temporary files. */
-interface SmallFile {
-  readonly name: CacheName;
-  readonly path: string;
-  readonly sizeBytes: number;
-  readonly changedMs: number;
-}
-
-interface CacheSurvey {
-  readonly folder: string;
-  /** The least recently used first. */
-  readonly weights: readonly CachedWeights[];
-  readonly small: readonly SmallFile[];
-  readonly foreignCount: number;
-}
-
-/** The files of a cache folder by name and stat; their content is not read. A missing folder counts as empty. */
-export async function surveyCache(givenFolder: string): Promise<CacheSurvey> {
-  const folder = resolve(givenFolder);
-  const inUse = await listKeysInUse(folder);
-  const weights: CachedWeights[] = [];
-  const small: SmallFile[] = [];
-  let foreignCount = 0;
-  const visit = async (entry: string): Promise<void> => {
-    const name = classifyName(entry);
-    if (name.kind === 'marks' || name.kind === 'kernels') return;
-    const path = join(folder, entry);
-    const status = name.kind === 'foreign' ? undefined : await lstat(path).catch(() => undefined);
-    if (status?.isFile() !== true) {
-      foreignCount += 1; // also folders and links with the name of a cache file
-    } else if (name.kind === 'weights') {
-      const lastUsed = (await readLastUse(path)) ?? status.mtime;
-      weights.push({
-        ...{ key: name.key, path, sizeBytes: status.size, lastUsed },
-        isInUse: inUse.has(name.key),
-      });
-    } else {
-      small.push({ name, path, sizeBytes: status.size, changedMs: status.mtimeMs });
-    }
-  };
-  const names = await listNames(folder);
-  await runWithLimit(
-    names.map((name) => () => visit(name)),
-    64,
-  );
-  weights.sort(
-    (left, right) => left.lastUsed.getTime() - right.lastUsed.getTime() || (left.key < right.key ? -1 : 1),
-  );
-  return { folder, weights, small, foreignCount };
-}
-
-/** The size that counts towards the limit: finished and unfinished weights. Notes and hashes are too small to count. */
-export function countBytes({ weights, small }: Pick<CacheSurvey, 'weights' | 'small'>): number {
-  const files = [...weights, ...small.filter(({ name }) => name.kind === 'temporary')];
-  return files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-}
-
-async function listNames(folder: string): Promise<readonly string[]> {
-  try {
-    return await readdir(folder);
-  } catch (cause) {
-    if (errnoOf(cause) === 'ENOENT') return [];
-    throw new MistletoeError('usage', `The cache folder ${folder} cannot be read: ${describeCause(cause)}`, {
-      hint: 'Give --cache-dir or set MISTLETOE_CACHE to a folder that you may read.',
-      cause,
-    });
-  }
-}
+import { classifyName, isInUse } from './cache-folder.js';
 
 export interface Removal {
   readonly removed: readonly CachedWeights[];
@@ -157,7 +79,7 @@ export async function removeLeftovers(folder: string): Promise<void> {
 }
 
 function isLeftover(name: CacheName): boolean {
-  if (name.kind !== 'temporary' || name.writer?.host !== hostTag()) return false;
+  if (name.kind !== 'temporary' || name.writer.host !== hostTag()) return false;
   return !isRunning(name.writer.pid);
 }
 

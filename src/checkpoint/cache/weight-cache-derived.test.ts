@@ -12,13 +12,13 @@ import type { NamedTensors, NamedValues } from '../../runtime/program.js';
 import { float32, floatsOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import { verifyCache, describeCache } from './cache-contents.js';
-import type { CacheOutput } from './cache-file.js';
-import { openCacheOutput } from './cache-file.js';
+import type { FileOutput } from '../written-folder.js';
 import { recordCheck } from './cache-check.js';
 import { clearCache } from './cache-removal.js';
 import { identifyFile } from './content-hash.js';
 import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
+import { openCacheOutput } from './weight-cache.js';
 
 useOwnSessions();
 
@@ -53,7 +53,7 @@ const model = new CachedModel(recipes, {
 async function prepare(options: CacheOptions = {}): Promise<{ store: WeightStore; notices: string[] }> {
   const notices: string[] = [];
   const onNotice = (message: string) => notices.push(message);
-  const store = await model.prepare({ onNotice, largeBytes: 0, ...options });
+  const store = await model.prepare({ onNotice, ...options });
   return { store, notices };
 }
 
@@ -190,7 +190,7 @@ describe('packed weights in a file', () => {
 
   it('are done without where the disk is full, which is told once', async () => {
     await prepare();
-    const openOutput = async (path: string): Promise<CacheOutput> => ({
+    const openOutput = async (path: string): Promise<FileOutput> => ({
       ...(await openCacheOutput(path)),
       write: () => Promise.reject(Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })),
     });

@@ -60,8 +60,7 @@ describe('prepareWeights in processes of its own', () => {
   };
   const script = (options: string): string => `
     import { openCheckpoint } from './src/checkpoint/open-checkpoint.js';
-    import { openCacheOutput } from './src/checkpoint/cache/cache-file.js';
-    import { prepareWeights } from './src/checkpoint/cache/weight-cache.js';
+    import { openCacheOutput, prepareWeights } from './src/checkpoint/cache/weight-cache.js';
     const cacheFolder = ${JSON.stringify(model.cacheFolder)};
     const store = await prepareWeights(await openCheckpoint(${JSON.stringify(model.folder)}), ${JSON.stringify(recipes)}, { cacheFolder, ${options} });
     process.stdout.write(store.path);`;

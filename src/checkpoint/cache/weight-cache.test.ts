@@ -2,13 +2,12 @@ import { chmodSync, readFileSync, statSync, truncateSync, writeFileSync } from '
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { WeightStore } from '../../runtime/weights.js';
-import { openCacheOutput } from './cache-file.js';
-import type { CacheOutput } from './cache-file.js';
+import type { FileOutput } from '../written-folder.js';
 import { defaultCacheFolder } from '../../core/default-cache-folder.js';
 import { openCheckpoint } from '../open-checkpoint.js';
 import type { WritableTensors } from '../../../test/support/checkpoint/encode-values.js';
-import { CachedModel, pathOf } from '../../../test/support/checkpoint/cached-model.js';
-import { prepareWeights } from './weight-cache.js';
+import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
+import { openCacheOutput, prepareWeights } from './weight-cache.js';
 import type { CacheOptions } from './weight-cache.js';
 
 const recipes = [
@@ -117,6 +116,7 @@ describe('prepareWeights', () => {
   ])('rebuilds a cache file that is %s', async (_, damage) => {
     const path = pathOf(await prepare());
     const good = readFileSync(path);
+    await waitForFileTick(path);
     chmodSync(path, 0o600);
     damage(path);
     expect(readFileSync(path).equals(good)).toBe(false);
@@ -140,7 +140,7 @@ describe('prepareWeights', () => {
     const notices: string[] = [];
     const full = () =>
       Promise.reject(Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' }));
-    const openOutput = async (path: string): Promise<CacheOutput> => {
+    const openOutput = async (path: string): Promise<FileOutput> => {
       const output = await openCacheOutput(path);
       let writes = 0;
       return { ...output, write: (bytes) => ((writes += 1) > room ? full() : output.write(bytes)) };
@@ -178,7 +178,7 @@ describe('prepareWeights', () => {
   });
 
   it('refuses weights that change while they are read', async () => {
-    const openOutput = (path: string): Promise<CacheOutput> => {
+    const openOutput = (path: string): Promise<FileOutput> => {
       model.write(tensors(9));
       return openCacheOutput(path);
     };

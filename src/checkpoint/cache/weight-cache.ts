@@ -2,21 +2,16 @@
  * Weights for the runtime, converted once: float32, or the checkpoint's own 16 bits for matrices of large models, of
  * which the runtime keeps a packed copy.
  *
- * - A file's name is a hash of its sources: the content of the weight files, the recipes and the format version. A
- *   changed checkpoint never gets an old cache file.
- * - A file is written under a temporary name, synced, made read-only and renamed, so it is complete or absent. Two
- *   processes that convert at the same time do the work twice. A finished file is never written again: it is replaced by
- *   renaming and removed by unlinking, and processes that have mapped the old one keep it. If another program truncates
- *   a mapped file, the process that reads it dies of SIGBUS; that cannot be caught.
- * - The footer holds the sha256 of all data. A large file is used without reading it only if a note beside it says that
- *   this file, by size, times and inode, was correct before (cache-check.ts). A disk that returns other bytes than were
- *   written is found by `verifyCache` alone.
- * - The least recently used files are removed to keep the folder below a limit (cache-removal.ts), but never files that
- *   a running process uses (cache-folder.ts), nor files of other programs.
- * - The cache is optional. Without a usable disk or without room, weights stay in memory. A runtime that reads
- *   checkpoints itself bypasses it (direct-weights.ts).
+ * A file's name is a hash of the weight files' content, the recipes and the format version, so a changed checkpoint
+ * never gets an old file. Files are written under a temporary name, made read-only and renamed, and never written
+ * again: processes that have mapped an old one keep it. If another program truncates a mapped file, its readers die of
+ * SIGBUS. A disk that returns other bytes than were written is found by `verifyCache` alone.
+ *
+ * The least recently used files are removed to stay below a limit, never files in use or of other programs. Without a
+ * usable disk or room, weights stay in memory. Runtimes that read checkpoints bypass the cache (direct-weights.ts).
  */
 import { createHash } from 'node:crypto';
+import { lstat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { formatBytes } from '../../core/byte-size.js';
@@ -26,52 +21,48 @@ import { makeFolder } from '../../core/files.js';
 import type { Runtime } from '../../runtime/program.js';
 import type {
   DerivedFile,
-  DerivedFiles,
   DerivedRequest,
   FileWeights,
   MemoryWeights,
   WeightStore,
   WeightValues,
 } from '../../runtime/weights.js';
-import type { CacheOutput } from './cache-file.js';
+import { createDirectWeights } from '../direct-weights.js';
+import type { Checkpoint } from '../stored-tensor.js';
+import type { ResolvedRecipe, WeightRecipe } from '../weight-recipe.js';
+import { assembleWeight, keepHalves, resolveRecipes } from '../weight-recipe.js';
+import type { Append, FileOutput } from '../written-folder.js';
+import { openFileOutput, writeWholeFile } from '../written-folder.js';
+import { checkForUse, recordUse } from './cache-check.js';
+import type { CacheFooter } from './cache-file.js';
 import {
   fitsLayout,
   formatVersion,
   layOutWeights,
   measureCacheFile,
-  openCacheOutput,
-  readTable,
-  writeCacheFile,
-  writeDerivedFile,
+  writeDerived,
+  writeWeights,
 } from './cache-file.js';
-import { readCacheLimit } from './cache-folder.js';
-import { removeLeftovers } from './cache-removal.js';
-import type { CachePlace } from './cache-writing.js';
-import { CacheFailure, obtainCacheFile, onDisk, unwritable } from './cache-writing.js';
+import { markInUse, readCacheLimit, weightsPath } from './cache-folder.js';
+import { makeRoom, removeLeftovers, trimCache } from './cache-removal.js';
 import { hashFile, identifyFile, requireSameFiles } from './content-hash.js';
-import { createDirectWeights } from '../direct-weights.js';
-import type { Checkpoint } from '../stored-tensor.js';
-import type { ResolvedRecipe, WeightRecipe } from '../weight-recipe.js';
-import { assembleWeight, keepHalves, resolveRecipes } from '../weight-recipe.js';
 
 export interface CacheOptions {
-  readonly cacheFolder?: string;
+  readonly cacheFolder?: string | undefined;
   /** Read all of a cache file before it is used, even if its note says that it is correct. */
-  readonly verifyCache?: boolean;
-  readonly onNotice?: (message: string) => void;
+  readonly verifyCache?: boolean | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
   /** What the folder may hold; $MISTLETOE_CACHE_LIMIT by default. */
-  readonly cacheLimitBytes?: number;
-  /** From which size on files are not read at every start; lowered in tests. */
-  readonly largeBytes?: number;
+  readonly cacheLimitBytes?: number | undefined;
   /** Memory of the machine; lowered in tests. */
-  readonly memoryBytes?: number;
+  readonly memoryBytes?: number | undefined;
   /** Opens the cache file for writing; replaced in tests. */
-  readonly openOutput?: (path: string) => Promise<CacheOutput>;
+  readonly openOutput?: ((path: string) => Promise<FileOutput>) | undefined;
 }
 
 export interface WeightOptions extends CacheOptions {
   /** The runtime that will read the weights. One that reads checkpoints needs no cache. */
-  readonly runtime?: Pick<Runtime, 'readsCheckpoints' | 'keepsHalvesAbove'>;
+  readonly runtime?: Pick<Runtime, 'readsCheckpoints' | 'keepsHalvesAbove'> | undefined;
 }
 
 export async function prepareWeights(
@@ -88,7 +79,6 @@ export async function prepareWeights(
     checkpoint: resolve(checkpoint.folder),
     limitBytes: options.cacheLimitBytes ?? readCacheLimit(),
     openOutput: options.openOutput ?? openCacheOutput,
-    largeBytes: options.largeBytes,
     verify: options.verifyCache,
     onNotice: options.onNotice,
   };
@@ -116,11 +106,11 @@ async function prepareFile(place: CachePlace, recipes: readonly ResolvedRecipe[]
     content: 'converted weights',
     sizeBytes: measureCacheFile(key, layout),
     fits: (footer) => fitsLayout(footer, key, layout),
-    write: (output) => writeCacheFile(output, key, recipes),
+    write: (append) => writeWeights(append, key, recipes),
     confirm: () => requireSameFiles(sources, identities),
   });
-  const keep: DerivedFiles['keep'] = (request) => keepDerived(place, key, request);
-  return { kind: 'file', path, tensors: layout.tensors, derived: { keep } };
+  const derived = { keep: (request: DerivedRequest) => keepDerived(place, key, request) };
+  return { kind: 'file', path, tensors: layout.tensors, derived };
 }
 
 /** A file that a runtime makes of converted weights, such as weights packed for the kernels of one processor. */
@@ -136,9 +126,9 @@ async function keepDerived(
       content: 'packed weights',
       sizeBytes,
       fits: (found) => found.key === key,
-      write: (output) => writeDerivedFile(output, key, write),
+      write: (append) => writeDerived(append, key, write),
     });
-    return { path, table: readTable(footer) };
+    return { path, table: footer.table };
   } catch (failure) {
     const { message, remedy } =
       failure instanceof CacheFailure ? failure : unwritable(place.folder, describeCause(failure));
@@ -193,4 +183,113 @@ async function prepareMemory(
     tensors.set(recipe.name, { shape: recipe.shape, data: await assembleWeight(recipe) });
   }
   return { kind: 'memory', tensors };
+}
+
+/** A finished file may be mapped, so it is read-only. */
+export const openCacheOutput = (path: string): Promise<FileOutput> => openFileOutput(path, true);
+
+/** The cache cannot hold the weights. They can still be used from memory. */
+class CacheFailure extends Error {
+  constructor(
+    message: string,
+    readonly remedy: string,
+    cause?: unknown,
+  ) {
+    super(message, { cause });
+  }
+}
+
+function unwritable(folder: string, reason: string, cause?: unknown): CacheFailure {
+  return new CacheFailure(
+    `The weight cache in ${folder} cannot be written (${reason})`,
+    'Set MISTLETOE_CACHE to a folder with room.',
+    cause,
+  );
+}
+
+/** Failures of the disk under the cache become cache failures. */
+async function onDisk<Result>(folder: string, action: () => Promise<Result>): Promise<Result> {
+  try {
+    return await action();
+  } catch (cause) {
+    throw unwritable(folder, describeCause(cause), cause);
+  }
+}
+
+/** The cache for one checkpoint. */
+interface CachePlace {
+  readonly folder: string;
+  /** Folder of the checkpoint, for the note beside each file. */
+  readonly checkpoint: string;
+  readonly limitBytes: number;
+  readonly openOutput: (path: string) => Promise<FileOutput>;
+  readonly verify: boolean | undefined;
+  readonly onNotice: ((message: string) => void) | undefined;
+}
+
+interface CacheFilePlan {
+  readonly key: string;
+  /** For messages. */
+  readonly content: 'converted weights' | 'packed weights';
+  readonly sizeBytes: number;
+  readonly fits: (footer: CacheFooter) => boolean;
+  readonly write: (append: Append) => Promise<void>;
+  /** Throws if what was written must not be kept. */
+  readonly confirm?: (() => Promise<void>) | undefined;
+}
+
+/** The file if it is there and whole; otherwise it is made. */
+async function obtainCacheFile(
+  place: CachePlace,
+  plan: CacheFilePlan,
+): Promise<{ readonly path: string; readonly footer: CacheFooter }> {
+  const { folder, checkpoint, verify } = place;
+  const path = weightsPath(folder, plan.key);
+  // Before the file is checked: from here on no other process removes it.
+  await markInUse(folder, plan.key);
+  const check = () => checkForUse(path, { fits: plan.fits, verify });
+  let usable = await check();
+  if (usable === undefined) {
+    const present = await lstat(path).catch(() => undefined);
+    if (present?.isDirectory() === true) throw unwritable(folder, `${path} is a folder`);
+    if (present !== undefined) place.onNotice?.(`The weight cache file ${path} is damaged and is made anew.`);
+    let failure: unknown;
+    try {
+      await makeCacheFile(place, plan);
+      const identity = await onDisk(folder, () => identifyFile(path));
+      await recordUse(path, { identity, checkpoint });
+    } catch (cause) {
+      if (!(cause instanceof CacheFailure)) throw cause;
+      failure = cause;
+    }
+    // Also after a failure: another process may have made the file, and have it open so that it cannot be replaced.
+    usable = await check();
+    if (usable === undefined)
+      throw failure instanceof Error ? failure : unwritable(folder, `${path} was damaged at once`);
+  }
+  await recordUse(path, { identity: usable.identity, checkpoint });
+  return { path, footer: usable.footer };
+}
+
+async function makeCacheFile(place: CachePlace, { key, write, ...plan }: CacheFilePlan): Promise<void> {
+  const { folder, limitBytes, openOutput } = place;
+  await claimRoom(place, { key, ...plan });
+  const explain = <Result>(_: string, action: () => Promise<Result>) => onDisk(folder, action);
+  await writeWholeFile(weightsPath(folder, key), write, { openOutput, explain, confirm: plan.confirm });
+  // Another process may have filled the same room meanwhile.
+  if (Number.isFinite(limitBytes)) await trimCache(folder, limitBytes).catch(() => undefined);
+}
+
+async function claimRoom(
+  { folder, limitBytes }: CachePlace,
+  { key, content, sizeBytes }: Pick<CacheFilePlan, 'key' | 'content' | 'sizeBytes'>,
+): Promise<void> {
+  if (await onDisk(folder, () => makeRoom(folder, { key, sizeBytes, limitBytes }))) return;
+  const limit = `the ${formatBytes(limitBytes)} that the weight cache in ${folder} may hold`;
+  throw new CacheFailure(
+    sizeBytes > limitBytes
+      ? `The ${content} take ${formatBytes(sizeBytes)}, more than ${limit}`
+      : `The ${content} take ${formatBytes(sizeBytes)} and do not fit into ${limit} beside what is in use`,
+    'Set MISTLETOE_CACHE_LIMIT higher, or to none.',
+  );
 }

@@ -1,7 +1,8 @@
 /**
- * Downloads one file into the hub's cache: into a partial file, resuming an earlier attempt, hashed while it arrives, and
- * renamed once size and hash are correct. The name is the hash, so a file with that name is always complete, and two
- * processes that download it write the same bytes.
+ * Downloads one file into the hub's cache: into a partial file, resuming an earlier attempt, hashed as it arrives,
+ * and renamed once size and hash are correct. The name is the hash, so a file with that name is complete.
+ * Partial files are named HASH.PID.HOST.RANDOM.incomplete and have one writer. A process takes over a dead one's file
+ * by renaming it. Partial files of other libraries (HASH.incomplete) are left alone.
  */
 import type { Hash } from 'node:crypto';
 import { createHash } from 'node:crypto';
@@ -16,14 +17,11 @@ import type { HubBody, HubFile } from './hub-client.js';
 import { resumeHint } from './hub-client.js';
 
 /**
- * Partial downloads are named HASH.PID.HOST.RANDOM.incomplete; each has one writer. A process resumes the download of a
- * dead one by renaming its file, which succeeds only once. Partial files of other libraries (HASH.incomplete) are left.
+ * Paths that this process writes. The pid alone is not enough: in a container it may be the same at every start.
  */
-
-/** Paths that this process writes. Its own pid does not tell: in a container it may be the same at every start. */
 const beingWritten = new Set<string>();
 
-/** A running download writes every few seconds; fetch gives up after five silent minutes. */
+/** fetch gives up after five silent minutes. */
 const maxSilenceMs = 15 * 60 * 1000;
 
 interface PartialFile {
@@ -31,7 +29,7 @@ interface PartialFile {
   readonly sizeBytes: number;
 }
 
-/** Partial files without a writer, the largest first. */
+/** Without a writer, the largest first. */
 export async function listPartialFiles(folder: string, hash: string): Promise<readonly PartialFile[]> {
   const form = new RegExp(`^${hash}\\.(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}\\.incomplete$`);
   const found: PartialFile[] = [];
@@ -52,7 +50,7 @@ function isWriting(pid: number, path: string): boolean {
   return pid === process.pid ? beingWritten.has(path) : isRunning(pid);
 }
 
-/** Takes over the largest partial file and removes the others; undefined if there are none. */
+/** Takes over the largest and removes the others. */
 async function claimPartialFile(folder: string, hash: string): Promise<string | undefined> {
   let own: string | undefined;
   for (const { path } of await listPartialFiles(folder, hash)) {
@@ -71,7 +69,6 @@ async function claimPartialFile(folder: string, hash: string): Promise<string | 
   return own;
 }
 
-/** A name for a new partial file. */
 function claimNew(folder: string, hash: string): string {
   const path = join(folder, `${hash}.${makeProcessTag()}.incomplete`);
   beingWritten.add(path);
@@ -85,13 +82,11 @@ function release(path: string): void {
 export interface BlobRequest {
   readonly folder: string;
   readonly file: HubFile;
-  /** For messages. */
   readonly host: string;
   readonly openBody: (firstByte: number) => Promise<HubBody>;
-  /** Called with the number of bytes received so far. */
-  readonly onBytes?: (doneBytes: number) => void;
+  readonly onBytes?: ((doneBytes: number) => void) | undefined;
   /** Waits between attempts; replaced in tests. */
-  readonly pause?: (milliseconds: number) => Promise<unknown>;
+  readonly pause?: ((milliseconds: number) => Promise<unknown>) | undefined;
 }
 
 export async function fetchBlob(request: BlobRequest): Promise<string> {
@@ -138,7 +133,7 @@ interface Output {
   sizeBytes: number;
 }
 
-/** Hashes the bytes that an earlier attempt left. */
+/** Also hashes the bytes of an earlier attempt. */
 async function openOutput(path: string, file: HubFile, isResumed: boolean): Promise<Output> {
   const handle = await open(path, isResumed ? 'r+' : 'wx');
   const output: Output = { handle, hash: beginHash(file), sizeBytes: 0 };
@@ -213,7 +208,6 @@ async function write(output: Output, bytes: Uint8Array): Promise<void> {
   output.sizeBytes += bytes.byteLength;
 }
 
-/** The bytes are not those announced, so they cannot be resumed. */
 class WrongFile extends MistletoeError {
   constructor(host: string, { path }: HubFile, what: string) {
     super('network', `${path} from ${host} ${what}; nothing of it is kept.`, {

@@ -1,11 +1,8 @@
 /**
- * The cache that all libraries of the Hugging Face hub share, as https://huggingface.co/docs/hub/local-cache has it:
- *
- *   models--ORG--NAME/refs/REVISION        a commit, as text
- *   models--ORG--NAME/snapshots/COMMIT/... links to
- *   models--ORG--NAME/blobs/HASH           the files
- *
- * Other programs may have fetched only a part of a model, so a snapshot counts only if all its weights are there.
+ * The cache shared by all Hugging Face libraries (https://huggingface.co/docs/hub/local-cache):
+ * models--ORG--NAME/refs/REVISION: a commit, as text
+ * models--ORG--NAME/snapshots/COMMIT/...: links to models--ORG--NAME/blobs/HASH
+ * Other programs may fetch only part of a model, so a snapshot counts only if all its weights are present.
  */
 import { existsSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
@@ -21,8 +18,8 @@ export interface RepositoryFolders {
   readonly blobs: string;
 }
 
-export function repositoryFolders(cacheFolder: string, { repository }: HubId): RepositoryFolders {
-  const root = resolve(cacheFolder, `models--${repository.replace('/', '--')}`);
+export function repositoryFolders(cacheFolder: string, { repository, kind }: HubId): RepositoryFolders {
+  const root = resolve(cacheFolder, `${kind ?? 'model'}s--${repository.replace('/', '--')}`);
   return { refs: join(root, 'refs'), snapshots: join(root, 'snapshots'), blobs: join(root, 'blobs') };
 }
 
@@ -63,7 +60,7 @@ export async function readReference(path: string): Promise<string | undefined> {
   }
 }
 
-/** What is missing of the weights, as the subject of a sentence. Dangling links count as missing. */
+/** As the subject of a sentence. Dangling links count as missing. */
 async function findMissing(snapshot: string): Promise<string | undefined> {
   const names = await listFolder(snapshot);
   if (!names.some(isWeightName)) return 'its weights are';
@@ -81,7 +78,7 @@ function listMissing(names: readonly string[]): string {
   return `${names.length} of its files (${names.slice(0, 3).join(', ')}${names.length > 3 ? ', ...' : ''}) are`;
 }
 
-/** The name of a model: in the hub's cache the repository's name, elsewhere the folder's. */
+/** The repository's name in the hub's cache, else the folder's. */
 export function nameModel(folder: string): string {
   const path = resolve(folder);
   const [, name] = /[/\\]models--[^/\\]+?--([^/\\]+)[/\\]snapshots[/\\][^/\\]+$/.exec(path) ?? [];

@@ -1,6 +1,6 @@
 /**
- * Three requests of the hub's documented API: the commit of a revision, its files, and their bytes. The library
- * @huggingface/hub has 5 MB, and neither resumes downloads nor checks their hashes.
+ * Three requests of the hub's documented API. The library @huggingface/hub has 5 MB, and neither resumes downloads
+ * nor checks hashes.
  */
 import { z } from 'zod';
 import { describeCause, MistletoeError } from '../../core/errors.js';
@@ -11,11 +11,10 @@ import type { HubId } from './hub-settings.js';
 import { formatHubId } from './hub-settings.js';
 
 /**
- * Redirects are followed here, not by fetch: files are on other hosts, and only the hub may see the token. URLs of those
- * hosts are signed, so messages do not show them.
+ * Redirects are followed here, not by fetch: files are on other hosts, and only the hub may see the token. URLs of
+ * those hosts are signed, so messages do not show them.
  */
 interface HubAccess {
-  /** Without a trailing slash. */
   readonly endpoint: string;
   readonly token: string | undefined;
 }
@@ -25,7 +24,6 @@ export const resumeHint = 'The partial download is kept: run the same command to
 const maxRedirects = 8;
 const redirections: readonly number[] = [301, 302, 303, 307, 308];
 
-/** Throws for any response but a successful one. `path` begins with a slash. */
 async function requestHub(
   access: HubAccess,
   id: HubId,
@@ -111,7 +109,7 @@ function describeRefusal(access: HubAccess, id: HubId, url: URL, response: Respo
   if (status === 401 || status === 404) {
     return new MistletoeError(
       'usage',
-      `There is no model ${name} on ${home.host} that may be seen (${status}).`,
+      `There is no ${kindOf(id)} ${name} on ${home.host} that may be seen (${status}).`,
       {
         hint: 'Check the spelling; for a private or gated model set HF_TOKEN to a token that may read it.',
       },
@@ -123,7 +121,6 @@ function describeRefusal(access: HubAccess, id: HubId, url: URL, response: Respo
 }
 
 export interface HubFile {
-  /** From the root of the repository, with slashes. */
   readonly path: string;
   readonly sizeBytes: number;
   /** sha256 of large files (LFS, Xet), git's blob hash of small ones. It is the file's name in the cache. */
@@ -131,7 +128,7 @@ export interface HubFile {
 }
 
 export interface HubBody {
-  /** Position of the first byte: 0 if the server has no range support. */
+  /** 0 if the server has no range support. */
   readonly firstByte: number;
   readonly chunks: AsyncIterable<Uint8Array>;
 }
@@ -148,7 +145,7 @@ export function createHubClient(access: HubAccess): HubClient {
   return {
     host,
     async findCommit(id) {
-      const path = `/api/models/${id.repository}/revision/${encodeURIComponent(id.revision)}`;
+      const path = `/api/${kindOf(id)}s/${id.repository}/revision/${encodeURIComponent(id.revision)}`;
       const { value } = await requestJson(access, id, path, commitSchema);
       return value.sha;
     },
@@ -157,7 +154,7 @@ export function createHubClient(access: HubAccess): HubClient {
       let cursor: string | undefined;
       for (let page = 0; page < maxPages; page++) {
         const query = `recursive=true${cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`}`;
-        const path = `/api/models/${id.repository}/tree/${commit}?${query}`;
+        const path = `/api/${kindOf(id)}s/${id.repository}/tree/${commit}?${query}`;
         const { value, link } = await requestJson(access, id, path, treeSchema);
         for (const entry of value) if (entry.type === 'file') files.push(toFile(id, host, entry));
         cursor = findCursor(link);
@@ -172,7 +169,8 @@ export function createHubClient(access: HubAccess): HubClient {
       );
     },
     async openFile(id, commit, path, firstByte) {
-      const address = `/${id.repository}/resolve/${commit}/${path.split('/').map(encodeURIComponent).join('/')}`;
+      const home = id.kind === 'dataset' ? '/datasets' : '';
+      const address = `${home}/${id.repository}/resolve/${commit}/${path.split('/').map(encodeURIComponent).join('/')}`;
       const response = await requestHub(access, id, address, {
         'accept-encoding': 'identity', // a range must be in bytes of the file itself, not of a compressed one
         ...(firstByte === 0 ? {} : { range: `bytes=${firstByte}-` }),
@@ -184,6 +182,8 @@ export function createHubClient(access: HubAccess): HubClient {
     },
   };
 }
+
+const kindOf = ({ kind }: HubId): string => kind ?? 'model';
 
 const maxPages = 100;
 const hexadecimal = (digits: number): z.ZodString => z.string().regex(new RegExp(`^[0-9a-f]{${digits}}$`));
@@ -258,7 +258,7 @@ async function requestJson<Schema extends z.ZodType>(
 function unexpectedAnswer(host: string, id: HubId, seen: string, cause?: unknown): MistletoeError {
   return new MistletoeError('network', `${host} answered for ${formatHubId(id)} with ${seen}.`, {
     hint: 'Check HF_ENDPOINT: it must be the address of a Hugging Face hub or of a mirror.',
-    ...(cause === undefined ? {} : { cause }),
+    cause,
   });
 }
 

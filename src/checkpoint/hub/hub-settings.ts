@@ -7,10 +7,10 @@ import type { HostEnvironment } from '../../core/default-cache-folder.js';
 
 /** A model on the hub: `lmsys/vicuna-7b-v1.5`, optionally with @ and a branch, tag or commit. */
 export interface HubId {
-  /** ORG/NAME. */
   readonly repository: string;
-  /** A branch, tag or commit; default `main`. */
   readonly revision: string;
+  /** A model by default. */
+  readonly kind?: 'dataset' | undefined;
 }
 
 /**
@@ -48,7 +48,6 @@ export function isCommit(revision: string): boolean {
 
 export interface HubSettings {
   readonly cacheFolder: string;
-  /** Without a trailing slash. */
   readonly endpoint: string;
   readonly isOffline: boolean;
   /** Read only when needed and not stored, so that it cannot be printed. */

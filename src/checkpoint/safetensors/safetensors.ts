@@ -1,24 +1,12 @@
 /**
- * A safetensors file: 8 bytes with the header's length (little-endian), a JSON object from tensor name to dtype, shape
+ * A safetensors file: the header's length (8 bytes, little-endian), a JSON object from tensor name to dtype, shape
  * and byte range, then the data. Only the header is read here.
- *
- * What the reference implementation refuses is refused here (huggingface/safetensors, tensor.rs, which reads by serde):
- * 1. The file has the header that its first 8 bytes announce, and that has at most 100,000,000 bytes.
- * 2. The header is UTF-8 and one JSON object, nested at most 127 deep, with white space behind it at will.
- * 3. No text in it, key or value, has half of a surrogate pair, and no number is beyond a double.
- * 4. `__metadata__` stands there once at most and is null or an object whose values are all texts.
- * 5. Every other value is an object with `dtype`, `shape` and `data_offsets`, none of them twice; others are ignored.
- * 6. `dtype` is a known name.
- * 7. `shape` is a list and `data_offsets` a pair of sizes. A size is written in digits: no sign, point or exponent,
- *    so that -0, 1.0 and 1e0 are none.
- * 8. The product of the shape and the dtype's size does not overflow and is the length of the byte range.
- * 9. The ranges, in order, begin at 0, follow each other without overlap or hole, and end with the file, so that two
- *    names never share bytes and nothing hides between them.
- *
- * Refused here though the reference accepts it, because nothing honest needs it: a header over 32 MiB or with white
- * space before its `{` (the format's description demands that brace), any key twice in any object (the reference keeps
- * the last tensor of a name), numbers that are no sizes in fields that are ignored, sizes from 2^53 on, more than 16
- * dimensions, an entry written as a list and a dtype as an object (both by serde's grace), and dtypes not read here.
+ * Everything that the reference implementation refuses (huggingface/safetensors, tensor.rs) is refused: oversized or
+ * truncated headers, invalid UTF-8 or JSON, nesting deeper than 127, lone surrogates, metadata that is not an object
+ * of strings, missing or repeated fields, unknown dtypes, sizes that are not plain digits, ranges of the wrong
+ * length, and ranges that overlap, leave holes or do not end with the file.
+ * Also refused, because no valid file needs it: headers over 32 MiB or with leading white space, any repeated key,
+ * numbers that are not sizes, sizes from 2^53 on, and more than 16 dimensions.
  */
 import { fileLimits } from '../../core/limits.js';
 import type { BinaryFile } from '../binary-file.js';
@@ -37,15 +25,14 @@ import {
 } from '../stored-tensor.js';
 
 /**
- * What JSON.parse lets pass and a header of tensors may not have, because readers disagree on what it means: a key twice
- * in one object (JSON.parse keeps the last without a word), a number that is not written in digits (1.0, 1e0 and -0
- * become 1 and 0) or that a double cannot hold exactly, half of a surrogate pair in a text, and deep nesting.
+ * Finds what JSON.parse accepts although readers disagree on its meaning: repeated keys, numbers that are not plain
+ * digits or not exact, lone surrogates, and deep nesting.
  */
 
-/** Where serde_json, with which the reference implementation of safetensors reads, gives up. */
+/** The limit of serde_json, which the reference implementation uses. */
 const deepest = 127;
 
-/** The first fault as a phrase that "in its header" can follow; undefined where there is none. The text must be valid JSON. */
+/** As a phrase before "in its header". The text must be valid JSON. */
 function findJsonFault(text: string, quote: (value: string) => string): string | undefined {
   const open: (Set<string> | undefined)[] = []; // keys of the objects around this place; undefined for a list
   let expectsKey = false;

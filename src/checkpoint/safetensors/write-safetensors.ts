@@ -1,6 +1,6 @@
 /**
- * Safetensors as the reference implementation writes them: the widest types first and the header filled up with spaces,
- * so that every element lies at a multiple of its size and can be used where the file is mapped.
+ * Writes safetensors as the reference implementation does: the widest types first and a padded header, so that all
+ * elements are aligned when the file is mapped.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { PlainDType } from '../stored-tensor.js';
@@ -16,9 +16,8 @@ interface DescribedTensor {
 }
 
 export interface SafetensorsLayout<Tensor extends DescribedTensor> {
-  /** With the eight bytes that say how long it is. */
+  /** Including its length. */
   readonly header: Buffer;
-  /** In the order of their data. */
   readonly tensors: readonly Tensor[];
 }
 

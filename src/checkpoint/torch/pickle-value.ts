@@ -1,8 +1,8 @@
-/** What a pickle may hold; see pickle.ts for the machine that builds it. */
+/** Values of a pickle (pickle.ts). */
 import type { StoredDType } from '../stored-tensor.js';
 import { formatShape, isSize, maximumRank, quote, refuse } from '../stored-tensor.js';
 
-/** The few globals that torch.save writes, and what "calling" them builds: descriptions, never objects of their own making. */
+/** The globals that torch.save writes; "calling" one builds a description. */
 const storageDTypes: ReadonlyMap<string, StoredDType> = new Map<string, StoredDType>([
   ['torch.FloatStorage', 'F32'],
   ['torch.HalfStorage', 'F16'],
@@ -24,7 +24,6 @@ const known: ReadonlySet<string> = new Set([
   parameterGlobal,
 ]);
 
-/** The error for a file that torch.save has not written. */
 type Damaged = (why: string) => Error;
 
 export function requireKnownGlobal(name: string, source: string): string {
@@ -110,7 +109,7 @@ export type PickleValue =
   | PickledStorage
   | PickledTensor;
 
-/** Undefined too for more sizes than a tensor can have: a tuple is quoted often and should not be copied as often. */
+/** Undefined for more sizes than a tensor can have. */
 export function asSizes(value: PickleValue | undefined): number[] | undefined {
   if (!isTuple(value) || value.items.length > maximumRank) return undefined;
   const sizes = value.items.filter(isSize);

@@ -1,17 +1,104 @@
 /**
- * A pickle is a program for a stack machine that may call any Python function: loading one from a stranger runs the
- * stranger's code. This machine knows no functions. It builds dicts, lists, tuples, strings and numbers, and where the
- * program "calls" one of a few known globals it writes down a storage reference or a tensor description. Every
- * other opcode and global is refused by name.
- *
- * Memory stays in proportion to the pickle: lengths are checked against the bytes that are there, the number of
- * containers, the stack and the memo are bounded, and memoised values are shared, never copied. No step repeats, so
- * the run ends.
+ * A pickle is a program for a stack machine that may call any Python function, so loading one runs its author's code.
+ * This machine knows no functions: it builds dicts, lists, tuples, strings and numbers, and turns calls of a few
+ * known globals into descriptions of storages and tensors. Every other opcode and global is refused.
+ * Memory is bounded: lengths are checked, containers, stack and memo are limited, and memoized values are shared.
  */
-import { PickleCursor } from './pickle-cursor.js';
+import { downloadAgain, quote, refuse } from '../stored-tensor.js';
 import type { PickleValue } from './pickle-value.js';
 import { callGlobal, isGlobal, isTuple, openStorage, requireKnownGlobal } from './pickle-value.js';
-import { downloadAgain, quote, refuse } from '../stored-tensor.js';
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+const maximumLine = 256; // module and attribute names of globals are short
+
+/** Reads a pickle's operands; every length is checked against the remaining bytes. */
+class PickleCursor {
+  readonly #bytes: Buffer;
+  readonly #source: string;
+  position = 0;
+
+  constructor(bytes: Buffer, source: string) {
+    this.#bytes = bytes;
+    this.#source = source;
+  }
+
+  byte(): number {
+    return this.#bytes.readUInt8(this.#advance(1));
+  }
+
+  uint16(): number {
+    return this.#bytes.readUInt16LE(this.#advance(2));
+  }
+
+  uint32(): number {
+    return this.#bytes.readUInt32LE(this.#advance(4));
+  }
+
+  int32(): number {
+    return this.#bytes.readInt32LE(this.#advance(4));
+  }
+
+  float64(): number {
+    return this.#bytes.readDoubleBE(this.#advance(8));
+  }
+
+  size64(): number {
+    const value = this.#bytes.readBigUInt64LE(this.#advance(8));
+    if (value > BigInt(this.#bytes.byteLength)) {
+      throw this.#refuse(`a length of ${value.toString()} bytes does not fit the pickle`);
+    }
+    return Number(value);
+  }
+
+  /** Two's complement; refuses what a number cannot hold exactly. */
+  long(size: number): number {
+    if (size === 0) return 0;
+    if (size > 8) throw this.#refuse(`an integer of ${size} bytes is larger than any size of a tensor`);
+    const start = this.#advance(size);
+    let value = 0n;
+    for (let index = size - 1; index >= 0; index -= 1) {
+      value = (value << 8n) | BigInt(this.#bytes.readUInt8(start + index));
+    }
+    const number = Number(BigInt.asIntN(size * 8, value));
+    if (!Number.isSafeInteger(number)) throw this.#refuse(`the integer ${number} is too large`);
+    return number;
+  }
+
+  text(size: number): string {
+    const start = this.#advance(size);
+    try {
+      return utf8.decode(this.#bytes.subarray(start, start + size));
+    } catch (cause) {
+      throw this.#refuse(`the string at byte ${start} is not UTF-8`, cause);
+    }
+  }
+
+  line(): string {
+    const start = this.position;
+    const end = this.#bytes.indexOf(0x0a, start);
+    if (end < 0 || end - start > maximumLine) {
+      const opening = this.#bytes.toString('latin1', start, start + 40);
+      throw this.#refuse(`the global name ${quote(opening)} at byte ${start} does not end`);
+    }
+    this.position = end + 1;
+    return this.#bytes.toString('utf8', start, end);
+  }
+
+  #advance(size: number): number {
+    const start = this.position;
+    if (size > this.#bytes.byteLength - start) {
+      throw this.#refuse(
+        `it ends at byte ${this.#bytes.byteLength}, but ${size} bytes from ${start} on are needed`,
+      );
+    }
+    this.position = start + size;
+    return start;
+  }
+
+  #refuse(why: string, cause?: unknown): Error {
+    return refuse(`${this.#source} is not a state dict torch.save wrote: ${why}`, downloadAgain, cause);
+  }
+}
 
 const maximumContainers = 500_000;
 const maximumDepth = 1_000_000; // of the stack, and entries of the memo
@@ -21,7 +108,6 @@ export function runPickle(bytes: Buffer, source: string): PickleValue {
   return machine.run();
 }
 
-/** Python's `mark` on the stack, told apart from every value. */
 const mark = Symbol('mark');
 
 class PickleMachine {
@@ -51,7 +137,6 @@ class PickleMachine {
     }
   }
 
-  /** Opcodes that push a value return it. */
   #evaluate(opcode: number): PickleValue | undefined {
     const cursor = this.#cursor;
     switch (opcode) {
@@ -162,7 +247,7 @@ class PickleMachine {
     if (!isGlobal(callee) || !isTuple(parameters))
       throw this.#damaged('it calls something that is no global');
     const value = callGlobal(callee.name, parameters.items, this.#damaged);
-    // A parameter is the tensor that it was made of, which has been counted.
+    // A parameter is its tensor, which was already counted.
     return value === parameters.items[0] ? value : this.#count(value);
   }
 

@@ -1,7 +1,7 @@
 /**
- * A torch file (torch.save since 1.6) is a zip with one folder: `data.pkl` describes the tensors, `data/<key>` holds
- * one storage each, `byteorder` says how. Several tensors may look into one storage, with offset and strides.
- * A tensor may not have more elements than its storage, which bounds what reading it can cost.
+ * A torch file (since torch 1.6) is a zip with one folder: `data.pkl` describes the tensors, `data/<key>` holds one
+ * storage each. Several tensors may view one storage with offset and strides. A tensor may not have more elements
+ * than its storage, which bounds the cost of reading it.
  */
 import type { BinaryFile } from '../binary-file.js';
 import { readBytes, refuseGitPointer, withFile } from '../binary-file.js';
@@ -17,8 +17,8 @@ import {
   quote,
   refuse,
 } from '../stored-tensor.js';
-import type { ZipDirectory } from './zip-directory.js';
-import { locateEntry, readZipDirectory } from './zip-directory.js';
+import type { ZipDirectory } from './zip.js';
+import { locateEntry, readZipDirectory } from './zip.js';
 
 const maximumPickleBytes = 16 * 1024 * 1024;
 const wrapperKeys: readonly string[] = ['state_dict', 'model_state_dict', 'model', 'module'];
@@ -62,7 +62,7 @@ async function refuseOtherFormats(file: BinaryFile): Promise<void> {
   }
 }
 
-/** The folder inside the zip, with its slash; torch names it after the file. */
+/** With its slash; torch names it after the file. */
 function findRoot(file: BinaryFile, directory: ZipDirectory): string {
   const roots: string[] = [];
   for (const name of directory.entries.keys()) {
@@ -116,7 +116,7 @@ function locate(
   return locateEntry(file, directory, entry);
 }
 
-/** The dict that holds the tensors: the root, or the one dict under a usual wrapper key. Anything else is a guess. */
+/** The root, or the one dict under a usual wrapper key. */
 function chooseStateDict(file: BinaryFile, root: PickleValue): PickledDict {
   const advice = 'Save the state dict itself: torch.save(model.state_dict(), path).';
   if (!(root instanceof Map)) throw refuse(`${file.path} does not hold a dict of tensors`, advice);
@@ -185,7 +185,7 @@ function placeTensor({ file, name, tensor, storage }: Placement): StoredTensor {
       'Save a contiguous copy of the tensor; expanded tensors are not read.',
     );
   }
-  // Huge strides make this inexact, but only far beyond any storage, where the check below refuses them anyway.
+  // Inexact for huge strides, which the check below refuses anyway.
   let reach = count === 0 ? 0 : 1;
   if (count > 0) {
     tensor.shape.forEach((size, axis) => (reach += (size - 1) * tensor.strides[axis]!));

@@ -7,8 +7,8 @@ import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-
 import { encodeTorchFile } from '../../../test/support/checkpoint/write-torch-file.js';
 import { readTorchHeader } from './torch-zip.js';
 import { writeTorchFile } from './write-torch-file.js';
-import type { PlacedEntry } from './write-zip.js';
-import { checksumOf, encodeDirectory, encodeLocalHeader } from './write-zip.js';
+import type { PlacedEntry } from './zip.js';
+import { checksumOf, encodeDirectory, encodeLocalHeader } from './zip.js';
 import { openFileOutput } from '../written-folder.js';
 
 let folder: string;

@@ -1,17 +1,14 @@
-/**
- * A state dict as torch.save writes it, for code that reads nothing else. Whoever can reads safetensors: a torch file is
- * a program that its reader runs.
- */
+/** Writes a state dict as torch.save does, for code that reads no safetensors. */
 import { basename } from 'node:path';
 import type { PlainDType } from '../stored-tensor.js';
 import { countElements } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
 import type { Append, WriteOptions } from '../written-folder.js';
 import { writeWholeFile } from '../written-folder.js';
-import type { PlacedEntry } from './write-zip.js';
-import { checksumOf, encodeDirectory, encodeLocalHeader } from './write-zip.js';
+import type { PlacedEntry } from './zip.js';
+import { checksumOf, encodeDirectory, encodeLocalHeader } from './zip.js';
 
-/** A pickle writer, protocol 2: what state dicts hold and, for tests of refusals, any global. */
+/** Pickle protocol 2: what state dicts hold and, for tests of refusals, any global. */
 export type Picklable =
   | null
   | boolean
@@ -122,7 +119,6 @@ export async function writeTorchFile(
   );
 }
 
-/** torch names the folder inside the zip after the file. */
 export const nameRoot = (path: string): string => basename(path).replace(/\.[^.]*$/, '');
 
 function createZip(append: Append) {
@@ -143,7 +139,7 @@ function createZip(append: Append) {
   };
 }
 
-/** All of them at once, because the checksum stands before the content. */
+/** The checksum comes before the content, so all pieces are needed at once. */
 async function readPieces(tensor: TensorSource): Promise<Uint8Array[]> {
   const pieces: Uint8Array[] = [];
   for await (const piece of tensor.read()) pieces.push(piece.slice());
@@ -174,12 +170,11 @@ export interface TorchView {
   readonly dtype: PlainDType;
   readonly key: string;
   readonly elements: number;
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   readonly shape: readonly number[];
-  readonly strides?: readonly number[];
+  readonly strides?: readonly number[] | undefined;
 }
 
-/** The pickle of a tensor: a call that looks into a storage. */
 export function pickleTensor(view: TorchView): Picklable {
   const { dtype, key, elements, offset = 0, shape, strides = rowMajor(shape) } = view;
   const storage = pickleStorage(pickleGlobal('torch', storageNames[dtype]), key, elements);

@@ -7,7 +7,7 @@ import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { createPolicy, generateSpeculatively } from '../../decode/speculative-text.js';
 import { generateText } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { loadDrafter } from '../../draft/systems.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { BenchmarkResult } from '../../measure/benchmark.js';
 import { runBenchmark } from '../../measure/benchmark.js';

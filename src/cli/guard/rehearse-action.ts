@@ -3,7 +3,7 @@ import { bundledPrompts } from '../../decode/bundled-models.js';
 import { findDrafter } from '../../decode/find-drafter.js';
 import { settleDevice } from '../../decode/gpu-fit.js';
 import { encodePrompt, openTarget } from '../../decode/target.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { loadDrafter } from '../../draft/systems.js';
 import { rehearse } from '../../guard/rehearse/rehearsal.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice } from '../../runtime/device-choice.js';

@@ -1,7 +1,7 @@
 /** The flag table of `mistletoe train`. */
 import { deepestDraft } from '../../core/limits.js';
 import { integer, omitSetting, text } from '../../core/settings.js';
-import { trainableSystems } from '../../train/systems/new-drafter.js';
+import { trainableSystems } from '../../draft/fresh/new-drafter.js';
 import type { TrainSettings } from '../../train/settings.js';
 import {
   defaultSettings,

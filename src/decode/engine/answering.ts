@@ -1,25 +1,73 @@
 /**
- * From tasks to answers through one engine: finds the drafter, encodes the prompt, shares its reading among several
- * answers to it, and reports progress pass by pass.
+ * Answers tasks through one engine: finds the drafter, encodes the prompt, reads it once for several answers, and
+ * reports progress per pass.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
+import type { TokenSpelling } from '../../text/tokenizer/token-spelling.js';
 import { spellToken } from '../../text/tokenizer/token-spelling.js';
-import type { Engine } from './engine.js';
-import type { AnswerProgress, EngineTask } from './engine-messages.js';
-import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
+import type { StepRecord } from '../acceptance.js';
+import type { TokenEvent } from '../answer.js';
 import type { Generation, GenerationRequest } from '../plain.js';
 import { decodePlain } from '../plain.js';
-import type { ReadPrefix } from '../prefix.js';
-import { readPrefix } from '../prefix.js';
-import { ProgressReport } from './progress-report.js';
-import { sequenceBytes } from './sequence-bytes.js';
+import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
 import type { PolicyChooser } from '../policies/policy-chooser.js';
+import type { ReadPrefix } from '../prefill.js';
+import { readPrefix } from '../prefill.js';
+import { choosePolicy } from '../speculative-text.js';
 import type { SpeculativeRequest } from '../speculative.js';
 import { decodeSpeculative } from '../speculative.js';
-import { choosePolicy } from '../speculative-text.js';
 import type { Target } from '../target.js';
 import { completeRequest, requestFor } from '../target.js';
+import type { AnswerProgress, EngineTask, SpelledLikelihood, WorkerTokenEvent } from './engine-messages.js';
+import type { Engine } from './engine.js';
+import { sequenceBytes } from './engine.js';
+
+/** Combines what one pass brings to an answer into one message. */
+/** Tokens of a pass arrive without an await between them, so a microtask marks the end of the pass. */
+class ProgressReport {
+  private tokens: WorkerTokenEvent[] = [];
+  private steps: StepRecord[] = [];
+
+  constructor(
+    private readonly send: (progress: AnswerProgress) => void,
+    private readonly spell: (id: number) => TokenSpelling,
+  ) {}
+
+  readonly addToken = (event: TokenEvent): void => {
+    this.plan();
+    const { likelihood } = event;
+    this.tokens.push({ ...event, likelihood: likelihood && this.spellLikelihood(event.id, likelihood) });
+  };
+
+  readonly addStep = ({ proposed, accepted, depth, drafter }: StepRecord): void => {
+    this.plan();
+    this.steps.push({ proposed, accepted, depth, drafter });
+  };
+
+  flush(): void {
+    const { tokens, steps } = this;
+    if (tokens.length === 0 && steps.length === 0) return;
+    [this.tokens, this.steps] = [[], []];
+    this.send({ tokens, steps });
+  }
+
+  private plan(): void {
+    if (this.tokens.length > 0 || this.steps.length > 0) return;
+    queueMicrotask(() => {
+      this.flush();
+    });
+  }
+
+  private spellLikelihood(id: number, likelihood: NonNullable<TokenEvent['likelihood']>): SpelledLikelihood {
+    const spell = (token: number, logprob: number) => {
+      const { text, bytes } = this.spell(token);
+      return { id: token, text, bytes: bytes === null ? null : [...bytes], logprob };
+    };
+    const top = likelihood.top.map((other) => spell(other.id, other.logprob));
+    return { ...spell(id, likelihood.logprob), top };
+  }
+}
 
 export interface OpenedModels {
   readonly target: Target;
@@ -27,7 +75,6 @@ export interface OpenedModels {
   readonly guarding: BudgetedDrafting;
 }
 
-/** One of the answers to a task. */
 export interface AnswerListener {
   readonly signal: AbortSignal;
   readonly onProgress: (progress: AnswerProgress) => void;
@@ -36,9 +83,9 @@ export interface AnswerListener {
 
 interface Drafting {
   readonly drafter: Drafter;
-  /** All that keep what they have read. */
+  /** All drafters that keep state for the request. */
   readonly members: readonly Drafter[];
-  /** For one answer; `end` where it is guarded. */
+  /** Called per answer; `end` exists if the answer is guarded. */
   readonly begin: (
     hasSharedPrompt: boolean,
   ) => Pick<SpeculativeRequest, 'policy'> & { readonly drafter: Drafter } & Partial<
@@ -52,13 +99,12 @@ interface PreparedTask {
   readonly task: EngineTask;
 }
 
-/** Shorter prompts are read by every answer for itself: forks would copy them anyway (model/cache/shared-prefix.ts). */
+/** Forks copy shorter prompts anyway (model/cache/shared-prefix.ts), so each answer reads them itself. */
 const minShared = 33;
-/** Policies that requests choose among are remembered, but not without end. */
 const maxPolicies = 64;
 
 export class Answering {
-  /** What `auto` learns on one request helps the next. */
+  /** What `auto` learns in one request helps the next. */
   private readonly policies = new Map<string, PolicyChooser>();
 
   constructor(
@@ -66,7 +112,7 @@ export class Answering {
     private readonly engine: Engine,
   ) {}
 
-  /** One promise for each listener, in their order. */
+  /** One promise per listener. */
   start(task: EngineTask, listeners: readonly AnswerListener[]): readonly Promise<Generation>[] {
     const prepared = this.prepare(task);
     const prefix = listeners.length > 1 ? this.readShared(prepared, listeners) : Promise.resolve(undefined);
@@ -131,7 +177,7 @@ export class Answering {
     };
   }
 
-  /** Without the prompt's last token, whose scores each answer needs for itself. */
+  /** Without the last token, whose logits each answer needs. */
   private async readShared(
     prepared: Promise<PreparedTask>,
     listeners: readonly AnswerListener[],
@@ -174,7 +220,7 @@ export class Answering {
       const { drafter, policy, end } = drafting.begin(prefix !== undefined);
       const drafted = await decodeSpeculative(model, drafter, {
         ...{ ...own, scheduler, policy, onNotice, onStep: report.addStep },
-        ...(rule === undefined ? {} : { rule }),
+        rule,
       });
       return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };
     }, room);
@@ -191,8 +237,7 @@ export class Answering {
     const isGreedy = (options.sampling?.temperature ?? 0) === 0;
     const key = `${name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`;
     const { sampling } = options;
-    const chooser =
-      this.policies.get(key) ?? choosePolicy(policy, drafter, sampling === undefined ? {} : { sampling });
+    const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, { sampling });
     this.policies.delete(key);
     this.policies.set(key, chooser);
     const [oldest] = this.policies.keys();
@@ -215,7 +260,7 @@ function isTokenIds(prompt: EngineTask['prompt']): prompt is number[] {
   return Array.isArray(prompt) && typeof prompt[0] === 'number';
 }
 
-/** Aborted once every one of them is. */
+/** Aborted once all signals are. */
 function whenAll(signals: readonly AbortSignal[]): AbortSignal {
   const controller = new AbortController();
   const look = (): void => {

@@ -1,11 +1,8 @@
-/**
- * The thread's side of createEngineWorker: opens target and drafters, and answers requests through one engine. Only small
- * messages pass; weights, caches and logits stay here.
- */
+/** The thread of createEngineWorker. Weights, caches and logits stay here; only small messages pass. */
 import type { MessagePort } from 'node:worker_threads';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { Drafter } from '../../draft/drafter.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { loadDrafter } from '../../draft/systems.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice, nameDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
@@ -20,38 +17,27 @@ import { BudgetedDrafting } from '../policies/budgeted-drafting.js';
 import type { Generation } from '../plain.js';
 import { openTarget } from '../target.js';
 
-/** What an answer reports on its way. */
 type Reporter = (answer: EngineAnswer) => void;
 
 async function openModels(settings: EngineSettings, runtime: Runtime, post: Reporter): Promise<OpenedModels> {
   const { target: folder, drafters: sources, taps, cacheFolder, verifyCache } = settings;
   const { chat, chatTemplate, date } = settings;
-  const loading = {
-    ...(cacheFolder === undefined ? {} : { cacheFolder }),
-    ...(verifyCache === undefined ? {} : { verifyCache }),
-    onNotice: (text: string) => {
-      post({ kind: 'notice', text });
-    },
+  const onNotice = (text: string): void => {
+    post({ kind: 'notice', text });
   };
-  const target = await openTarget(folder, {
-    ...{ runtime, ...loading },
-    ...(chat === undefined ? {} : { chat }),
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-    ...(date === undefined ? {} : { date }),
-  });
+  const loading = { cacheFolder, verifyCache, onNotice };
+  const target = await openTarget(folder, { runtime, ...loading, chat, chatTemplate, date });
   const drafters = new Map<string, Drafter>();
   for (const [name, source] of Object.entries(sources)) {
-    const reading = taps === undefined ? {} : { taps };
-    const options = { target: target.model, tokenizer: target.tokenizer, ...loading, ...reading };
+    const options = { target: target.model, tokenizer: target.tokenizer, ...loading, taps };
     drafters.set(name, await loadDrafter(findDrafter(source), options));
   }
   const guarding = new BudgetedDrafting(drafters, target.model, settings.guarding);
-  // Whoever set them up wants to know; for others a request may still ask to be guarded.
   if (settings.guarding !== undefined) for (const text of guarding.misfits) post({ kind: 'notice', text });
   return { target, drafters, guarding };
 }
 
-/** Who is being answered, by the ids of the requests. */
+/** Answers in progress, by request id. */
 class AnsweringThread {
   private readonly engine: Engine;
   private readonly answering: Answering;
@@ -63,10 +49,7 @@ class AnsweringThread {
     { concurrency, memoryBytes }: EngineSettings,
     private readonly post: Reporter,
   ) {
-    this.engine = new Engine({
-      ...(concurrency === undefined ? {} : { concurrency }),
-      ...(memoryBytes === undefined ? {} : { memoryBytes }),
-    });
+    this.engine = new Engine({ concurrency, memoryBytes });
     this.answering = new Answering(models, this.engine);
   }
 

@@ -1,7 +1,6 @@
 /**
- * An engine in a thread of its own, so that this thread's event loop stays free while answers are computed: programs run
- * where they are called and block everything else there. Requests and tokens pass as small messages; several requests at
- * once share the passes of the target, and each gets the answer that it would get alone.
+ * Runs an engine in a thread of its own, so that the caller's event loop stays free: programs block the thread that
+ * runs them. Concurrent requests share target passes, and each gets the answer it would get alone.
  */
 import { Worker } from 'node:worker_threads';
 import type { z } from 'zod';
@@ -22,18 +21,17 @@ import type { Generation } from '../plain.js';
 import type { SpeculativeGeneration } from '../speculative.js';
 
 export interface EngineWorkerOptions extends Omit<EngineSettings, 'drafters'> {
-  /** Name that requests use -> folder, bundled name, or a system without weights such as `ngram`. */
-  readonly drafters?: Readonly<Record<string, string>>;
-  /** What opening the models has to say. */
-  readonly onNotice?: (message: string) => void;
+  /** Name in requests -> folder, bundled name, or a system without weights such as `ngram`. */
+  readonly drafters?: Readonly<Record<string, string>> | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 export interface WorkerGenerateOptions extends Omit<EngineTask, 'prompt'> {
-  readonly onToken?: (event: WorkerTokenEvent) => void;
-  /** All that a pass brought at once, for the answer of this index. */
-  readonly onProgress?: (progress: AnswerProgress, index: number) => void;
-  readonly onNotice?: (message: string) => void;
-  readonly signal?: AbortSignal;
+  readonly onToken?: ((event: WorkerTokenEvent) => void) | undefined;
+  /** Everything from one pass, with the index of the answer. */
+  readonly onProgress?: ((progress: AnswerProgress, index: number) => void) | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 type WorkerPrompt = string | readonly ChatMessage[] | readonly number[];
@@ -42,26 +40,23 @@ type Ready = Extract<EngineAnswer, { kind: 'ready' }>;
 
 export interface EngineWorker {
   readonly target: Ready['target'];
-  /** Where it runs, in words. */
   readonly device: string;
-  /** Whether the target has a chat template. */
   readonly isChat: boolean;
-  /** Answers a prompt: by speculative decoding where a drafter is named, else by plain decoding. */
+  /** Speculative decoding if a drafter is named, else plain decoding. */
   generate(
     prompt: WorkerPrompt,
     options?: WorkerGenerateOptions,
   ): Promise<Generation | SpeculativeGeneration>;
-  /** Several answers to one prompt, which is read once; each has the next seed. Fails where one of them fails. */
+  /** Reads the prompt once; each answer uses the next seed. Fails if one of them fails. */
   generateSeveral(
     prompt: WorkerPrompt,
     count: number,
     options?: WorkerGenerateOptions,
   ): Promise<readonly (Generation | SpeculativeGeneration)[]>;
-  /** Who runs and who waits at this moment. */
   load(): Promise<EngineLoad>;
   /** Settles when the thread has ended, with the reason unless it was closed. */
   readonly ended: Promise<Error | undefined>;
-  /** Aborts what runs, which then answers with what it has, and ends the thread. */
+  /** Aborts running requests, which return what they have, and ends the thread. */
   close(): Promise<void>;
 }
 
@@ -113,7 +108,7 @@ class Connection {
   private readonly loads = new Map<number, (load: EngineLoad) => void>();
   private count = 0;
   private isClosed = false;
-  /** Why nothing can be asked any more. */
+  /** Why the engine takes no more requests. */
   private fault: Error | undefined;
 
   constructor(settings: EngineSettings, onNotice: EngineWorkerOptions['onNotice']) {
@@ -227,13 +222,13 @@ class Connection {
     this.loads.clear();
   }
 
-  /** A thread that nobody waits for does not keep the process alive. */
+  /** An idle thread does not keep the process alive. */
   private rest(): void {
     if (this.pending.size === 0 && this.loads.size === 0 && !this.isClosed) this.worker.unref();
   }
 }
 
-/** What a caller gives is refused here, where the call stands, and not in the thread. */
+/** Invalid options are refused here, at the call, not in the thread. */
 function check<Schema extends z.ZodType>(schema: Schema, given: unknown, start: string): z.infer<Schema> {
   const parsed = schema.safeParse(given);
   if (parsed.success) return parsed.data;

@@ -1,36 +1,50 @@
 /**
- * Many answers at once. Every sequence is decoded by the function that decodes it alone (decodePlain,
- * decodeSpeculative); several of these run at the same time, and the passes that they ask for meet here. Whenever every
- * running sequence has asked for one, a step is made:
- *
- *   draw     tokens of the pass before, where a runtime draws them itself;
- *   draft    one run of a drafter's program for all the sequences that asked for it, until nobody asks for any;
- *   verify   one pass of the target over the rows of all sequences, and beside it one chunk of one prompt.
- *
- * Sequences that go on from a common prefix have passes of their own, which read it once for all of them, as long as that
- * pays (model/cache/shared-prefix.ts).
- *
- * What a sequence gets is what it would get alone, so answers do not depend on who else is there; how many run at once
- * is bounded by number and by memory, and the others wait in the order in which they came.
+ * Decodes many sequences at once. Each runs decodePlain or decodeSpeculative and asks for passes; once every running
+ * sequence waits for one, the engine makes a step:
+ * draw: tokens of the previous pass, if the runtime draws them
+ * draft: one run of a drafter's program for all sequences that ask, until none asks
+ * verify: one target pass over the rows of all sequences, plus one chunk of one prompt
+ * Sequences that share a prefix have passes of their own that read it once (model/cache/shared-prefix.ts).
+ * Each sequence gets the result it would get alone. Number and memory of running sequences are bounded; others wait
+ * in order.
  */
 import { MistletoeError } from '../../core/errors.js';
-import type { LaneProgram, LaneRun } from '../../model/lanes/lane-program.js';
+import type { Drafter } from '../../draft/drafter.js';
+import type { CacheSizes, SharedPrefix } from '../../model/cache/cache-pool.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import type { BatchStep, LaneProgram, LaneRun, PassScheduler } from '../../model/lanes/lane-program.js';
 import { countRows, countSelected } from '../../model/lanes/lane-program.js';
-import type { BatchStep, PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import type { SharedPrefix } from '../../model/cache/shared-prefix.js';
 import type { MixedValues } from '../../runtime/program.js';
+import type { GenerationRequest } from '../plain.js';
+
+/**
+ * Bytes of keys and values of prompt and answer, in the target and the drafters. An upper bound: rows shared with
+ * other forks of a prefix count for each.
+ */
+export function sequenceBytes(
+  { promptIds, maxNewTokens }: Pick<GenerationRequest, 'promptIds' | 'maxNewTokens'>,
+  { configuration }: Pick<CausalModel, 'configuration'>,
+  ...drafters: readonly Drafter[]
+): number {
+  const positions = Math.min(promptIds.length + maxNewTokens, configuration.contextLength);
+  const drafting = drafters.flatMap(({ graph }) => graph?.attention?.sizes ?? []);
+  return positions * [configuration, ...drafting].reduce((sum, sizes) => sum + bytesPerPosition(sizes), 0);
+}
+
+const bytesPerPosition = ({ layerCount, keyValueHeadCount, headSize }: CacheSizes): number =>
+  2 * layerCount * keyValueHeadCount * headSize * Float32Array.BYTES_PER_ELEMENT;
 
 export interface EngineOptions {
-  /** Sequences that run at the same time. */
-  readonly concurrency?: number;
-  /** Bytes that the running sequences may need together; without bound unless given. */
-  readonly memoryBytes?: number;
+  /** Max sequences that run at the same time. */
+  readonly concurrency?: number | undefined;
+  /** Max bytes of all running sequences; default unlimited. */
+  readonly memoryBytes?: number | undefined;
 }
 
 export interface SequenceOptions {
-  /** What it needs at most: keys and values of its prompt and its answer, in target and drafter. */
-  readonly bytes?: number;
-  /** Whoever waits for room and is aborted waits no longer: what decodes it sees the same signal and asks for nothing. */
+  /** Upper bound for keys and values of prompt and answer, in target and drafter. */
+  readonly bytes?: number | undefined;
+  /** Aborts the wait for room. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -39,36 +53,32 @@ interface Waiting {
   readonly start: () => void;
 }
 
-/** A pass that a sequence waits for. */
 interface Ask {
   readonly program: LaneProgram;
   readonly run: LaneRun;
   readonly outputs: readonly string[];
-  /** Of the sequence that asks. */
+  /** Of the asking sequence. */
   readonly log: { ms: number; step: BatchStep | undefined };
   readonly resolve: (values: MixedValues) => void;
   readonly reject: (cause: unknown) => void;
 }
 
 export interface EngineCounts {
-  /** Runs of the target's programs, of drafters' programs, and of prompts' chunks among them. */
   readonly verifyRuns: number;
   readonly draftRuns: number;
   readonly promptRuns: number;
-  /** Milliseconds spent inside programs. */
   readonly programMs: number;
 }
 
-/** Who is there at this moment. */
 export interface EngineLoad {
   readonly running: number;
   readonly waiting: number;
-  /** What the running ones said that they need. */
+  /** Sum of the bytes that running sequences asked for. */
   readonly usedBytes: number;
 }
 
 export const defaultConcurrency = 8;
-/** A chunk of a prompt above this is read by itself: beside it, every other lane would be padded to its rows. */
+/** Longer prompt chunks run alone: other lanes would be padded to their rows. */
 const maxSharedRows = 16;
 
 export class Engine {
@@ -78,15 +88,14 @@ export class Engine {
   private asks: Ask[] = [];
   private running = 0;
   private usedBytes = 0;
-  /** Sequences that have asked at least once: the others are still being prepared and nobody waits for them. */
+  /** Sequences that have asked at least once; nobody waits for the others. */
   private joined = 0;
   private isStepping = false;
-  /** Passes of the target so far. */
   private targetPasses = 0;
-  /** End of the last pass of the target; undefined while no sequence waits for passes. */
+  /** End of the last target pass; undefined while no sequence waits. */
   private stepStartMs: number | undefined;
   private passEndMs: number | undefined;
-  /** Time of the present step that goes to prompts. */
+  /** Time of the present step spent on prompts. */
   private promptMs = 0;
   private counted = { verifyRuns: 0, draftRuns: 0, promptRuns: 0, programMs: 0 };
 
@@ -104,10 +113,11 @@ export class Engine {
   }
 
   /**
-   * Decodes as soon as there is room.
+   * Decodes once there is room.
    * @example
    * const engine = new Engine({ concurrency: 4 });
-   * await Promise.all(requests.map((request) => engine.run((scheduler) => decodePlain(model, { ...request, scheduler }))));
+   * await Promise.all(requests.map((request) => engine.run((scheduler) => decodePlain(model, { ...request, scheduler
+   * }))));
    */
   async run<Result>(
     decode: (scheduler: PassScheduler) => Promise<Result>,
@@ -145,7 +155,7 @@ export class Engine {
     }
   }
 
-  /** False if it was aborted before there was room. */
+  /** False if aborted before there was room. */
   private waitForRoom(bytes: number, signal: AbortSignal | undefined): Promise<boolean> {
     return new Promise((resolve) => {
       const waiting: Waiting = {
@@ -195,7 +205,7 @@ export class Engine {
     });
   }
 
-  /** One run for each group of asks that go together; every ask that is answered lets its sequence go on. */
+  /** One run per group of asks that go together. */
   private async step(): Promise<void> {
     const early = this.asks.filter(({ program }) => program.stage !== 'verify');
     const eligible = early.length > 0 ? early : this.asks;
@@ -238,14 +248,14 @@ export class Engine {
         resolve(results[index]!);
       });
     } catch (cause) {
-      // One sequence's fault is not the others': each is tried by itself.
+      // Retried one by one, so that one sequence's failure does not affect the others.
       if (group.length === 1) group[0]!.reject(cause);
       else for (const ask of group) await this.answer([ask]);
     }
   }
 }
 
-/** A long read of which only the last row is wanted. */
+/** A long read of which only the last row is needed. */
 function readsPrompt({ run }: Ask): boolean {
   const rows = countRows(run);
   return rows > maxSharedRows && countSelected(run) < rows;

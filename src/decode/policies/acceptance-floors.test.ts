@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { AcceptanceFloors } from './acceptance-floors.js';
+import { AcceptanceFloors } from './budgeted-drafting.js';
 
 /** Requests of fifty steps, with a share each around the middle. */
 function teach(shares: AcceptanceFloors, requests: number, middle: number, seed = 'usual'): void {

@@ -1,23 +1,18 @@
 /**
- * `auto`: picks how much to draft from measured costs and recent acceptance. The merit of a choice (plain, chains of several
- * lengths, a small tree) is the expected number of tokens per unit of time:
- *
- *   (1 + expected accepted draft tokens) / cost of the step
- *
- * Costs are those of a step of the whole batch (step-costs.ts), never the time that one sequence waited for others. Sequences
- * that run together are padded to the longest draft, so one decision applies to all of them until the next pass of the target.
- *
- * Choices that are not in use are tried for a few steps at a time. The pause between two trials grows with the expected loss,
- * so that all trials together cost about 1 % of the time.
- *
- * At temperature 0 tokens never depend on the clock. Above it the drawn tokens do, though not their distribution, so fixed
- * policies are the default there.
+ * `auto`: chooses how much to draft from measured costs and recent acceptance. The merit of a choice (plain, chains,
+ * a small tree) is the expected number of tokens per unit of time:
+ * (1 + expected accepted draft tokens) / cost of the step
+ * Costs are those of a step of the whole batch (StepCosts), without waiting. Sequences of a batch are padded to the
+ * longest draft, so one decision applies to all until the next target pass.
+ * Unused choices are tried for a few steps. The pause between trials grows with the expected loss, so that all trials
+ * cost about 1 % of the time.
+ * At temperature 0 tokens never depend on the clock. Above it they do (not their distribution), so fixed policies are
+ * the default there.
  */
 import type { Drafter } from '../../draft/drafter.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import { DraftAcceptance } from './draft-acceptance.js';
+import { DraftAcceptance, StepCosts } from './draft-estimates.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
-import { StepCosts } from './step-costs.js';
 
 interface Choice {
   readonly policy: ResolvedPolicy | undefined;
@@ -37,7 +32,9 @@ interface Rated {
 interface Decision extends DraftChoice {
   readonly choice: Choice;
   readonly isTrial: boolean;
-  /** The drafter may have to read tokens of plain steps first, which is not part of the cost of a draft. */
+  /**
+   * Whether the drafter may first have to read tokens of plain steps, which is not part of a draft's cost.
+   */
   readonly mayCatchUp: boolean;
 }
 
@@ -56,19 +53,18 @@ const currentBonus = 1.01;
 const plainStepFade = 0.99;
 const newTextFade = 0.5;
 const treeDecay = 0.98;
-/** Expected cost of a step before any measurement, in rows: fixed work of the pass, and drafting as a share of a plain step. */
+/** Expected cost of a step before any measurement, in rows. */
 const fixedRows = 8;
 const levelShare = 0.1;
 
 export interface AdaptiveOptions {
-  readonly chainLengths?: readonly number[];
-  /** Nodes, rounds and width of the one tree that is tried; null for none. */
-  readonly tree?: readonly [number, number, number] | null;
+  readonly chainLengths?: readonly number[] | undefined;
+  /** Nodes, rounds and width of the tree; null for none. */
+  readonly tree?: readonly [number, number, number] | null | undefined;
 }
 
 type DrafterTraits = Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly' | 'parameterCount'>;
 
-/** Each length is a compiled program, except for drafters without weights. */
 const defaultLengths = [1, 2, 3, 4];
 const weightlessLengths = [...defaultLengths, 6, 8];
 
@@ -81,7 +77,7 @@ class AdaptivePolicy implements PolicyChooser {
   private readonly acceptance = new DraftAcceptance();
   /** [batch size, rounded up to a power of two] */
   private readonly costs = new Map<number, StepCosts>();
-  /** Draft tokens accepted from the tree and expected from a chain of the same depth, decaying. */
+  /** Decaying counts: accepted from the tree, and expected from a chain of the same depth. */
   private readonly treeTokens = { accepted: 1, expected: 1 };
   /** Cost of the last catch-up of the drafter, in plain steps. */
   private catchUpSteps = 0;
@@ -90,7 +86,7 @@ class AdaptivePolicy implements PolicyChooser {
   /** The pass of the target that was learned from last. */
   private pass: number | undefined;
   private trialLeft = 0;
-  /** For all sequences until the next pass of the target. */
+  /** Applies to all sequences until the next target pass. */
   private decision: Decision | undefined;
   private current: Choice;
 
@@ -169,7 +165,7 @@ class AdaptivePolicy implements PolicyChooser {
     if (kind === 'plain') return 1 / costs.costOf(1);
     const treeGain = kind === 'tree' ? this.treeTokens.accepted / this.treeTokens.expected : 1;
     const tokens = 1 + this.acceptance.expect(levels) * treeGain;
-    // If one sequence has something to propose, all are padded to its rows.
+    // If one sequence proposes anything, all are padded to its rows.
     const drafted = 1 - (1 - this.acceptance.proposalRate) ** this.batchSize;
     return tokens / (drafted * costs.costOf(rows) + (1 - drafted) * costs.costOf(1));
   }
@@ -215,7 +211,6 @@ class AdaptivePolicy implements PolicyChooser {
   }
 }
 
-/** The plain step comes first. */
 function listChoices(
   { maximumDepth, vocabularySize, isChainOnly = false, parameterCount }: DrafterTraits,
   {

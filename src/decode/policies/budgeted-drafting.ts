@@ -1,36 +1,102 @@
 /**
- * Ladders for requests: behind a request's own drafter those of the others that fit, then a look-up, then plain steps. What does not fit
- * is known at the start. Requests teach what is usual for each rung as they end; each has a policy of its own.
+ * Builds the ladder of a guarded request: its own drafter, the other compatible drafters, n-gram lookup, then plain
+ * steps. Finished requests teach the usual acceptance of each rung. Each request has a policy of its own.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import { resolvePolicy } from '../../draft/tree/grow-tree.js';
-import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { RotatingDrafter } from '../../draft/rotating-drafter.js';
 import { rotateDrafters } from '../../draft/rotating-drafter.js';
 import { findWeightless } from '../../draft/systems.js';
+import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
+import { resolvePolicy } from '../../draft/tree/grow-tree.js';
+import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { StepRecord } from '../acceptance.js';
 import type { Rung } from './budgeted-policy.js';
 import { createBudgetedPolicy } from './budgeted-policy.js';
-import type { DrafterSwitch, Guarding } from './drafter-switches.js';
-import type { PolicyChooser } from './policy-chooser.js';
-import { AcceptanceFloors } from './acceptance-floors.js';
+import type { DrafterSwitch, Guarding, PolicyChooser } from './policy-chooser.js';
+
+/**
+ * The floor of the budgeted policy's test: the lowest share of steps that accept a draft token in usual requests,
+ * learned per kind of rung as requests end. There are few kinds, so no one can crowd out what is known of usual
+ * requests.
+ * The floor is a rank: one in fifty similar requests lies below it. Requests that left a rung on evidence may be
+ * attacks, so their shares are not learned. But some were benign, and ignoring them would raise the floor again and
+ * again; so they count as below the floor, for at most half of the one in fifty. A flood of attacks cannot lower the
+ * floor further. With too few requests the floor is below all of them; with even fewer it is 0, and only the account
+ * decides.
+ */
+const allowance = 0.02;
+/** Shorter requests are mostly noise. */
+const minSteps = 16;
+const minRequests = 20;
+const maxRequests = 512;
+
+interface Kept {
+  readonly shares: number[];
+  /** [request, latest last] */
+  readonly flags: boolean[];
+  floor: number | undefined;
+}
+
+export class AcceptanceFloors {
+  private readonly kinds = new Map<string, Kept>();
+
+  /** 0 if too little is known. */
+  floorOf(kind: string): number {
+    const kept = this.kinds.get(kind);
+    if (kept === undefined) return 0;
+    return (kept.floor ??= findFloor(kept));
+  }
+
+  /** A request that did not leave its rung on evidence. */
+  learn(kind: string, steps: number, accepting: number): void {
+    if (steps < minSteps) return;
+    const kept = this.keep(kind);
+    push(kept.shares, accepting / steps);
+    push(kept.flags, false);
+  }
+
+  flag(kind: string): void {
+    push(this.keep(kind).flags, true);
+  }
+
+  private keep(kind: string): Kept {
+    const kept = this.kinds.get(kind) ?? { shares: [], flags: [], floor: undefined };
+    kept.floor = undefined;
+    this.kinds.set(kind, kept);
+    return kept;
+  }
+}
+
+function findFloor({ shares, flags }: Kept): number {
+  if (shares.length < minRequests) return 0;
+  const flagged = flags.filter(Boolean).length;
+  const budget = allowance * (shares.length + flagged + 1);
+  const left = budget - Math.min(flagged, budget / 2);
+  const sorted = [...shares].sort((lower, higher) => lower - higher);
+  if (left >= 1) return sorted[Math.floor(left) - 1]!;
+  return Math.sqrt(left) * sorted[0]!;
+}
+
+function push<Value>(values: Value[], value: Value): void {
+  values.push(value);
+  if (values.length > maxRequests) values.shift();
+}
 
 export interface BudgetSettings {
-  /** By which part a request may be slower than plain decoding. */
-  readonly slowdown?: number;
-  /** The share of steps that accept anything, in the lowest of usual requests; learnt unless given. */
-  readonly floor?: number;
-  /** Names of drafters in the order in which they follow a request's own; those of the server unless given, then ngram. */
-  readonly ladder?: readonly string[];
+  /** Max slowdown against plain decoding, as a share. */
+  readonly slowdown?: number | undefined;
+  /** Lowest share of accepting steps in usual requests; learned by default. */
+  readonly floor?: number | undefined;
+  /** Names of the drafters after the request's own; default: the server's drafters, then ngram. */
+  readonly ladder?: readonly string[] | undefined;
 }
 
 export interface BudgetedRequest {
   readonly drafter: RotatingDrafter;
   readonly policy: PolicyChooser;
-  /** Its steps, which teach what is usual. */
+  /** Learns from the steps. */
   readonly end: (steps: readonly StepRecord[]) => Guarding;
 }
 
@@ -44,12 +110,11 @@ interface ResolvedRung extends NamedDrafter {
 }
 
 export interface LadderRequest {
-  /** The request's own drafter. */
   readonly name: string;
-  /** As a user writes it; chains of up to four unless given, and for `auto`. */
+  /** As the user wrote it; chains of up to four by default and for `auto`. */
   readonly policy: string | undefined;
   readonly isGreedy: boolean;
-  /** Whether its prompt was read for several answers at once, so that nobody knows what reading it takes. */
+  /** Whether the prompt was read for several answers at once, so that its reading time is unknown. */
   readonly hasSharedPrompt: boolean;
 }
 
@@ -58,12 +123,10 @@ const defaultLength = 4;
 const maxResolved = 64;
 
 export class BudgetedDrafting {
-  /** What was left out of which ladder, in words. */
+  /** Incompatible drafters, in words. */
   readonly misfits: readonly string[];
   private readonly shares = new AcceptanceFloors();
-  /** [own drafter] */
   private readonly ladders = new Map<string, readonly NamedDrafter[]>();
-  /** [own drafter and policy] */
   private readonly resolved = new Map<string, readonly ResolvedRung[]>();
 
   constructor(
@@ -84,11 +147,11 @@ export class BudgetedDrafting {
       this.ladders.set(name, ladder);
     }
     this.misfits = misfits;
-    // Settings that are no budget are refused now, and not in a request.
+    // Refuse invalid settings now, not in a request.
     createBudgetedPolicy([], optionsOf(settings));
   }
 
-  /** The drafters of a request's ladder, all of which keep what they have read. */
+  /** Drafters that keep state for a request. */
   membersOf(name: string): readonly Drafter[] {
     return this.ladders.get(name)!.map(({ drafter }) => drafter);
   }
@@ -98,7 +161,7 @@ export class BudgetedDrafting {
       ({ drafter }, place) => place === 0 || !hasSharedPrompt || drafter.parameterCount === 0,
     );
     const drafter = rotateDrafters(ladder.map((member) => member.drafter));
-    // Whether a first draft token is accepted does not depend on how many are drafted behind it.
+    // Acceptance of the first draft token does not depend on the draft length.
     const kinds = ladder.map((each) => `${each.name} ${each.policy.kind} ${isGreedy ? 'greedy' : 'drawn'}`);
     const rungs = ladder.map((member, place): Rung => ({
       ...{ policy: member.policy, drafter: place },
@@ -124,7 +187,7 @@ export class BudgetedDrafting {
     };
   }
 
-  /** Remembered, because a policy may have a file. */
+  /** Cached, because a policy may read a file. */
   private resolve(name: string, policy: string | undefined): readonly ResolvedRung[] {
     const key = `${name} ${policy ?? ''}`;
     const known = this.resolved.get(key);
@@ -147,7 +210,7 @@ export class BudgetedDrafting {
   ): void {
     for (const [place, { name }] of ladder.entries()) {
       const own = steps.filter(({ drafter, proposed }) => drafter === place && proposed > 0);
-      // A probe that failed says the same as the fall before it.
+      // A failed probe repeats the evidence of the fall before it.
       const isFlagged = switches.some(({ from, reason }) => from === name && reason === 'evidence');
       if (isFlagged) this.shares.flag(kinds[place]!);
       else this.shares.learn(kinds[place]!, own.length, own.filter(({ accepted }) => accepted > 0).length);
@@ -176,7 +239,7 @@ function orderOf(
   });
 }
 
-/** Of the last one. */
+/** Why the last drafter does not fit. */
 function misfitOf(drafters: readonly Drafter[]): string | undefined {
   try {
     rotateDrafters(drafters);
@@ -187,7 +250,7 @@ function misfitOf(drafters: readonly Drafter[]): string | undefined {
   }
 }
 
-const optionsOf = ({ slowdown }: BudgetSettings) => (slowdown === undefined ? {} : { slowdown });
+const optionsOf = ({ slowdown }: BudgetSettings) => ({ slowdown });
 
 function resolveOwn(text: string | undefined, drafter: Drafter): ResolvedPolicy {
   const policy = text === undefined ? undefined : parseDraftPolicy(text);
@@ -195,7 +258,7 @@ function resolveOwn(text: string | undefined, drafter: Drafter): ResolvedPolicy 
   return { kind: 'chain', length: Math.min(defaultLength, drafter.maximumDepth) };
 }
 
-/** What was asked of the request's own drafter may be more than another one can do. */
+/** Another drafter may not support the request's policy. */
 function resolveOther(text: string | undefined, drafter: Drafter): ResolvedPolicy {
   try {
     return resolveOwn(text, drafter);
@@ -205,7 +268,7 @@ function resolveOther(text: string | undefined, drafter: Drafter): ResolvedPolic
   }
 }
 
-/** By the number of weights that a token meets. */
+/** By the number of weights used per token. */
 function readingShareOf({ parameterCount }: Drafter, { configuration }: CausalModel): number {
   const { layerCount, hiddenSize, intermediateSize } = configuration;
   return Math.min(1, parameterCount / (layerCount * hiddenSize * (4 * hiddenSize + 3 * intermediateSize)));

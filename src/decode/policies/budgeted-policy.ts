@@ -1,56 +1,43 @@
 /**
- * Drafting with a bounded cost. A request starts on the first rung of a ladder (a drafter and how much to draft). On evidence
- * that its drafts fail, it moves to the next rung: another drafter, a shorter chain, and after the last rung plain steps. From
- * there the first rung is probed in short bursts, less often after each burst that does not pay.
- *
- * Two mechanisms decide when to leave a rung:
- *
- *   test      a sequential test of the share of steps that accept anything, against a floor from usual requests
- *   account   earns (1 + slowdown) plain steps per token, pays the cost of each step (step-prices.ts), and never starts a draft
- *             that it could not pay for if no draft token were accepted
- *
- * The account starts with `grant` plain steps, half of them reserved for later rungs. Whatever the drafts do, at any time
- *
- *   cost of all steps  <=  (1 + slowdown) x tokens  +  grant  +  cost of the most expensive step        in plain steps
- *
- * The last term is there because the cost of a step is known only afterwards. Reading the prompt is not counted; a drafter that
- * would need more than another `grant` to read it is skipped. In an engine, the passes that the request takes part in count, not
- * the time it waits. The bound is as exact as the clock: passes of one kind that vary in time make it vary as much. When other
- * sequences come or go, the next plain step measures the new cost. The account holds at most 4 grants, so a long good start does
- * not pay for a long attack.
- *
- * A policy holds the state of one request.
+ * Drafting with a bounded cost. A request starts on the first rung of a ladder (a drafter and a draft size). On
+ * evidence that its drafts fail, it moves to the next rung, and after the last one to plain steps. From there the
+ * first rung is probed in short bursts, less often after each failed burst.
+ * test: a sequential test of the share of accepting steps, against a floor from usual requests
+ * account: earns (1 + slowdown) plain steps per token, pays the cost of each step (step-prices.ts), and never starts
+ * a draft that it could not pay for without any accepted token
+ * The account starts with `grant` plain steps, half of them reserved for later rungs, and holds at most 4 grants, so
+ * a good start does not pay for a long attack. At any time, in plain steps,
+ * cost of all steps <= (1 + slowdown) x tokens + grant + cost of the most expensive step
+ * because a step's cost is known only afterwards. Reading the prompt is not counted; a drafter that needs more than
+ * another `grant` to read it is skipped. Only the request's own passes count, not waiting.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { ShareEvidence } from '../../core/share-evidence.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import type { SwitchReason } from './drafter-switches.js';
-import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
+import type { DraftChoice, PolicyChooser, StepOutcome, SwitchReason } from './policy-chooser.js';
 import { minMeasures, StepPrices } from './step-prices.js';
 
 export interface Rung {
   readonly policy: ResolvedPolicy;
-  /** Of a rotating drafter, the place of the one that drafts. */
-  readonly drafter?: number;
+  /** Index in a rotating drafter. */
+  readonly drafter?: number | undefined;
   /** The lowest share of steps that accept a draft token in usual requests; 0 if unknown. */
-  readonly floor?: number;
-  /** Time of its drafter to read a prompt over the time of the target; default 0. */
-  readonly readingShare?: number;
+  readonly floor?: number | undefined;
+  /** Time to read a prompt relative to the target; default 0. */
+  readonly readingShare?: number | undefined;
 }
 
 export interface BudgetOptions {
   /** For rungs without their own; 0 leaves the decision to the account. */
-  readonly floor?: number;
-  /** The chance that a usual request leaves a rung without reason. */
-  readonly level?: number;
-  /** The share by which a request may be slower than plain decoding. */
-  readonly slowdown?: number;
+  readonly floor?: number | undefined;
+  /** Probability that a usual request leaves a rung without reason. */
+  readonly level?: number | undefined;
+  /** Max slowdown against plain decoding, as a share. */
+  readonly slowdown?: number | undefined;
   /** Plain steps that it may cost in addition. */
-  readonly grant?: number;
-  /** Selects the drafter of a rotating drafter before a step. */
-  readonly use?: (drafter: number) => void;
-  /** Called when the rung changes. */
-  readonly onSwitch?: (change: RungChange) => void;
+  readonly grant?: number | undefined;
+  readonly use?: ((drafter: number) => void) | undefined;
+  readonly onSwitch?: ((change: RungChange) => void) | undefined;
 }
 
 /** An undefined rung means plain steps. */
@@ -64,24 +51,22 @@ export interface RungChange {
 
 interface Choice extends DraftChoice {
   readonly rung: number | undefined;
-  /** Steps without drafts that the drafter has to read now, which is not part of the cost of a draft. */
+  /** Steps that the drafter must read first, which is not part of a draft's cost. */
   readonly missed: number;
-  /** Expected cost for its drafter of reading the prompt now, in plain steps. */
+  /** Expected cost of reading the prompt now, in plain steps. */
   readonly reading: number;
 }
 
-/** Max steps between two plain steps, which measure what drafts are compared with. */
+/** Max steps between two plain steps, which measure the baseline. */
 const plainEvery = { paying: 64, doubtful: 12 };
 const firstPlainEvery = { paying: 6, doubtful: 1 };
-/** Plain steps that a step must earn on average to be paying. */
+/** Average gain of a paying step, in plain steps. */
 const clearGain = 0.5;
 const burst = 8;
-/** A burst that starts with this many failures has failed. */
 const burstFailures = 3;
 const firstProbeWait = 32;
 const maxProbeWait = 1024;
 const maxGrants = 4;
-/** Assumed cost of a rung before its first step, in plain steps. */
 const unknownCost = 2;
 
 export function createBudgetedPolicy(ladder: readonly Rung[], options: BudgetOptions = {}): PolicyChooser {
@@ -94,7 +79,6 @@ class BudgetedPolicy implements PolicyChooser {
   private readonly grant: number;
   private readonly evidences: readonly ShareEvidence[];
   private readonly prices = new StepPrices();
-  /** In plain steps. */
   private account: number;
   private rung: number | undefined;
   private step = 0;
@@ -105,10 +89,10 @@ class BudgetedPolicy implements PolicyChooser {
   private readonly lastSteps = new Map<number, number>();
   /** Since the last plain step. */
   private sincePlain = { steps: 0, gain: 0 };
-  /** Steps with drafts on the present rung: for the test, and what they brought and cost. */
+  /** Steps with drafts on the present rung. */
   private stay = { steps: 0, accepting: 0, tokens: 0, cost: 0 };
   private probe = { stepsLeft: 0, wait: firstProbeWait, next: Infinity };
-  /** The rung before a probe and its tokens per plain step. */
+  /** The rung before a probe, with its tokens per plain step. */
   private home: { rung: number | undefined; rate: number } = { rung: undefined, rate: 1 };
 
   constructor(
@@ -116,7 +100,7 @@ class BudgetedPolicy implements PolicyChooser {
     private readonly options: BudgetOptions,
   ) {
     const { floor = 0, level = 0.01, slowdown = 0.05, grant = 8 } = options;
-    checkOptions({ level, slowdown, grant });
+    checkOptions(level, slowdown, grant);
     this.level = level;
     this.slowdown = slowdown;
     this.grant = this.account = grant;
@@ -148,7 +132,7 @@ class BudgetedPolicy implements PolicyChooser {
     const { policy, drafter } = this.ladder[rung]!;
     if (drafter !== undefined) this.options.use?.(drafter);
     const needs = { missed: this.missedBy(rung), reading: this.promptCostOf(rung) };
-    return { policy, rung, ...needs, ...(drafter === undefined ? {} : { drafter }) };
+    return { policy, rung, ...needs, drafter };
   }
 
   learn(made: DraftChoice, outcome: StepOutcome): void {
@@ -167,7 +151,6 @@ class BudgetedPolicy implements PolicyChooser {
     if (rung === this.rung && outcome.proposed > 0) this.judgeRung(rung, outcome.accepted, cost);
   }
 
-  /** Leaves the rung where its drafts fail. */
   private judgeRung(rung: number, accepted: number, cost: number): void {
     const { stay, probe } = this;
     stay.steps += 1;
@@ -183,13 +166,13 @@ class BudgetedPolicy implements PolicyChooser {
     if (probe.stepsLeft > 1 && !hasFailed) probe.stepsLeft -= 1;
     else if (hasFailed || stay.tokens <= this.home.rate * stay.cost) this.leave('probe-failed');
     else {
-      // The rung stays, and is probed soon after it is left again.
+      // Stay, and probe again soon after the next fall.
       probe.stepsLeft = 0;
       probe.wait = firstProbeWait;
     }
   }
 
-  /** Another rung's earnings are risked only if there are enough. */
+  /** A rung that earns is left for a probe only if the account is full enough. */
   private isProbeDue(): boolean {
     if (this.rung === 0 || this.step < this.probe.next || !this.canPay(0, 0)) return false;
     return this.rung === undefined || this.account >= this.grant;
@@ -232,14 +215,13 @@ class BudgetedPolicy implements PolicyChooser {
     return steps >= doubtful && gain < clearGain * steps;
   }
 
-  /** In the worst case a draft brings one token, as a plain step does. */
+  /** In the worst case a draft brings one token, like a plain step. */
   private canPay(rung: number, reserve: number): boolean {
     const price =
       (this.prices.priceOf(rung) ?? unknownCost) + this.missedBy(rung) * this.prices.readingOf(rung);
     return this.account - reserve >= price - (1 + this.slowdown);
   }
 
-  /** Kept for the rungs after this one; a probe may use everything. */
   private reserveOf(rung: number): number {
     if (this.probe.stepsLeft > 0 || rung + 1 === this.ladder.length) return 0;
     return (this.grant / 2) * (1 - rung / (this.ladder.length - 1));
@@ -253,7 +235,6 @@ class BudgetedPolicy implements PolicyChooser {
     return this.step - 1 - (this.lastSteps.get(this.drafterOf(rung)) ?? 0);
   }
 
-  /** Cost of reading the prompt for a drafter that has not read it yet. */
   private promptCostOf(rung: number): number {
     const drafter = this.drafterOf(rung);
     const { plainMs } = this.prices;
@@ -262,11 +243,7 @@ class BudgetedPolicy implements PolicyChooser {
   }
 }
 
-function checkOptions({
-  level,
-  slowdown,
-  grant,
-}: Required<Pick<BudgetOptions, 'level' | 'slowdown' | 'grant'>>): void {
+function checkOptions(level: number, slowdown: number, grant: number): void {
   if (level > 0 && level < 1 && slowdown > 0 && slowdown <= 10 && grant >= 0 && Number.isFinite(grant))
     return;
   throw new MistletoeError(

@@ -1,33 +1,56 @@
-/** Who decides how much is drafted at each step of a request, and what it hears of the steps. */
+/** Decides how much to draft at each step. */
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import type { DynamicPolicy } from '../../draft/tree/policy.js';
-import type { BatchStep } from '../../model/lanes/pass-scheduler.js';
+import type { BatchStep } from '../../model/lanes/lane-program.js';
 import type { StepRecord } from '../acceptance.js';
 
-/** Decides how much to draft, step by step; a fixed policy always says the same. */
+/** Reports the ladder and the switches of a guarded request. */
+
+export const switchReasons = ['evidence', 'account', 'probe', 'probe-failed'] as const;
+
+/**
+ * `evidence`: drafts failed unusually often. `account`: they cost more than they brought. `probe`: the first rung was
+ * tried again. `probe-failed`: it did not pay.
+ */
+export type SwitchReason = (typeof switchReasons)[number];
+
+/** Drafter names; null means plain decoding. */
+export interface DrafterSwitch {
+  readonly from: string | null;
+  readonly to: string | null;
+  /** From 1, the first step on the new rung. */
+  readonly step: number;
+  readonly reason: SwitchReason;
+}
+
+export interface Guarding {
+  readonly ladder: readonly string[];
+  readonly switches: readonly DrafterSwitch[];
+}
+
 export interface PolicyChooser {
-  /** Lengths of the chains that it may ask for. */
+  /** Lengths of the chains that it may choose. */
   readonly chainLengths: readonly number[];
-  /** Dynamic trees that it may ask for. */
-  readonly trees?: readonly DynamicPolicy[];
-  /** Hears what reading the prompt took, behind its first choice. */
+  /** Dynamic trees that it may choose. */
+  readonly trees?: readonly DynamicPolicy[] | undefined;
+  /** Called with the time of the prompt, after the first choice. */
   begin?(promptMs: number): void;
   choose(): DraftChoice;
-  /** Hears what a step cost and brought, with the choice that it made for it: steps of several requests interleave. */
+  /** Reports a step with its choice: steps of several requests interleave. */
   learn(choice: DraftChoice, outcome: StepOutcome): void;
 }
 
 export interface DraftChoice {
-  /** `undefined` asks for one plain step. */
+  /** `undefined`: a plain step. */
   readonly policy: ResolvedPolicy | undefined;
-  /** Of drafters that take turns, the place of the one that drafts. */
-  readonly drafter?: number;
+  /** Index of the drafter, if several take turns. */
+  readonly drafter?: number | undefined;
 }
 
 export interface StepOutcome extends StepRecord {
   readonly draftMs: number;
   readonly verifyMs: number;
-  /** The passes of this sequence alone. The times above include waiting for other sequences. */
+  /** Without waiting for other sequences. */
   readonly own?: { readonly draftMs: number; readonly verifyMs: number } | undefined;
   readonly batch?: BatchStep | undefined;
 }

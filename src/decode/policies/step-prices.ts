@@ -1,18 +1,15 @@
 /**
- * What a step with drafts costs, in plain steps, from the passes of one request.
- *
- *   cost  =  verifying pass / plain pass  +  drafting / plain pass
- *
- * The first ratio is measured where a plain step and one with drafts are neighbours, so that both had the same pace, context and
- * company; of the last few the second highest counts, and never less than 1: a pass over more rows is no cheaper than one over
- * a single row. Hence a plain step is rather taken for too cheap than for too dear, which whoever promises a bound can live
- * with, and one hiccup of the machine decides nothing. What a plain pass takes at the moment follows from the verifying
- * passes themselves, of the last three the middle one: what chance does to passes of the target it does with and without drafts.
+ * The cost of a step with drafts, in plain steps, from the passes of one request:
+ * verifying pass / plain pass + drafting / plain pass
+ * The first ratio compares neighboring steps with and without drafts, so that both have the same pace and context.
+ * The second highest of the last few counts, and at least 1: underestimating a plain step is safe for the bound, and
+ * one outlier decides nothing. The present time of a plain pass follows from the last three verifying passes (their
+ * median).
  */
 const ratioWindow = 8;
 const paceWindow = 3;
 const draftWindow = 7;
-/** From so many on, two plain steps at least have had a say. */
+/** From this many on, at least two plain steps were measured. */
 export const minMeasures = 3;
 
 export interface StepTimes {
@@ -30,9 +27,9 @@ interface Unsettled {
 
 export class StepPrices {
   private readonly paces: number[] = [];
-  /** [draft tokens in a pass] */
+  /** [draft tokens] */
   private readonly ratios = new Map<number, number[]>();
-  /** [rung] In plain steps: what drafting took, what reading a step took that was missed; and how much was drafted last. */
+  /** [rung] In plain steps: drafting, and reading a missed step. */
   private readonly drafts = new Map<number, number[]>();
   private readonly reads = new Map<number, number[]>();
   private readonly proposals = new Map<number, number>();
@@ -40,30 +37,30 @@ export class StepPrices {
   private steps = 0;
   private previous: { readonly proposed: number; readonly verifyMs: number } | undefined;
 
-  /** A plain step at this moment; undefined before the first step. */
+  /** Time of a plain step now; undefined before the first step. */
   get plainMs(): number | undefined {
     return middle(this.paces);
   }
 
-  /** Neighbours of plain steps that the ratio of a rung's passes comes from; those of one plain step share its chance. */
+  /** Measurements behind a rung's ratio. */
   measuredBy(rung: number): number {
     return this.ratios.get(this.proposals.get(rung) ?? 0)?.length ?? 0;
   }
 
-  /** What the next step of a rung is taken to cost; undefined before its first one. */
+  /** Expected cost of the next step; undefined before the first one. */
   priceOf(rung: number): number | undefined {
     const drafting = middle(this.drafts.get(rung) ?? []);
     return drafting === undefined ? undefined : this.ratioOf(this.proposals.get(rung) ?? 0) + drafting;
   }
 
-  /** What a step costs a rung's drafter that it has not drafted in, when it drafts again. */
+  /** Cost of reading a step that the drafter missed. */
   readingOf(rung: number): number {
     return middle(this.reads.get(rung) ?? []) ?? 0;
   }
 
   /**
-   * What this step cost; with it what steps before the first comparison turn out to have cost beyond what was said of them.
-   * `missed`: steps that its drafter had to read first.
+   * Cost of this step, plus what earlier steps turn out to have cost beyond their estimate. `missed`: steps that the
+   * drafter had to read first.
    */
   learn(
     rung: number | undefined,
@@ -75,7 +72,7 @@ export class StepPrices {
     const ratio = this.ratioOf(proposed);
     remember(this.paces, verifyMs / ratio, paceWindow);
     const owed = this.ratios.size > 0 ? this.settle() : 0;
-    // What a plain step takes is what everything is compared with.
+    // A plain step is the unit.
     if (rung === undefined) return 1 + owed;
     const drafting = this.inPlainSteps(draftMs);
     if (proposed > 0) this.proposals.set(rung, proposed);
@@ -87,7 +84,7 @@ export class StepPrices {
     return ratio + drafting + owed;
   }
 
-  /** Until then a plain step was only known to be no dearer than the verifying pass. */
+  /** Before the first comparison, a plain step was only known to cost at most a verifying pass. */
   private settle(): number {
     let owed = 0;
     for (const { rung, draftMs, proposed, missed, cost } of this.unsettled.splice(0)) {
@@ -113,10 +110,10 @@ export class StepPrices {
     return plainMs === 0 ? 0 : ms / plainMs;
   }
 
-  /** Neighbours of which one has drafts and the other has none measure what drafts cost in the target's pass. */
+  /** Compares neighboring steps, one with drafts and one without. */
   private compare(proposed: number, verifyMs: number): void {
     const { previous } = this;
-    // The first pass behind a prompt has more to do than those that follow and measures nothing.
+    // The first pass after a prompt is slower and is not measured.
     this.previous = this.steps++ === 0 ? undefined : { proposed, verifyMs };
     if (
       previous === undefined ||
@@ -130,7 +127,7 @@ export class StepPrices {
     remember(windowOf(this.ratios, drafted.proposed), ratio, ratioWindow);
   }
 
-  /** Where too little has been measured, the highest of all. */
+  /** With too few measurements, the highest of all. */
   private ratioOf(proposed: number): number {
     if (proposed === 0) return 1;
     const own = this.ratios.get(proposed) ?? [];
@@ -151,13 +148,12 @@ function remember(window: number[], value: number, length: number): void {
   if (window.length > length) window.shift();
 }
 
-/** The lower one of two. */
 function middle(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((left, right) => left - right);
   return sorted[Math.floor((sorted.length - 1) / 2)];
 }
 
-/** The second highest of a few, the third highest of more. */
+/** The second highest; the third highest of six or more. */
 function upper(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((left, right) => right - left);
   return sorted[sorted.length < 6 ? 1 : 2] ?? sorted[0];

@@ -3,7 +3,8 @@ import { createRandom, drawFrom } from '../../core/random.js';
 import { chainTree, createTree } from '../../draft/tree/token-tree.js';
 import { followDrawn, followTokens } from './verifier.js';
 import { hostChances } from './node-chances.js';
-import { acceptanceProbability, verifySampled } from './verification.js';
+import { acceptanceProbability } from '../../../test/support/decode/acceptance-probability.js';
+import { verifySampled } from './verification.js';
 
 describe('following given tokens', () => {
   it('accepts a chain up to the first token that is another', () => {

@@ -1,7 +1,6 @@
 /**
- * What is left of the distributions behind a node while its children are judged: of the target's, and of the drafter's
- * where they were drawn. The rules in verification.ts ask no more than this, so that rows may lie with the host or stay
- * with a runtime, which has answered these questions for all nodes at once.
+ * What is left of the target's and the drafter's distributions at a node while its children are judged. The rules in
+ * verification.ts need only this, so rows may be on the host or on a device that has judged all nodes at once.
  */
 import type { Random } from '../../core/random.js';
 import { drawFrom } from '../../core/random.js';
@@ -10,24 +9,26 @@ import type { TokenTree } from '../../draft/tree/token-tree.js';
 import type { JudgedNodes, NodesToJudge } from '../../model/lanes/token-draws.js';
 import { minResidualMass } from '../../model/lanes/token-draws.js';
 
-/** Children are asked for in their order, each once, and rejected before the next. */
+/** Children are judged in order, each once. */
 export interface NodeChances {
   targetProbability(token: number): number;
   draftProbability(token: number): number;
-  /** Leaves norm(max(0, p - q / draftMass)) of the target's; the drafter's mass of tokens not tried yet comes back. */
+  /**
+   * Replaces the target's by norm(max(0, p - q / draftMass)); returns the drafter's mass of untried tokens.
+   */
   subtractDraft(token: number, draftMass: number): number;
-  /** Leaves the target's without a token. */
+  /** Removes a token from the target's distribution. */
   strike(token: number): void;
-  /** A token out of what is left of the target's. */
+  /** Draws from what is left of the target's distribution. */
   draw(random: Random): number;
 }
 
 export type ChancesOf = (node: number) => NodeChances;
 
-/** [node] -> [vocabulary], the target's distribution of the token after that node. */
+/** [node] -> [vocabulary], of the token after the node. */
 export type TargetDistribution = (node: number) => Float32Array;
 
-/** Of distributions that lie with the host, which are never written to. */
+/** Distributions on the host; never written. */
 export const hostChances =
   ({ draftDistributions }: TokenTree, targetDistribution: TargetDistribution): ChancesOf =>
   (node) =>
@@ -57,9 +58,9 @@ class HostChances implements NodeChances {
   subtractDraft(token: number, draftMass: number): number {
     const draft = this.draft!;
     this.residual ??= new Float32Array(this.whole.length);
-    // Tried siblings need no care here: a rejected token has p < q, so its residual is already 0.
+    // A rejected token has p < q, so its residual is already 0.
     this.left = subtractDistribution(this.left, draft, draftMass, this.residual) ?? this.whole;
-    // Summed, not taken to be 1: after a likely sibling, what is left is no larger than the distribution's rounding.
+    // Summed, not assumed to be 1: after a likely sibling, the rest is as small as the rounding error.
     return (this.untriedMass = (this.untriedMass ?? sum(draft)) - draft[token]!);
   }
 
@@ -78,8 +79,8 @@ class HostChances implements NodeChances {
 }
 
 /**
- * norm(max(0, distribution - draftDistribution / draftMass)) written to `out`, which may be `distribution`; undefined
- * where nothing but rounding noise is left.
+ * norm(max(0, distribution - draftDistribution / draftMass)), written to `out`; undefined if only rounding noise is
+ * left.
  */
 export function subtractDistribution(
   distribution: Float32Array, // [vocabulary]
@@ -102,7 +103,7 @@ export function subtractDistribution(
   return out;
 }
 
-/** What a runtime is asked about a tree. The random numbers are those that the rules will come to, and stay in the stream. */
+/** Questions for the device. The random numbers are those that the rules will use; the stream is restored. */
 export function askAbout(tree: TokenTree, random: Random): Omit<NodesToJudge, 'drafted'> {
   const { tokens, parents, origin } = tree;
   const children = Array.from(tokens, (): number[] => []);
@@ -119,7 +120,7 @@ export function askAbout(tree: TokenTree, random: Random): Omit<NodesToJudge, 'd
   return { origin, children, uniforms: places.map((place) => upcoming[place]!) };
 }
 
-/** Of distributions that stayed with a runtime. */
+/** Distributions on a device. */
 export const judgedChances =
   (judged: JudgedNodes): ChancesOf =>
   (node) => {

@@ -2,10 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createRandom, drawWithoutReplacement } from '../../core/random.js';
 import { argmax, sum } from '../../core/vector.js';
-import { chainTree, childrenOf, createTree } from '../../draft/tree/token-tree.js';
+import { acceptanceProbability } from '../../../test/support/decode/acceptance-probability.js';
+import { childrenOf } from '../../../test/support/token-trees.js';
+import { chainTree, createTree } from '../../draft/tree/token-tree.js';
 import { hostChances, subtractDistribution } from './node-chances.js';
 import {
-  acceptanceProbability,
   verificationRules,
   verifyDeterministic,
   verifyGreedy,

@@ -1,9 +1,8 @@
 /**
- * Verification: which part of a draft tree the target keeps, and the token it adds. Each rule is one forward loop:
- * parents come before children, so following the accepted node means skipping every node whose parent it is not.
- *
- * Lossless rules emit tokens with exactly the target's distribution, whatever the drafter proposes. They expect processed
- * distributions (temperature, top-k, top-p applied) on both sides, and never write to the distributions they are given.
+ * Verification: which part of a draft tree is accepted, and the token after it. Parents come before children, so each
+ * rule is one loop.
+ * Lossless rules emit tokens with exactly the target's distribution, whatever the drafter proposes. They expect
+ * processed distributions (temperature, top-k, top-p) and never write to them.
  */
 import type { Random } from '../../core/random.js';
 import { drawFrom } from '../../core/random.js';
@@ -16,7 +15,7 @@ import type { ChancesOf, TargetDistribution } from './node-chances.js';
 export interface Verification {
   /** Accepted nodes in order, without the root. */
   readonly path: readonly number[];
-  /** The token after the path: the bonus token, or the correction where a draft was rejected. */
+  /** The bonus token, or the correction after a rejection. */
   readonly nextToken: number;
 }
 
@@ -35,7 +34,6 @@ export const verificationRules = {
 
 export type VerificationRule = keyof typeof verificationRules;
 
-/** Temperature 0: follow the child that is the target's most likely token. */
 export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node] */): Verification {
   const { tokens, parents } = tree;
   const path: number[] = [];
@@ -49,7 +47,6 @@ export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node]
   return { path, nextToken: targetArgmax[node]! };
 }
 
-/** The lossless rule that fits how the tree's siblings were chosen. */
 export function verifyRejection(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
   return tree.origin === 'sampled'
     ? verifySampled(tree, chancesOf, random)
@@ -156,8 +153,8 @@ function excessOver(target: Float32Array, weight: number, draft: Float32Array): 
 }
 
 export interface TypicalOptions {
-  readonly epsilon?: number;
-  readonly delta?: number;
+  readonly epsilon?: number | undefined;
+  readonly delta?: number | undefined;
 }
 
 /**
@@ -187,18 +184,6 @@ export function verifyTypical(
     if (isLonger || (depths[node] === depths[best] && scores[node]! > scores[best]!)) best = node;
   }
   return { path: pathTo(tree, best), nextToken: argmax(targetDistribution(best)) };
-}
-
-/** sum min(p, q) = 1 - total variation: the probability that one drawn draft token is accepted. */
-export function acceptanceProbability(
-  targetDistribution: Float32Array,
-  draftDistribution: Float32Array,
-): number {
-  const { length } = targetDistribution;
-  let overlap = 0;
-  for (let token = 0; token < length; token++)
-    overlap += Math.min(targetDistribution[token]!, draftDistribution[token]!);
-  return overlap;
 }
 
 /** With the 1e-5 that Medusa's implementation adds inside the logarithm. */

@@ -1,23 +1,19 @@
-/** A verification rule as the decoding loop uses it: what it asks of the target's pass, and its judgement of a tree. */
+/** Verification rules as the decoding loop uses them. */
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import { toDistribution } from '../../core/sampling.js';
 import type { TokenTree } from '../../draft/tree/token-tree.js';
 import type { ForwardResult } from '../../model/forward.js';
-import type { LogitsOnDevice } from '../logits-location.js';
+import type { LogitsOnDevice } from '../plain.js';
 import type { TargetDistribution } from './node-chances.js';
 import { askAbout, hostChances, judgedChances } from './node-chances.js';
 import type { Verification, VerificationRule } from './verification.js';
 import { verifyBlock, verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
 /**
- * Verification along an answer that is given beforehand. At temperature 0 a draft token counts as accepted if it is the
- * answer's. Above it the question is how likely the token, which is known to come out, came out through an accepted
- * draft: min(p, q) / p = min(1, q / p), where p is the target's and q the drafter's probability of it. Over answers
- * drawn from the target both give the accepted lengths that decoding freely gives.
+ * The longest path along the given tokens. At temperature 0 a draft token counts as accepted if it is the answer's.
  */
-/** The path whose tokens are the given ones, as far as the tree has it. */
 export function followTokens({ tokens, parents }: TokenTree, answer: readonly number[]): number[] {
   const path: number[] = [];
   for (let node = 1; node < tokens.length && path.length < answer.length; node++) {
@@ -26,7 +22,11 @@ export function followTokens({ tokens, parents }: TokenTree, answer: readonly nu
   return path;
 }
 
-/** For a chain that was drafted along the answer, with the drafter's distributions. */
+/**
+ * For a chain drafted along the answer. Given that a token comes out, it came from an accepted draft with probability
+ * min(p, q) / p = min(1, q / p). Over answers drawn from the target, this gives the accepted lengths of free
+ * decoding.
+ */
 export function followDrawn(
   { tokens, draftDistributions }: TokenTree,
   targetDistribution: TargetDistribution,
@@ -45,11 +45,10 @@ export function followDrawn(
 
 export interface Verifier {
   readonly want: 'argmax' | 'logits' | 'scores';
-  /** `emitted` tokens of the answer are known, the tree's root being the last of them. */
+  /** `emitted`: tokens of the answer so far, including the tree's root. */
   judge(tree: TokenTree, result: ForwardResult, emitted: number): Verification | Promise<Verification>;
 }
 
-/** `onDevice`: where scores stay and are judged, if not with the host. */
 export function createVerifier(
   rule: VerificationRule,
   sampling: SamplingOptions,
@@ -97,10 +96,7 @@ async function bringToHost(tree: TokenTree): Promise<TokenTree> {
   return { ...tree, draftDistributions, keptDistributions: undefined };
 }
 
-/**
- * Holds the answer to given tokens: drafts are judged by them, whatever the target would say, so that two prompts can
- * be compared along one and the same answer.
- */
+/** Judges drafts along a given answer, so that two prompts can be compared along the same answer. */
 export function createHeldVerifier(
   answer: readonly number[],
   sampling: SamplingOptions,
@@ -110,12 +106,11 @@ export function createHeldVerifier(
   return {
     want: isGreedy ? 'argmax' : 'logits',
     judge(tree, { logits }, emitted) {
-      // A draft that is certain to be proposed is accepted where it is the answer's token: min(1, q / p) with q = 1.
+      // A deterministic draft is accepted if it is the answer's token: min(1, q / p) with q = 1.
       const path =
         isGreedy || tree.origin === 'deterministic'
           ? followTokens(tree, answer.slice(emitted))
           : followDrawn(tree, distributionsOf(tree, logits!, sampling), random);
-      // Behind the answer's end nothing is asked for any more.
       return { path, nextToken: answer[emitted + path.length] ?? answer.at(-1)! };
     },
   };
@@ -130,7 +125,6 @@ function distributionsOf(
   return (node) => toDistribution(logits.subarray(node * width, (node + 1) * width), sampling);
 }
 
-/** Refuses a rule that the temperature makes no sense of. */
 export function checkRule(rule: VerificationRule, { temperature }: SamplingOptions): void {
   if (rule === 'greedy' && temperature > 0) {
     throw new MistletoeError(

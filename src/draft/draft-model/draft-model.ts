@@ -1,9 +1,8 @@
-/** The system of plain speculative sampling: any language model with its target's vocabulary can draft. */
+/** Plain speculative sampling: any language model with the target's vocabulary can draft. */
 import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
 import { loadTokenizer } from '../../text/tokenizer/tokenizer.js';
 import { parseConfiguration } from '../../model/configuration.js';
-import { findUnreadTensors } from '../../model/unread-tensors.js';
-import { decoderRecipes, requireLayers } from '../../model/weights.js';
+import { decoderRecipes, findUnreadTensors, requireLayers } from '../../model/weights.js';
 import type { WeightedSystem } from '../draft-system.js';
 import { holdsDecoder } from '../draft-system.js';
 import { loadDraftModel } from './speculative-sampling.js';
@@ -12,7 +11,7 @@ export const draftModel: WeightedSystem = {
   name: 'speculative-sampling',
   title: 'a draft model',
   recognise: (names) => (holdsDecoder(names) ? { layout: 'language model', isTarget: true } : undefined),
-  /** Nothing can be said of a decoder whose config.json cannot be read: then this throws. */
+  /** Throws if config.json cannot be read. */
   describe(checkpoint) {
     const { config, folder, tensors } = checkpoint;
     const configuration = parseConfiguration(config, `config.json of ${folder}`);

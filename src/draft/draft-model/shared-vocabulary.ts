@@ -1,8 +1,7 @@
 /**
- * Whether a draft model speaks the target's language, and which of its logits count. Models of one tokenizer are
- * padded to different sizes (Qwen2.5 has 151,936 rows at 0.5B and 152,064 at 7B, for 151,665 tokens): the rows beyond
- * the smaller size stand for no token. The drafter proposes from the ids both have, renormalised over those, which
- * keeps verification lossless; ids that only the target has are never proposed.
+ * Whether draft model and target share a vocabulary. Models of one tokenizer are padded to different sizes (Qwen2.5:
+ * 151,936 rows at 0.5B, 152,064 at 7B, for 151,665 tokens). The drafter proposes from the common ids, renormalized,
+ * which keeps verification lossless; ids that only the target has are never proposed.
  */
 import type { Tokenizer } from '../../text/tokenizer/tokenizer.js';
 import { findVocabularyDifference } from '../../text/tokenizer/tokenizer.js';
@@ -11,7 +10,7 @@ import type { Vocabularies } from '../programs/scores.js';
 
 export interface TokenizerPair {
   readonly target: Tokenizer | undefined;
-  /** Undefined where the drafter's folder has none: then it uses the target's. */
+  /** Undefined if the folder has none: it then uses the target's. */
   readonly drafter: Tokenizer | undefined;
 }
 

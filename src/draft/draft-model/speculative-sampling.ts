@@ -1,56 +1,78 @@
 /**
- * Plain speculative sampling (arXiv 2211.17192, 2302.01318): the drafter is a small language model with the target's
- * vocabulary. It reads tokens only, and drafts trees like any other drafter, with a cache of its own. Checkpoints of one
- * tokenizer may be padded to different sizes: then the ids both have are the draft vocabulary.
+ * Plain speculative sampling (arXiv 2211.17192, 2302.01318): a small language model with the target's vocabulary and
+ * a cache of its own. If sizes differ, the common ids are the draft vocabulary.
  */
-import { rowNumbers } from '../../model/attention-inputs.js';
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { input } from '../../graph/operations/leaves.js';
 import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
+import { rowNumbers } from '../../model/attention-inputs.js';
+import type { KvCache } from '../../model/cache/kv-cache.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { createModel } from '../../model/causal-model.js';
-import { contextError } from '../../model/forward.js';
 import { parseConfiguration } from '../../model/configuration.js';
+import type { KeyValueRows } from '../../model/decoder-layer.js';
+import { joinRows } from '../../model/decoder-layer.js';
 import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '../../model/decoder.js';
-import type { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import { contextError } from '../../model/forward.js';
 import {
   declareAttention,
   declarePast,
   joinLanes,
   lanes,
+  partLanes,
   row,
   selectRows,
   stackRows,
 } from '../../model/lanes/lane-graph.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { NamedTensors, NamedValues } from '../../runtime/program.js';
 import { bufferOf, int32 } from '../../runtime/program.js';
-import { countParameters } from '../reading/checks.js';
-import { DraftMemory } from '../programs/draft-memory.js';
-import { buildDraftModelChain, buildDraftModelTree } from './draft-model-drafts.js';
 import type {
-  DraftedLogits,
-  Drafter,
   DraftGraph,
   DraftSession,
+  DraftedLogits,
+  Drafter,
   TeacherForcing,
   VerifiedTokens,
 } from '../drafter.js';
-import { dropFirst } from '../programs/states.js';
+import { DraftMemory } from '../programs/draft-memory.js';
+import type { FusedPrograms, VerifiedGraph } from '../programs/fused-drafts.js';
+import { createFusedPrograms, draftFused, prepareFused } from '../programs/fused-drafts.js';
 import type { PreparedDrafts } from '../programs/program-drafts.js';
 import type { Vocabularies } from '../programs/scores.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
+import { dropFirst } from '../programs/states.js';
+import { countParameters } from '../reading/checks.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
-import type { FusedPrograms } from '../programs/fused-drafts.js';
-import { createFusedPrograms, draftFused, prepareFused } from '../programs/fused-drafts.js';
+
+/** Builds the drafts of a draft model in one program: verified tokens first, then drafted ones. */
+/** Logits over the tokens that may be proposed. [..., hidden] -> [..., draft vocabulary] */
+type Projection = (features: Tensor) => Tensor;
+
+function readVerified({ configuration, scope }: CausalModel, project: Projection): VerifiedGraph {
+  const context = declareAttention(configuration);
+  const past = declarePast(configuration);
+  const embed = (ids: Tensor): Tensor => joinLanes(embedTokens(configuration, scope, ids));
+  const tokens = input('tokens', [row, lanes], 'int32');
+  const first = runDecoder(configuration, scope, embed(tokens), { context, past });
+  let earlier: readonly KeyValueRows[] = first.rows;
+  return {
+    context,
+    rows: stackRows(first.rows, configuration),
+    root: project(selectRows(first.features, 1)),
+    next(ids, own) {
+      const step = runDecoder(configuration, scope, embed(ids), { context: own, past, earlier });
+      earlier = earlier.map((before, layer) => joinRows(before, step.rows[layer]!));
+      return project(partLanes(step.features, ids.shape[0]));
+    },
+  };
+}
 
 export async function loadDraftModel(
   checkpoint: Checkpoint,
@@ -77,7 +99,7 @@ class DraftModel implements Drafter {
   readonly parameterCount: number;
   readonly graph: DraftGraph;
   private readonly vocabularies: Vocabularies;
-  /** Positions it reads: its context, or a sliding window, inside which masks need not know of it. */
+  /** Positions it reads: its context, or a sliding window. */
   private readonly reach: number;
   private readonly compile: () => Promise<LaneProgram>;
   private readonly wholes: FusedPrograms;
@@ -95,10 +117,11 @@ class DraftModel implements Drafter {
     this.parameterCount = countParameters(model.weights);
     this.compile = lazily(() => compileLanes(model.runtime, 'draft', this.buildGraph(), [model.weights]));
     const project = (features: Tensor): Tensor => this.project(features);
-    this.wholes = createFusedPrograms(model.runtime, [model.weights], this.vocabularies, {
-      chain: (length, choose) => buildDraftModelChain(model, project, length, choose),
-      tree: (size) => buildDraftModelTree(model, project, size),
-    });
+    const { vocabularies } = this;
+    const { headSize } = model.configuration;
+    this.wholes = createFusedPrograms(model.runtime, [model.weights], { vocabularies, headSize }, () =>
+      readVerified(model, project),
+    );
     this.graph = {
       weights: [model.weights],
       targetTokens: this.vocabularies.targetTokens,
@@ -112,7 +135,7 @@ class DraftModel implements Drafter {
     };
   }
 
-  /** Logits of the tokens that target and drafter share. [..., hidden] -> [..., draft vocabulary] */
+  /** Over the common tokens. [..., hidden] -> [..., draft vocabulary] */
   private project(features: Tensor): Tensor {
     const { configuration, scope } = this.model;
     const logits = projectToVocabulary(configuration, scope, features);
@@ -121,14 +144,14 @@ class DraftModel implements Drafter {
       : slice(logits, -1, 0, this.vocabularySize);
   }
 
-  /** Every depth reads the same pass: along known tokens a draft model sees exactly the text. */
+  /** Every depth reads the same pass: along known tokens the model sees exactly the text. */
   private draftLogits(teacher: TeacherForcing, depth: number): DraftedLogits {
     const { configuration, scope } = this.model;
     const embeddings = teacher.embedWith(embeddingTable(configuration, scope));
     const { context, past } = teacher;
     const decoded = runDecoder(configuration, scope, embeddings, {
       context,
-      ...(past === undefined ? {} : { past }),
+      past,
     });
     const scored = dropFirst(dropFirst(decoded.features, 1), teacher.firstRow);
     const all = this.project(scored);
@@ -152,7 +175,7 @@ class DraftModel implements Drafter {
     };
   }
 
-  /** The tokens that it has read; the newest is the root of the next draft. */
+  /** The newest token is the root of the next draft. */
   private createMemory(cache: KvCache, scheduler: PassScheduler): DraftMemory {
     const inputsOf = (_: unknown, tokens: Int32Array): NamedValues => ({ tokens: int32(tokens) });
     return new DraftMemory({ cache, rotary: this.model.rotary, stateWidth: 0, scheduler, inputsOf });

@@ -1,10 +1,10 @@
-/** The part of Drafter that EAGLE and EAGLE-3 share. */
+/** The common part of EAGLE and EAGLE-3 drafters. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { lazily } from '../../core/lazy.js';
 import { subtractDimensions } from '../../graph/dimension.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input, weight } from '../../graph/operations/leaves.js';
-import { broadcast, slice } from '../../graph/operations/shaping.js';
+import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { AttentionContext, KeyValueRows } from '../../model/decoder-layer.js';
@@ -20,51 +20,19 @@ import {
   selectRows,
   stackRows,
 } from '../../model/lanes/lane-graph.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
-import type { NamedTensors } from '../../runtime/program.js';
+import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftedLogits, Drafter, TeacherForcing } from '../drafter.js';
-import type { TokenChooser } from '../programs/chain-program.js';
-import { chainOutputs, chooseBest, declareChainContexts } from '../programs/chain-program.js';
+import type { VerifiedGraph } from '../programs/fused-drafts.js';
 import { createFusedPrograms, prepareFused } from '../programs/fused-drafts.js';
 import { dropFirst, dropLast } from '../programs/states.js';
-import type { TreeSize } from '../programs/program-drafts.js';
-import { buildTree } from '../programs/tree-program.js';
 import { anotherTarget, misfit } from '../reading/checks.js';
 import type { EagleParts } from './eagle-parts.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
 import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
 
-/** Drafts of an EAGLE head in one program: the verified states first, then its own features, one or a round at a time. */
-function buildEagleChain(
-  head: EagleHead,
-  length: number,
-  choose: TokenChooser = chooseBest(head.vocabularies.targetTokens),
-): NamedTensors {
-  const { context, rows, root, next } = readVerified(head);
-  let feature = root;
-  const chosen = [choose(head.score(feature))];
-  for (const level of declareChainContexts(context, length - 1, head.configuration.headSize)) {
-    feature = next(feature, chosen.at(-1)!.token, level);
-    chosen.push(choose(head.score(feature)));
-  }
-  return chainOutputs(chosen, rows);
-}
-
-function buildEagleTree(head: EagleHead, size: TreeSize): NamedTensors {
-  const { context, rows, root, next } = readVerified(head);
-  const { headSize, hiddenSize } = head.configuration;
-  let features = broadcast(root, [size.topK, lanes, hiddenSize]);
-  const setting = { context, headSize, targetTokens: head.vocabularies.targetTokens };
-  const tree = buildTree(size, setting, head.score(root), (round) => {
-    features = next(round.fromParents(features), round.tokens, round.context);
-    return head.score(features);
-  });
-  return { ...tree, rows };
-}
-
-function readVerified(head: EagleHead) {
+/** Verified states first, then its own features. */
+function readVerified(head: EagleHead): VerifiedGraph {
   const { configuration } = head;
   const states = joinLanes(input('states', [row, lanes, head.stateWidth]));
   const tokens = input('tokens', [row, lanes], 'int32');
@@ -73,26 +41,24 @@ function readVerified(head: EagleHead) {
   const embed = (ids: Tensor): Tensor => joinLanes(gatherRows(head.embedding, ids));
   const first = head.step(head.fuse(states), embed(tokens), context, { past });
   let earlier: KeyValueRows = first.rows;
+  let features = selectRows(first.features, 1);
   return {
     context,
-    /** What the verified states leave in its cache. */
     rows: stackRows([first.rows], configuration),
-    /** The feature behind the last of them. [1, lanes, hidden] */
-    root: selectRows(first.features, 1),
-    /** Features behind drafted tokens, each fed with one: [n, lanes, hidden] and [n, lanes] -> [n, lanes, hidden] */
-    next: (features: Tensor, ids: Tensor, own: AttentionContext): Tensor => {
-      const step = head.step(joinLanes(features), embed(ids), own, { past, earlier });
+    root: head.score(features),
+    next(ids, own, arrange) {
+      const step = head.step(joinLanes(arrange(features)), embed(ids), own, { past, earlier });
       earlier = joinRows(earlier, step.rows);
-      return partLanes(step.features, ids.shape[0]);
+      features = partLanes(step.features, ids.shape[0]);
+      return head.score(features);
     },
   };
 }
 
 /**
- * An EAGLE draft along known tokens, as a graph. Depth 0 pairs the target's own states with the next tokens; every
- * further depth feeds the features predicted one depth before, and row t of it attends to the true rows up to t and to
- * its own earlier depths: exactly what a chain drafted at t would have seen (the "training-time test" of EAGLE-3,
- * arXiv 2503.01840).
+ * An EAGLE draft along known tokens. Depth 0 pairs the target's states with the next tokens; further depths use the
+ * features predicted one depth before. Row t attends to the true rows up to t and its own earlier depths: what a
+ * chain drafted at t would see (the "training-time test" of EAGLE-3, arXiv 2503.01840).
  */
 function draftEagleLogits(
   head: EagleHead,
@@ -139,7 +105,6 @@ function cutRows(rows: KeyValueRows, count: number): KeyValueRows {
   return { keys: dropLast(rows.keys, count), values: dropLast(rows.values, count) };
 }
 
-/** Angles of positions t + level, and the mask of the true rows, for the rows that this level has. */
 function cutContext({ cosine, sine, mask }: AttentionContext, level: number, cut: number): AttentionContext {
   const shift = (x: Tensor): Tensor => slice(x, 0, level, subtractDimensions(x.shape[0]!, cut - level));
   const rows = subtractDimensions(mask.shape.at(-2)!, cut);
@@ -152,7 +117,7 @@ export interface LoadedHead extends Pick<Drafter, 'system' | 'name' | 'reads' | 
   readonly weights: WeightStore;
 }
 
-/** A table of the head's own wins over the target's, as in the authors' loader. [vocabulary, hidden] */
+/** A head's own table takes precedence, as in the authors' loader. [vocabulary, hidden] */
 export function embeddingOf(
   { folder }: Checkpoint,
   { ownVocabulary, configuration: { hiddenSize } }: EagleParts,
@@ -178,10 +143,12 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
   const programs: EaglePrograms = {
     verified: compile('verified'),
     drafted: compile('drafted'),
-    wholes: createFusedPrograms(target.runtime, stores, vocabularies, {
-      chain: (length, choose) => buildEagleChain(head, length, choose),
-      tree: (size) => buildEagleTree(head, size),
-    }),
+    wholes: createFusedPrograms(
+      target.runtime,
+      stores,
+      { vocabularies, headSize: configuration.headSize },
+      () => readVerified(head),
+    ),
   };
   return {
     ...described,

@@ -1,4 +1,4 @@
-/** What an EAGLE head says of itself, for `inspect`: the very parts that the loader would run, in words. */
+/** Describes an EAGLE head for `inspect`. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { flattenConfig } from '../reading/draft-configuration.js';

@@ -1,21 +1,22 @@
 /**
- * What an EAGLE or EAGLE-3 head consists of, told by its tensors and its config.json alone, so that `inspect` and the
- * loaders agree. Beyond the tensors that every head has, published ones bring some of these:
- *
- *   embed_tokens, lm_head (EAGLE)       tables of their own, which win over the target's
- *   biases of fc, q/k/v, o_proj, lm_head
- *   q_norm, k_norm                      norms of queries and keys (Qwen3)
- *   input_norm        norm_before_fc    EAGLE-3: one norm over the joined taps
- *   fc_norm.<i>       fc_norm           EAGLE-3: one norm for each tap
- *   -                 norm_before_residual, norm_output
+ * The parts of an EAGLE or EAGLE-3 head, from its tensors and config.json, for loaders and `inspect`. Optional parts
+ * of published heads:
+ * embed_tokens, lm_head (EAGLE): own tables, which replace the target's
+ * biases of fc, q/k/v, o_proj, lm_head
+ * q_norm, k_norm: norms of queries and keys (Qwen3)
+ * input_norm with norm_before_fc: one norm over the joined taps (EAGLE-3)
+ * fc_norm.<i> with fc_norm: one norm per tap (EAGLE-3)
+ * norm_before_residual, norm_output
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
-import { layerRecipes, vectorRecipe } from '../../model/weights.js';
-import { misfit, shapeOf } from '../reading/checks.js';
+import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
+import type { Refuse } from '../draft-system.js';
+import { refuseAtOnce } from '../draft-system.js';
+import { listUnread, misfit, shapeOf } from '../reading/checks.js';
 import type { KnownSizes } from '../reading/draft-configuration.js';
 import {
   flattenConfig,
@@ -23,37 +24,73 @@ import {
   readDraftConfiguration,
   readEagleSetting,
 } from '../reading/draft-configuration.js';
-import type { Refuse } from '../draft-system.js';
-import { refuseAtOnce } from '../draft-system.js';
 import { sizeIn } from '../reading/drafter-facts.js';
-import type { FusionNorm } from './eagle-recipes.js';
-import { embeddingRecipes, fusionNormRecipes, linearRecipes } from './eagle-recipes.js';
-import { measureLayer } from '../reading/layer-sizes.js';
-import { refuseUnusualPositions } from './head-positions.js';
-import { listUnread } from '../reading/unread-tensors.js';
+import { measureLayer } from '../reading/tensor-sizes.js';
+
+/** One norm over all taps, or one per tap. */
+type FusionNorm = 'none' | 'joined' | 'each';
+
+interface TapSizes {
+  readonly stateWidth: number;
+  readonly tapWidth: number;
+  readonly taps: number;
+}
+
+function fusionNormRecipes(
+  scope: string,
+  prefix: string,
+  norm: FusionNorm,
+  { stateWidth, tapWidth, taps }: TapSizes,
+): WeightRecipe[] {
+  if (norm === 'none') return [];
+  if (norm === 'joined')
+    return [vectorRecipe(`${scope}input_norm.weight`, `${prefix}input_norm.weight`, stateWidth)];
+  return Array.from({ length: taps }, (_, tap) =>
+    vectorRecipe(`${scope}fc_norm.${tap}.weight`, `${prefix}fc_norm.${tap}.weight`, tapWidth),
+  );
+}
+
+function embeddingRecipes(
+  scope: string,
+  prefix: string,
+  rows: number | undefined,
+  hiddenSize: number,
+): WeightRecipe[] {
+  if (rows === undefined) return [];
+  return [matrixRecipe(`${scope}embed_tokens.weight`, `${prefix}embed_tokens.weight`, [rows, hiddenSize])];
+}
+
+function linearRecipes(
+  name: string,
+  source: string,
+  inputSize: number,
+  outputSize: number,
+  hasBias: boolean,
+): WeightRecipe[] {
+  return [
+    projectionRecipe(`${name}.weight`, `${source}.weight`, inputSize, outputSize),
+    ...(hasBias ? [vectorRecipe(`${name}.bias`, `${source}.bias`, outputSize)] : []),
+  ];
+}
 
 export interface EagleParts {
-  /** Before the names of its tensors. */
   readonly prefix: string;
   readonly configuration: ModelConfiguration;
-  /** Values that one position's state has: fc's input, but for EAGLE's embedding. */
+  /** Width of fc's input, without EAGLE's embedding. */
   readonly stateWidth: number;
   readonly hasFusionBias: boolean;
-  /** Rows of its own table of embeddings. */
   readonly ownVocabulary: number | undefined;
-  /** Rows of its own output projection. */
   readonly draftVocabulary: number | undefined;
   readonly hasOutputBias: boolean;
   readonly recipes: readonly WeightRecipe[];
-  /** Tensors that nothing here reads. */
   readonly unread: readonly string[];
 }
 
 export interface Eagle3Parts extends EagleParts {
   readonly fusionNorm: FusionNorm;
-  /** The residual stream of the layer begins with the normed state. */
+  /** The residual stream starts with the normed state. */
   readonly normBeforeResidual: boolean;
-  /** The next step is fed with what the output projection reads. */
+  /** The next step reads the normed output. */
   readonly feedsNormed: boolean;
 }
 
@@ -63,9 +100,9 @@ type TargetSizes = Pick<
 >;
 
 export interface EagleContext {
-  readonly refuse?: Refuse;
-  /** Stands in where config.json names no heads; without one they are as the tensors allow. */
-  readonly target?: TargetSizes;
+  readonly refuse?: Refuse | undefined;
+  /** Used if config.json has no head counts. */
+  readonly target?: TargetSizes | undefined;
 }
 
 const incomplete = 'The file is incomplete: download it again.';
@@ -120,7 +157,7 @@ export function describeEagle3(
   const fusionNorm =
     isAsked('fc_norm') === true ? 'each' : isAsked('norm_before_fc') === true ? 'joined' : 'none';
   const tapWidth = target?.hiddenSize ?? sizeIn(flattenConfig(config), 'target_hidden_size') ?? hiddenSize;
-  // As many as there can be: the widths are a stranger's.
+  // Bounded: widths come from an untrusted file.
   const taps = Math.min(Math.floor(stateWidth / tapWidth), tensors.size);
   const recipes = [
     ...fusionNormRecipes(scope, prefix, fusionNorm, { stateWidth, tapWidth, taps }),
@@ -137,7 +174,7 @@ export function describeEagle3(
     ...common,
     stateWidth,
     fusionNorm,
-    // vLLM reads a speculators head without the key as one that asks for it (vllm-project/vllm, pull request 25961).
+    // vLLM treats a speculators head without the key as true (vllm-project/vllm, pull request 25961).
     normBeforeResidual: isAsked('norm_before_residual') ?? isSpeculatorsFormat(config),
     feedsNormed: isAsked('norm_output') ?? false,
     recipes,
@@ -162,7 +199,7 @@ function describeCommon(
   const [hiddenSize = 1] = shapeOf(checkpoint, `${prefix}fc.weight`);
   const ownVocabulary = tensors.get(`${prefix}embed_tokens.weight`)?.shape[0];
   const measured = measureLayer(checkpoint, layer, hiddenSize);
-  // Experts in the place of an MLP are told by what is missing, not by what nothing reads.
+  // Experts instead of an MLP are reported by what is missing.
   if (target !== undefined) shapeOf(checkpoint, `${layer}.mlp.gate_proj.weight`);
   const known: KnownSizes = {
     ...measured,
@@ -172,7 +209,7 @@ function describeCommon(
     vocabularySize: target?.vocabularySize ?? ownVocabulary ?? 1,
   };
   const configuration = readConfiguration(checkpoint, known, refuse);
-  // Without a target the two are compared by whoever lists what config.json and the tensors disagree on.
+  // Without a target, config.json and tensors are compared by the caller.
   if (target !== undefined && configuration.hiddenSize !== hiddenSize) {
     refuse(
       misfit(
@@ -183,7 +220,7 @@ function describeCommon(
     );
   }
   const { num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
-  // Tensors of further layers are refused by name; a file that lost them would run as one layer.
+  // A file that lost its further layers would run as one layer.
   if (layers !== 1)
     refuse(misfit(folder, `has ${showValue(layers)} layers`, 'A head of one layer is supported.'));
   if (scale !== 1) {
@@ -206,14 +243,14 @@ function describeCommon(
   };
 }
 
-/** Where config.json cannot be read, sizes are the tensors', the norms' epsilon is any, and the rest is the default. */
+/** If config.json cannot be read, sizes come from the tensors and the rest is default. */
 function readConfiguration(checkpoint: Checkpoint, known: KnownSizes, refuse: Refuse): ModelConfiguration {
   try {
     return readDraftConfiguration(checkpoint, known);
   } catch (fault) {
     if (!(fault instanceof MistletoeError)) throw fault;
     refuse(fault);
-    // An even head size, which is all that a configuration asks of it.
+    // Any even head size is valid here.
     const heads = { headCount: 1, keyValueHeadCount: 1, headSize: 2 };
     const { headCount, keyValueHeadCount, headSize } = known;
     const readable = readDraftConfiguration(
@@ -236,4 +273,46 @@ function createAsker({ config, folder }: Checkpoint, refuse: Refuse) {
     refuse(misfit(folder, `has "${key}": ${showValue(value)}`, 'true or false was expected.'));
     return undefined;
   };
+}
+
+/**
+ * Refuses position settings that engines ignore or interpret differently:
+ * - dynamic `rope_scaling`: transformers stretches the base only for long sequences, vLLM and SGLang always, and
+ * Hunyuan's heads mean a constant `alpha`
+ * - longrope: factors for long sequences are not supported
+ * - a window: `layer_types` names the layers that have one, else `sliding_window`; configs derived from Qwen switch
+ * it off by `use_sliding_window`
+ */
+function refuseUnusualPositions(
+  { config, folder }: Pick<Checkpoint, 'config' | 'folder'>,
+  { rotaryScaling }: Pick<ModelConfiguration, 'rotaryScaling'>,
+  target: Pick<ModelConfiguration, 'contextLength'> | undefined,
+  refuse: Refuse,
+): void {
+  if (rotaryScaling.kind === 'dynamic') {
+    const hint =
+      'Engines compute it in different ways. Use a head without it; if yours was trained with plain angles, remove rope_scaling from its config.json.';
+    refuse(misfit(folder, 'asks for the rotary scaling "dynamic", which is not supported in a head', hint));
+  }
+  if (rotaryScaling.kind === 'longrope' && target !== undefined) {
+    const { originalContext } = rotaryScaling;
+    if (target.contextLength > originalContext) {
+      const fault = `asks for the rotary scaling "longrope" beyond ${originalContext} positions; the target reads ${target.contextLength}`;
+      refuse(misfit(folder, fault, 'Its factors for longer sequences are not supported: use another head.'));
+    }
+  }
+  const {
+    layer_types: kinds,
+    sliding_window: window,
+    use_sliding_window: usesWindow,
+  } = flattenConfig(config);
+  const unsupported = 'A head that sees only the last positions is not supported.';
+  if (Array.isArray(kinds)) {
+    if (kinds.includes('sliding_attention'))
+      refuse(misfit(folder, 'asks for sliding attention in layer_types', unsupported));
+  } else if (window !== undefined && usesWindow !== false) {
+    const fault = `asks for sliding attention by "sliding_window": ${showValue(window)}`;
+    const off = 'If it was trained without a window, set "use_sliding_window": false in its config.json.';
+    refuse(misfit(folder, fault, `${unsupported} ${off}`));
+  }
 }

@@ -1,6 +1,6 @@
 /**
- * Drafting with features, common to EAGLE and EAGLE-3: position t pairs the state at t with the token t + 1. Each cycle
- * first reads the true states of the tokens that were verified, then goes on with its own predicted features.
+ * Drafting with features (EAGLE, EAGLE-3): position t pairs the state at t with token t + 1. Each cycle first reads
+ * the true states of verified tokens, then its own predicted features.
  */
 import { rowNumbers } from '../../model/attention-inputs.js';
 import type { Tensor } from '../../graph/tensor.js';
@@ -10,7 +10,8 @@ import type { CausalModel } from '../../model/causal-model.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import type { AttentionContext, AttentionMemory, KeyValueRows } from '../../model/decoder-layer.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { runDirectly } from '../../model/lanes/lane-program.js';
 import {
   declareAttention,
   declarePast,
@@ -20,8 +21,6 @@ import {
   selectRows,
   stackRows,
 } from '../../model/lanes/lane-graph.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors } from '../../runtime/program.js';
 import { bufferOf, int32, resident } from '../../runtime/program.js';
@@ -33,7 +32,6 @@ import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import type { FusedPrograms } from '../programs/fused-drafts.js';
 import { draftFused } from '../programs/fused-drafts.js';
 
-/** One autoregressive step of the head as a graph. */
 export interface EagleStep {
   readonly features: Tensor; // [batch, position, hidden] what the next step is fed with
   readonly rows: KeyValueRows;
@@ -42,20 +40,20 @@ export interface EagleStep {
 export interface EagleHead {
   readonly target: CausalModel;
   readonly configuration: ModelConfiguration;
-  /** Width of a true state of the target: hidden size, or all taps side by side. */
+  /** Hidden size, or all taps together. */
   readonly stateWidth: number;
   readonly vocabularies: Vocabularies;
   readonly rotary: RotaryTable;
-  /** Of the tokens that it reads: its own table or the target's. [vocabulary, hidden] */
+  /** Its own table or the target's. [vocabulary, hidden] */
   readonly embedding: Tensor;
-  /** True states to features: the identity for EAGLE, the fusing projection for EAGLE-3. */
+  /** Identity for EAGLE, projection for EAGLE-3. */
   fuse(states: Tensor): Tensor; // [batch, position, stateWidth] -> [batch, position, hidden]
   step(features: Tensor, embeddings: Tensor, context: AttentionContext, memory: AttentionMemory): EagleStep;
   /** features [..., hidden] -> [..., draft vocabulary] */
   score(features: Tensor): Tensor;
 }
 
-/** `verified` reads true states, `drafted` its own features; for EAGLE the two are one program. */
+/** `verified` reads true states, `drafted` its own features; equal for EAGLE. */
 export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): NamedTensors {
   const { configuration } = head;
   const width = kind === 'verified' ? head.stateWidth : configuration.hiddenSize;
@@ -72,7 +70,6 @@ export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): 
   };
 }
 
-/** Each compiled when it is first asked for. */
 export interface EaglePrograms {
   readonly verified: () => Promise<LaneProgram>;
   readonly drafted: () => Promise<LaneProgram>;
@@ -93,9 +90,7 @@ export async function readEaglePrefix(
   verified: VerifiedTokens,
   cache: KvCache,
 ): Promise<void> {
-  const memory = createMemory(head, cache, runDirectly);
-  memory.observe(verified);
-  await memory.read(await programs.verified(), ['rows']);
+  await createMemory(head, cache, runDirectly).readPrefix(verified, await programs.verified());
 }
 
 export function startEagleSession(
@@ -118,7 +113,7 @@ export function startEagleSession(
   };
 
   return {
-    // The angles of a head go on past the length that its config.json names, as in the authors' code.
+    // Angles continue past the length in config.json, as in the authors' code.
     get room() {
       return target.configuration.contextLength - memory.length;
     },

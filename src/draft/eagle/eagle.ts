@@ -1,13 +1,20 @@
 /**
- * EAGLE (arXiv 2401.15077) and EAGLE-2, which drafts with the same weights: one Llama layer without input norm reads
- * fc [e(x_t+1); f_t] and predicts the target's next feature; the target's own output projection turns it into tokens.
+ * EAGLE (arXiv 2401.15077) and EAGLE-2: one Llama layer without input norm reads fc [e(x_t+1); f_t] and predicts the
+ * target's next feature; the target's output projection turns it into tokens.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { concatenate } from '../../graph/operations/shaping.js';
 import { projectToVocabulary } from '../../model/decoder.js';
 import { project, runLayer } from '../../model/decoder-layer.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import { anotherTarget, countParameters, misfit, requireSizes, requireWidth } from '../reading/checks.js';
+import {
+  anotherTarget,
+  countParameters,
+  misfit,
+  refuseUnread,
+  requireSizes,
+  requireWidth,
+} from '../reading/checks.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
@@ -15,7 +22,6 @@ import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
 import { describeEagleFacts } from './eagle-facts.js';
 import { describeEagle } from './eagle-parts.js';
 import type { EagleHead } from './eagle-session.js';
-import { refuseUnread } from '../reading/unread-tensors.js';
 
 const scope = 'eagle.';
 

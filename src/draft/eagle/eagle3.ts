@@ -1,8 +1,8 @@
 /**
- * EAGLE-3 (arXiv 2503.01840): residual streams of the target, fused by fc, replace the feature; one layer whose
- * attention reads [norm(e(x_t+1)); norm(feature)]; its own norm and output projection over a draft vocabulary that
- * may be smaller than the target's (target token = draft token + d2t). Later heads add norms before the fusion, take
- * the normed state for the residual, or feed the normed output back ("EAGLE 3.1"): eagle-parts.ts tells which.
+ * EAGLE-3 (arXiv 2503.01840): fc fuses residual streams of the target; one layer reads [norm(e(x_t+1));
+ * norm(feature)]; own norm and output projection over a draft vocabulary (target token = draft token + d2t). Later
+ * heads ("EAGLE 3.1") add norms before the fusion, use the normed state for the residual, or feed the normed output
+ * back (eagle-parts.ts).
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { Tensor } from '../../graph/tensor.js';
@@ -10,7 +10,7 @@ import { add } from '../../graph/operations/elementwise.js';
 import { concatenate, slice } from '../../graph/operations/shaping.js';
 import { attend, feedForward, normalise, project } from '../../model/decoder-layer.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import { countParameters, misfit, requireSizes, requireWidth } from '../reading/checks.js';
+import { countParameters, misfit, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
@@ -20,7 +20,6 @@ import type { Eagle3Parts } from './eagle-parts.js';
 import { describeEagle3 } from './eagle-parts.js';
 import type { EagleHead } from './eagle-session.js';
 import { readTaps } from './taps.js';
-import { refuseUnread } from '../reading/unread-tensors.js';
 import { readVocabularyMap } from '../programs/vocabulary-map.js';
 
 const scope = 'eagle3.';

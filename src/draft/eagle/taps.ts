@@ -1,22 +1,16 @@
 /**
- * The layers before which an EAGLE-3 head taps its target's residual stream. Without a list they are 2, L/2 and L - 3.
- * A list of ids means either the inputs of these layers or their outputs. The numbers do not say which; who wrote the
- * file does. As read in vLLM 0.27.1, SGLang 0.5.18, SpecForge a6b6b02, ModelOpt a2fbac7, llama.cpp b21e4de and
- * AngelSlim 67394ce:
- *
- *   inputs   the speculators format. vLLM: transformers_utils/configs/speculators/algos.py
- *   inputs   a list outside eagle_config, or eagle_config.layer_ids. vLLM and llama.cpp alone read these, as boundaries
- *            between layers (0 is the embedding). v1/worker/gpu_model_runner.py, models/llama.py; conversion/llama.py
- *   outputs  a list in eagle_config with the architecture LlamaForCausalLMEagle3. SGLang adds 1 (srt/models/llama.py,
- *            qwen2.py, qwen3.py), SpecForge captures through SGLang (tests/test_runtime/test_server_capture_gate.py),
- *            ModelOpt hooks the layers' outputs (torch/speculative/plugins/hf_eagle.py)
- *   outputs  aux_hidden_states_layer_ids. AngelSlim: models/target/target_model_wrapper.py
- *   unknown  everything else, and lists that disagree
- *
- * In the SGLang form an id that equals the number of layers must be an input: NVIDIA's gpt-oss-120b-Eagle3-v3 lists
- * [24, 30, 36] for 36 layers, which SGLang reads as inputs for gpt-oss only. Such a list counts as unknown here.
- *
- * SGLang and vLLM collect the states while the layers run, so the order of a list does not matter.
+ * The layers whose inputs an EAGLE-3 head taps; default 2, L/2 and L - 3. A list of ids means inputs or outputs of
+ * these layers, depending on its writer (as read in vLLM 0.27.1, SGLang 0.5.18, SpecForge a6b6b02, ModelOpt a2fbac7,
+ * llama.cpp b21e4de and AngelSlim 67394ce):
+ * inputs: the speculators format (vLLM: transformers_utils/configs/speculators/algos.py)
+ * inputs: a list outside eagle_config, or eagle_config.layer_ids, which only vLLM and llama.cpp read, as boundaries
+ * between layers (v1/worker/gpu_model_runner.py, models/llama.py; conversion/llama.py)
+ * outputs: a list in eagle_config with the architecture LlamaForCausalLMEagle3. SGLang adds 1 (srt/models/llama.py),
+ * SpecForge captures through SGLang, ModelOpt hooks outputs (torch/speculative/plugins/hf_eagle.py)
+ * outputs: aux_hidden_states_layer_ids (AngelSlim: models/target/target_model_wrapper.py)
+ * unknown: everything else, and lists that disagree
+ * An id equal to the number of layers must be an input: NVIDIA's gpt-oss-120b-Eagle3-v3 lists [24, 30, 36] for 36
+ * layers. Such a list counts as unknown. The order of a list does not matter.
  */
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
@@ -28,20 +22,18 @@ import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
 import type { TapConvention } from '../draft-system.js';
 
 interface Meaning {
-  /** Undefined where the file does not say. */
+  /** Undefined if the file does not say. */
   readonly convention: TapConvention | undefined;
-  /** How that is known, or why it is not. */
   readonly reason: string;
 }
 
 export interface TapRule extends Meaning {
-  /** As config.json lists them; undefined for the default of three. */
+  /** Undefined for the default of three. */
   readonly listed: readonly number[] | undefined;
 }
 
 type Head = Pick<Checkpoint, 'config' | 'folder'>;
 
-/** What the file says by itself. */
 export function readTapRule({ config, folder }: Head): TapRule {
   const [first, ...others] = findLists(config).map((list) => parseList(list, folder));
   if (first === undefined)
@@ -93,7 +85,6 @@ function judgeNested({ architectures }: Config): Meaning {
   };
 }
 
-/** Many times what any head has. */
 const maxTaps = 256;
 const idsSchema = z.array(z.number().int().nonnegative()).min(1).max(maxTaps);
 
@@ -103,7 +94,7 @@ function parseList({ list, ...meaning }: FoundList, folder: string): TapRule & {
   throw badTaps(folder, list, `1 to ${maxTaps} whole numbers from 0 were expected`);
 }
 
-/** Layers before which is tapped, ascending. */
+/** Ascending. */
 function tapsOf({ listed, convention }: Omit<TapRule, 'reason'>): readonly number[] | undefined {
   if (listed === undefined || convention === undefined) return undefined;
   const taps = listed.map((layer) => (convention === 'outputs' ? layer + 1 : layer));
@@ -111,13 +102,12 @@ function tapsOf({ listed, convention }: Omit<TapRule, 'reason'>): readonly numbe
 }
 
 export interface TapReading {
-  /** Layers of the target before which its residual stream is tapped. */
   readonly taps: readonly number[];
-  /** Where `given` goes against the file: what to tell the user. */
-  readonly notice?: string;
+  /** Set if `given` contradicts the file. */
+  readonly notice?: string | undefined;
 }
 
-/** `given` wins over the file. */
+/** `given` takes precedence over the file. */
 export function readTaps(head: Head, layerCount: number, given?: TapConvention): TapReading {
   const { folder } = head;
   const { listed, convention, reason } = readTapRule(head);
@@ -141,7 +131,7 @@ export function readTaps(head: Head, layerCount: number, given?: TapConvention):
   return { taps, notice };
 }
 
-/** config.json with the list in a form that says what it means, where its own does not, or says something else. */
+/** config.json with an unambiguous list. */
 export function spellTaps(head: Head, given: TapConvention): Config {
   const { listed, convention } = readTapRule(head);
   if (listed === undefined || convention === given) return head.config;
@@ -154,7 +144,6 @@ export function spellTaps(head: Head, given: TapConvention): Config {
     : { ...config, architectures: [sglangArchitecture], eagle_config: { ...eagle, [key]: listed } };
 }
 
-/** One sentence for people. */
 export function describeTapRule({ listed, convention, reason }: TapRule, given?: TapConvention): string {
   if (listed === undefined) return 'the default: before layers 2, L/2 and L - 3';
   const settled = given ?? convention;

@@ -1,19 +1,17 @@
-/** How published Hydra heads lie in a checkpoint: `mlp`, and `prefix-mlp` (Hydra++) with a layer of its own. */
+/** Layouts of published Hydra heads: `mlp`, and `prefix-mlp` (Hydra++) with a layer of its own. */
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
-import { misfit } from '../reading/checks.js';
+import { listUnread, misfit } from '../reading/checks.js';
 import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from '../draft-system.js';
 import { holdsDecoder, refuseAtOnce } from '../draft-system.js';
-import { countHeads } from '../reading/head-counts.js';
-import { measureLayer } from '../reading/layer-sizes.js';
-import { listUnread } from '../reading/unread-tensors.js';
+import { countHeads, measureLayer } from '../reading/tensor-sizes.js';
 
 export interface HydraSizes {
   readonly heads: number;
-  /** Plain residual blocks behind the first one of each head. */
+  /** Residual blocks after the first one of each head. */
   readonly extraBlocks: number;
   readonly hasPrefix: boolean;
 }
@@ -40,9 +38,9 @@ const configSchema = z.object({
 type HydraConfig = z.infer<typeof configSchema>;
 
 export interface HydraContext {
-  readonly refuse?: Refuse;
-  /** Stands in for the sizes that the tensors tell. */
-  readonly target?: ModelConfiguration;
+  readonly refuse?: Refuse | undefined;
+  /** Used instead of sizes from the tensors. */
+  readonly target?: ModelConfiguration | undefined;
 }
 
 export function describeHydra(
@@ -79,7 +77,7 @@ export function describeHydra(
     sizes,
     firstOutput: `${names.output(0)}.weight`,
     recipes,
-    // The prefix layer is given embeddings; its copy of the target's table is never looked at.
+    // The prefix layer reads embeddings; its own table is unused.
     unread: listUnread(checkpoint, recipes, [/^prefix_embeding_layer\.embed_tokens\.weight$/]),
     facts: {
       heads: sizes.heads,
@@ -122,7 +120,7 @@ interface HydraNames {
   readonly output: (head: number) => string;
 }
 
-/** Dropout modules take the even places of prefix-mlp's lists; mlp has none. */
+/** Dropout modules take the even places of prefix-mlp's lists. */
 function nameTensors(hasPrefix: boolean): HydraNames {
   return {
     block: (head, block) => `hydra_mlp.${head}.${hasPrefix ? 2 * block + 1 : block}`,
@@ -130,7 +128,7 @@ function nameTensors(hasPrefix: boolean): HydraNames {
   };
 }
 
-/** Counts are a stranger's: they are believed as far as there are tensors. */
+/** Counts come from an untrusted file; they are limited by the tensors. */
 function countBlocks(
   { tensors, folder }: Checkpoint,
   { hydra_num_heads: heads, hydra_num_layers: layers, hydra_head_arch: kind }: HydraConfig,
@@ -185,7 +183,7 @@ function headRecipes(
   }).flat();
 }
 
-/** Heads that were trained for a target of another width, or do not see the tokens before them. */
+/** Refuses heads for another width, or that do not see earlier tokens. */
 export function requireGroundedHeads(
   { tensors, folder }: Checkpoint,
   { heads, hasPrefix }: HydraSizes,

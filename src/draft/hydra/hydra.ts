@@ -1,40 +1,149 @@
 /**
- * Hydra (arXiv 2402.05109): heads that also see the tokens drafted before them. Head i reads the target's feature and
- * the embeddings of the root and of i drafted tokens, [h, e(x1), ..., e(x_i+1)], through R z + SiLU(W z + b), plain
- * residual blocks and a projection with bias. Hydra++ first passes the features of all verified positions through a
- * transformer layer of its own.
+ * Hydra (arXiv 2402.05109): head i reads the target's feature and the embeddings of the root and i drafted tokens,
+ * [h, e(x1), ..., e(x_i+1)], through R z + SiLU(W z + b), residual blocks and a projection with bias. Hydra++ first
+ * passes features through a transformer layer of its own.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { lazily, lazilyBy } from '../../core/lazy.js';
-import type { CausalModel } from '../../model/causal-model.js';
+import { add, silu } from '../../graph/operations/elementwise.js';
+import { gatherRows } from '../../graph/operations/indexing.js';
+import { input } from '../../graph/operations/leaves.js';
+import { broadcast, concatenate, reshape } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import type { AttentionContext, AttentionMemory } from '../../model/decoder-layer.js';
+import { normalise, project, runLayer } from '../../model/decoder-layer.js';
+import { embeddingTable } from '../../model/decoder.js';
+import {
+  declareAttention,
+  declarePast,
+  joinLanes,
+  lanes,
+  row,
+  selectRows,
+  stackRows,
+} from '../../model/lanes/lane-graph.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
+import type { NamedTensors } from '../../runtime/program.js';
 import { bufferOf, int32, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import { chainNames, createChainCompiler, readChain } from '../programs/chain-program.js';
-import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
-import { DraftMemory } from '../programs/draft-memory.js';
-import type { Drafter, DraftGraph, DraftSession, GrowingDraft } from '../drafter.js';
+import type {
+  DraftGraph,
+  DraftSession,
+  DraftedLogits,
+  Drafter,
+  GrowingDraft,
+  TeacherForcing,
+} from '../drafter.js';
 import {
-  buildHydraChain,
-  buildHydraHead,
-  buildHydraPrefix,
-  draftHydraLogits,
-  hydraScope,
-} from './hydra-graphs.js';
+  chainNames,
+  chainOutputs,
+  chooseBest,
+  createChainCompiler,
+  readChain,
+} from '../programs/chain-program.js';
+import { DraftMemory } from '../programs/draft-memory.js';
+import type { PreparedDrafts } from '../programs/program-drafts.js';
+import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
+import { createSiblingDraws } from '../programs/sibling-draws.js';
+import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
+import { countParameters, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
 import type { HydraSizes } from './hydra-layout.js';
 import { describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
-import type { PreparedDrafts } from '../programs/program-drafts.js';
-import { createSiblingDraws } from '../programs/sibling-draws.js';
-import { readScores, scoreNames } from '../programs/scores.js';
-import { PendingStates } from '../programs/states.js';
-import { refuseUnread } from '../reading/unread-tensors.js';
+
+/** Hydra's heads and Hydra++'s layer as graphs. */
+const hydraScope = 'hydra.';
+
+interface HydraModel {
+  readonly sizes: HydraSizes;
+  readonly target: CausalModel;
+}
+
+/** features [..., hidden], embeddings [..., (head + 1) * hidden] -> [..., vocabulary] */
+function runHead({ sizes, target }: HydraModel, head: number, features: Tensor, embeddings: Tensor): Tensor {
+  const { hiddenSize, vocabularySize } = target.configuration;
+  const name = `${hydraScope}${head}`;
+  const width = (head + 2) * hiddenSize;
+  const joined = concatenate([features, embeddings], -1);
+  const first = silu(project(joined, `${name}.first`, width, hiddenSize, true));
+  let hidden = add(project(joined, `${name}.residual`, width, hiddenSize, true), first);
+  for (let block = 0; block < sizes.extraBlocks; block++) {
+    hidden = add(hidden, silu(project(hidden, `${name}.block${block}`, hiddenSize, hiddenSize, true)));
+  }
+  return project(hidden, `${name}.lm_head`, hiddenSize, vocabularySize, true);
+}
+
+/** [batch, position, hidden] */
+function runPrefix(
+  { target }: HydraModel,
+  features: Tensor,
+  context: AttentionContext,
+  memory: AttentionMemory,
+) {
+  const { configuration } = target;
+  const layer = runLayer(features, `${hydraScope}prefix`, configuration, context, memory);
+  return { features: normalise(layer.hidden, `${hydraScope}prefix.norm`, configuration), rows: layer.rows };
+}
+
+function draftHydraLogits(model: HydraModel, teacher: TeacherForcing, depth: number): DraftedLogits {
+  const prefix = model.sizes.hasPrefix
+    ? runPrefix(model, teacher.features, teacher.context, { past: teacher.past?.[0] })
+    : undefined;
+  const features = prefix?.features ?? teacher.features;
+  const embeddings = teacher.embedWith(embeddingTable(model.target.configuration, model.target.scope));
+  const logits = Array.from({ length: depth }, (_, head) => {
+    const seen = Array.from({ length: head + 1 }, (_, ahead) =>
+      dropLast(dropFirst(dropFirst(embeddings, ahead + 1), teacher.firstRow), head - ahead),
+    );
+    return runHead(
+      model,
+      head,
+      dropFirst(dropLast(features, head + 1), teacher.firstRow),
+      concatenate(seen, -1),
+    );
+  });
+  return { logits, rows: prefix === undefined ? [] : [prefix.rows] };
+}
+
+function buildHydraHead(model: HydraModel, head: number): NamedTensors {
+  const { configuration, scope: targetScope } = model.target;
+  const { hiddenSize } = configuration;
+  const width = head + 1;
+  const path = input('path', [row, lanes, width], 'int32');
+  const feature = input('feature', [1, lanes, hiddenSize]);
+  const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
+  const embeddings = reshape(embedded, [row, lanes, width * hiddenSize]);
+  const logits = runHead(model, head, broadcast(feature, [row, lanes, hiddenSize]), embeddings);
+  return scoreOutputs(logits, model.target.runtime);
+}
+
+function buildHydraChain(model: HydraModel, length: number): NamedTensors {
+  const { configuration, scope: targetScope } = model.target;
+  const feature = input('feature', [1, lanes, configuration.hiddenSize]);
+  const embed = (token: Tensor): Tensor => gatherRows(embeddingTable(configuration, targetScope), token);
+  const path = [embed(input('root', [1, lanes], 'int32'))];
+  const choose = chooseBest(undefined);
+  const chosen = Array.from({ length }, (_, head) => {
+    const best = choose(runHead(model, head, feature, concatenate([...path], -1)));
+    path.push(embed(best.token));
+    return best;
+  });
+  return chainOutputs(chosen);
+}
+
+function buildHydraPrefix(model: HydraModel): NamedTensors {
+  const { configuration } = model.target;
+  const features = joinLanes(input('features', [row, lanes, configuration.hiddenSize]));
+  const sizes = { ...configuration, layerCount: 1 };
+  const [past] = declarePast(sizes);
+  const prefix = runPrefix(model, features, declareAttention(configuration), { past });
+  return { features: selectRows(prefix.features), rows: stackRows([prefix.rows], sizes) };
+}
 
 export const hydra: WeightedSystem = {
   name: 'hydra',
@@ -99,8 +208,7 @@ class Hydra implements Drafter {
             rotary: target.rotary,
             readPrefix: async (verified, cache) => {
               const memory = this.createMemory(cache, runDirectly);
-              memory.observe(verified);
-              await memory.read(await this.compilePrefix(), ['rows']);
+              await memory.readPrefix(verified, await this.compilePrefix());
             },
           }
         : undefined,
@@ -114,7 +222,6 @@ class Hydra implements Drafter {
     if (this.sizes.hasPrefix) await this.compilePrefix();
   }
 
-  /** The features that Hydra++'s layer has read; the heads read the newest. */
   private createMemory(cache: KvCache, scheduler: PassScheduler): DraftMemory {
     const { configuration, rotary } = this.target;
     const { hiddenSize } = configuration;
@@ -181,7 +288,7 @@ class Hydra implements Drafter {
   }
 }
 
-/** Tokens from the root to a node, both included. */
+/** From the root to a node, both included. */
 function tokensTo({ tokens, parents }: GrowingDraft, node: number): number[] {
   const path: number[] = [];
   for (let at = node; at >= 0; at = parents[at]!) path.unshift(tokens[at]!);

@@ -1,6 +1,5 @@
 /**
- * How published Medusa heads lie in a checkpoint. The same tensors have three names, and Medusa-2 keeps its heads among
- * the tensors of its target.
+ * Layouts of published Medusa heads: three naming schemes, and Medusa-2 with heads among its target's tensors.
  */
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
@@ -8,16 +7,15 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import { projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import { showValue } from '../../core/json-text.js';
-import { misfit } from '../reading/checks.js';
+import { listUnread, misfit } from '../reading/checks.js';
 import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from '../draft-system.js';
 import { holdsDecoder, namesOf, refuseAtOnce } from '../draft-system.js';
-import { countHeads } from '../reading/head-counts.js';
-import { listUnread } from '../reading/unread-tensors.js';
+import { countHeads } from '../reading/tensor-sizes.js';
 
 export interface MedusaSizes {
   readonly heads: number;
   readonly layers: number;
-  /** Of the blocks; vLLM's own heads have none unless their config asks for it. */
+  /** Of the blocks; vLLM's heads have none by default. */
   readonly hasBias: boolean;
   readonly hiddenSize: number;
   readonly vocabularySize: number;
@@ -25,7 +23,6 @@ export interface MedusaSizes {
 
 export interface MedusaParts extends DrafterDescription {
   readonly sizes: MedusaSizes;
-  /** Names of the first block's weight and of the first head's output. */
   readonly firstBlock: string;
   readonly firstOutput: string;
 }
@@ -33,7 +30,7 @@ export interface MedusaParts extends DrafterDescription {
 interface Layout {
   readonly words: string;
   readonly prefix: string;
-  /** Finds the head that a tensor belongs to, and the layer of a block. */
+  /** Matches a head's tensor, and the layer of a block. */
   readonly place: RegExp;
   readonly mayLackBias: boolean;
   readonly block: (head: number, layer: number) => string;
@@ -77,9 +74,9 @@ export function recogniseMedusa(names: TensorNames): RecognisedLayout | undefine
 }
 
 export interface MedusaContext {
-  readonly refuse?: Refuse;
-  /** Stands in for the sizes that the tensors tell. */
-  readonly target?: Pick<ModelConfiguration, 'hiddenSize' | 'vocabularySize'>;
+  readonly refuse?: Refuse | undefined;
+  /** Used instead of sizes from the tensors. */
+  readonly target?: Pick<ModelConfiguration, 'hiddenSize' | 'vocabularySize'> | undefined;
 }
 
 export function describeMedusa(
@@ -120,7 +117,7 @@ export function describeMedusa(
     vocabularySize: target?.vocabularySize ?? vocabularySize ?? 1,
   };
   const recipes = medusaRecipes(scope, sizes, layout);
-  // In the shards of a target only the heads are this system's business.
+  // Among a target's shards, only the heads count.
   const others = holdsDecoder(namesOf(checkpoint)) ? [/^(?!medusa_head)/] : [];
   return {
     sizes,
@@ -154,7 +151,7 @@ function findLayout({ tensors }: Checkpoint): FoundLayout {
   return found.find(({ heads }) => heads > 0) ?? found.find(({ isSeen }) => isSeen) ?? found[0]!;
 }
 
-/** Published configs are known to say 2 where the file holds 5 heads: more than declared is fine, fewer is damage. */
+/** Published configs may declare fewer heads than the file holds; fewer than declared is damage. */
 function checkDeclaredHeads({ config, folder }: Checkpoint, found: number, refuse: Refuse): void {
   const declared = z
     .number()

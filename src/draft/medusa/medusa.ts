@@ -1,6 +1,6 @@
 /**
- * Medusa (arXiv 2401.10774): K heads on the target's final features. Head i is a residual block x + SiLU(W x + b) and a
- * projection to the vocabulary; it predicts the token i + 2 behind its position, without seeing the ones between.
+ * Medusa (arXiv 2401.10774): K heads on the target's final features. Head i is a residual block x + SiLU(W x + b) and
+ * a projection; it predicts the token i + 2 positions ahead, without seeing those between.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { lazily } from '../../core/lazy.js';
@@ -10,11 +10,9 @@ import { input } from '../../graph/operations/leaves.js';
 import { concatenate } from '../../graph/operations/shaping.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { project } from '../../model/decoder-layer.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { NamedTensors } from '../../runtime/program.js';
 import { resident } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -25,7 +23,7 @@ import {
   createChainCompiler,
   readChain,
 } from '../programs/chain-program.js';
-import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
+import { countParameters, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter, DraftSession, TeacherForcing } from '../drafter.js';
@@ -36,7 +34,6 @@ import type { PreparedDrafts } from '../programs/program-drafts.js';
 import type { DraftScores } from '../programs/scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
-import { refuseUnread } from '../reading/unread-tensors.js';
 
 export const medusa: WeightedSystem = {
   name: 'medusa',
@@ -53,7 +50,7 @@ async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Prom
   const { hiddenSize, vocabularySize } = target.configuration;
   requireSizes(checkpoint, target);
   const parts = describeMedusa(checkpoint, scope, { target: target.configuration });
-  // Published configs name the target and none of its sizes.
+  // Published configs do not state the target's sizes.
   requireWidth(checkpoint, parts.firstBlock, 1, hiddenSize);
   requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
   refuseUnread(checkpoint.folder, parts.unread);
@@ -125,7 +122,6 @@ class Medusa implements Drafter {
     return scoreOutputs(concatenate(logits, 0), this.target.runtime);
   }
 
-  /** The first heads alone, each with its most likely token. */
   private buildChain(length: number): NamedTensors {
     const feature = input('feature', [1, lanes, this.sizes.hiddenSize]);
     const choose = chooseBest(undefined);
@@ -148,7 +144,7 @@ class Medusa implements Drafter {
           const program = await this.compile();
           const feature = pending.takeLast();
           const inputs = { feature: resident(feature) };
-          // Deeper levels ask for no more detail than the first one, and all heads are there at once.
+          // Deeper levels ask for no more detail than the first, and all heads run at once.
           const outputs = await scheduler.run(program, { inputs }, scoreNames(want));
           feature.free();
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });

@@ -1,7 +1,6 @@
 /**
- * A chain drafted inside one program. Each level looks up the token that the level before chose: the most likely one, or
- * one that was drawn. A step then costs one call instead of one for each level; on a CPU the calls are a good part of what
- * a small drafter costs.
+ * A chain drafted in one program: each level embeds the token that the previous one chose or drew. On a CPU, separate
+ * calls are a large part of a small drafter's cost.
  */
 import { maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import { lazilyBy } from '../../core/lazy.js';
@@ -15,9 +14,9 @@ import { broadcast, concatenate, reshape, slice } from '../../graph/operations/s
 import type { AttentionContext } from '../../model/decoder-layer.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import { lanes } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/sampling-graph.js';
+import { lanes } from '../../model/lanes/lane-graph.js';
+import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/token-draws.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -26,18 +25,18 @@ import type { Vocabularies } from './scores.js';
 import { requireScore } from './scores.js';
 import { spreadTokens } from './vocabulary-map.js';
 
-/** What one level says: its token as the target knows it, [1, lanes], and the sum of its scores, which shows a broken drafter. */
+/** `token` [1, lanes] is the target's id; `total`, the sum of the scores, reveals NaN. */
 interface ChosenToken {
   readonly token: Tensor;
   readonly score: Tensor;
-  /** What it was drawn from, if it was drawn. [1, lanes, vocabulary] */
-  readonly distribution?: Tensor;
+  /** [1, lanes, vocabulary] */
+  readonly distribution?: Tensor | undefined;
 }
 
-/** How the levels of a chain come to their tokens, each in its turn. logits [1, lanes, draft vocabulary] */
+/** Chooses the token of a level. logits [1, lanes, draft vocabulary] */
 export type TokenChooser = (logits: Tensor) => ChosenToken;
 
-// Not the maximum: the runtime's skips what is no number.
+// Not the maximum, which ignores NaN.
 const sumOf = (logits: Tensor): Tensor => reshape(sum(logits, [-1]), logits.shape.slice(0, -1));
 
 export const chooseBest =
@@ -49,7 +48,7 @@ export const chooseBest =
     return { token: gatherRows(table, best), score: sumOf(logits) };
   };
 
-/** Draws from the drafter's processed distribution over the target's vocabulary. */
+/** Draws over the target's vocabulary. */
 export function drawTokens(length: number, vocabularies: Vocabularies): TokenChooser {
   const sampling = declareSampling();
   const uniforms = input('uniforms', [length, lanes]);
@@ -62,7 +61,7 @@ export function drawTokens(length: number, vocabularies: Vocabularies): TokenCho
   };
 }
 
-/** The context of level 1, 2, ...: one row of each lane, at its own position, that sees what the last verified row saw. */
+/** Context of level 1, 2, ...: one row per lane that sees what the last verified row saw. */
 export function declareChainContexts(
   context: AttentionContext,
   levels: number,
@@ -78,13 +77,13 @@ export function declareChainContexts(
   return Array.from({ length: levels }, (_, level) => ({
     cosine: cosine(level),
     sine: sine(level),
-    // One more column for every level before: drafted rows see them all.
+    // One more column per earlier level.
     mask: concatenate([mask, broadcast(constant(0), [lanes, 1, 1, level + 1])], -1),
     lanes,
   }));
 }
 
-/** The inputs of a chain behind verified rows, which stand at the positions before `start`. */
+/** Verified rows are at the positions before `start`. */
 export function chainInputs(
   verified: MixedValues,
   rotary: RotaryTable,
@@ -106,7 +105,7 @@ export function chainInputs(
   };
 }
 
-/** `rows` are what the verified states leave in the drafter's cache, where it has one. */
+/** `rows`: new rows of the drafter's cache, if it has one. */
 export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): NamedTensors {
   return {
     chain: concatenate(
@@ -122,7 +121,7 @@ export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): Nam
   };
 }
 
-/** A row for each node of the chain: the last has no children. */
+/** One row per node; the last has no children. */
 function drawnOutputs(chosen: readonly ChosenToken[]): NamedTensors {
   const distributions = chosen.flatMap(({ distribution }) => distribution ?? []);
   const [first] = distributions;
@@ -130,7 +129,6 @@ function drawnOutputs(chosen: readonly ChosenToken[]): NamedTensors {
   return { distributions: concatenate([...distributions, broadcast(constant(0), first.shape)], 0) };
 }
 
-/** What a chain that is drawn reads besides. */
 export function drawnInputs(
   uniforms: readonly number[],
   sampling: SamplingOptions,
@@ -142,7 +140,7 @@ export function drawnInputs(
   };
 }
 
-/** The program of each length, compiled when it is first asked for. */
+/** Compiled per length on first use. */
 export function createChainCompiler(
   runtime: Runtime,
   weights: readonly WeightStore[],

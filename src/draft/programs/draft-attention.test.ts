@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { KvCache } from '../../model/cache/kv-cache.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import type { NamedValues } from '../../runtime/program.js';
 import { floatsOf } from '../../runtime/program.js';
 import { hostDataOf, HostRows } from '../../runtime/row-buffer.js';

@@ -1,16 +1,13 @@
 /**
- * What a drafter with attention of its own knows of the text: a cache of the rows that it has read, and the verified rows
- * that it has heard of and not read yet. They are read in chunks when a draft begins, and the last chunk is the run that
- * begins the draft; the newest row always waits for that.
- *
- * Where the drafter reads the target's states, row t pairs the state at t with the token t + 1. Where it reads tokens
- * alone, row t is the token t: the rows begin with the first token, and the newest of them is the root of the next draft.
+ * The text as a drafter with attention knows it: a cache of the rows it has read, and verified rows it has not read
+ * yet. They are read in chunks when a draft begins; the newest row starts the draft.
+ * If the drafter reads states, row t pairs the state at t with token t + 1. If it reads tokens only, row t is token
+ * t, and the newest is the root of the next draft.
  */
 import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import type { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { runDirectly } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedValues } from '../../runtime/program.js';
 import { bufferOf } from '../../runtime/program.js';
@@ -19,14 +16,12 @@ import type { GrowingDraft, VerifiedTokens } from '../drafter.js';
 import { PendingStates } from './states.js';
 
 /**
- * Attention of drafters that keep a cache of their own. Verified rows come first and stay; rows of drafted nodes are
- * appended behind them while a tree grows and dropped when it has been verified. A drafted node sees all verified
- * rows, its drafted ancestors and itself.
+ * Attention with a cache of its own. Rows of drafted nodes are appended after the verified ones while a tree grows
+ * and dropped after verification. A drafted node sees all verified rows, its ancestors and itself.
  */
 export class DraftAttention {
-  /** Rows of verified positions. */
   private verified: number;
-  /** Drafted node of each row behind the verified ones. */
+  /** Node of each row after the verified ones. */
   private drafted: number[] = [];
 
   constructor(
@@ -40,7 +35,6 @@ export class DraftAttention {
     return this.verified;
   }
 
-  /** Forgets the last tree. */
   reset(): void {
     this.cache.truncate(this.verified);
     this.drafted = [];
@@ -55,7 +49,7 @@ export class DraftAttention {
     this.verified = this.cache.length;
   }
 
-  /** `level` counts the positions between the last verified row and the nodes: 0 directly behind it. */
+  /** `level`: positions between the last verified row and the nodes. */
   draftedInputs(draft: GrowingDraft, nodes: readonly number[], level: number): NamedValues {
     const count = nodes.length;
     const { pastLength } = this.cache;
@@ -87,22 +81,20 @@ export class DraftAttention {
 export interface MemoryOptions {
   readonly cache: KvCache;
   readonly rotary: RotaryTable;
-  /** Of the target's states; 0 where the drafter reads tokens alone. */
+  /** 0 if the drafter reads only tokens. */
   readonly stateWidth: number;
-  /** What its program reads of some rows, besides attention. */
   readonly inputsOf: (states: RowBuffer /* [row, width] */, tokens: Int32Array /* [row] */) => MixedValues;
-  /** Alone unless given. */
-  readonly scheduler?: PassScheduler;
+  readonly scheduler?: PassScheduler | undefined;
 }
 
-/** Rows of one run: more would need more memory at once than reading them together saves time. */
+/** Limits the memory of a run. */
 const chunkRows = 256;
 
 export class DraftMemory {
   readonly attention: DraftAttention;
   private readonly pending: PendingStates;
   private readonly scheduler: PassScheduler;
-  /** Whether the token that the next verification begins with is among the rows. */
+  /** Whether the root of the next draft is among the rows. */
   private hasRoot: boolean;
 
   constructor(private readonly options: MemoryOptions) {
@@ -112,7 +104,6 @@ export class DraftMemory {
     this.hasRoot = options.stateWidth > 0;
   }
 
-  /** Verified rows, read or not; the drafted rows of the last tree do not count. */
   get length(): number {
     return this.attention.verifiedLength + this.pending.count;
   }
@@ -126,7 +117,7 @@ export class DraftMemory {
     this.pending.push(verified);
   }
 
-  /** Reads every pending row and returns the outputs of the last run, which `finish` may do in its own way. */
+  /** Returns the outputs of the last run, which `finish` may do itself. */
   async read(
     program: LaneProgram,
     names: readonly string[],
@@ -142,13 +133,22 @@ export class DraftMemory {
     return last;
   }
 
-  /** Reads all but the newest row, with which the next draft begins. */
   async catchUp(program: LaneProgram): Promise<void> {
     await this.drain(1, (inputs, count) => this.readRows(program, inputs, count));
   }
 
   run(program: LaneProgram, inputs: MixedValues, names: readonly string[]): Promise<MixedValues> {
     return this.scheduler.run(program, { inputs, cache: this.options.cache }, names);
+  }
+
+  /** Reads verified tokens into the cache, which the caller keeps. */
+  async readPrefix(verified: VerifiedTokens, program: LaneProgram): Promise<void> {
+    this.observe(verified);
+    try {
+      await this.read(program, ['rows']);
+    } finally {
+      this.pending.close();
+    }
   }
 
   close(): void {

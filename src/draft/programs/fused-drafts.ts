@@ -1,9 +1,11 @@
 /**
- * Drafts that one program makes as a whole, of drafters that remember what they have read: chains, chains that are drawn,
- * dynamic trees. The same run reads what was verified since the last draft, and drafts behind it.
+ * Chains, sampled chains and dynamic trees in one program, for drafters with a memory. The same run reads the newly
+ * verified rows.
  */
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import { broadcast } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import type { AttentionContext } from '../../model/decoder-layer.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -11,7 +13,10 @@ import type { TokenChooser } from './chain-program.js';
 import {
   chainInputs,
   chainNames,
+  chainOutputs,
+  chooseBest,
   createChainCompiler,
+  declareChainContexts,
   drawnInputs,
   drawnNames,
   drawTokens,
@@ -23,9 +28,8 @@ import type { DraftSession } from '../drafter.js';
 import type { PreparedDrafts, TreeSize } from './program-drafts.js';
 import type { Vocabularies } from './scores.js';
 import { createSiblingDraws } from './sibling-draws.js';
-import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
+import { buildTree, createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
 
-/** Each compiled when it is first asked for. */
 export interface FusedPrograms {
   readonly runtime: Runtime;
   readonly vocabularies: Vocabularies;
@@ -35,25 +39,51 @@ export interface FusedPrograms {
   readonly siblings: ReturnType<typeof createSiblingDraws>;
 }
 
-/** A drafter's own graphs; a chain takes the best tokens unless it is told how to choose. */
-export interface FusedGraphs {
-  chain(length: number, choose?: TokenChooser): NamedTensors;
-  tree(size: TreeSize): NamedTensors;
+/** A drafter's graph over the verified rows, and along a draft after them. */
+export interface VerifiedGraph {
+  readonly context: AttentionContext;
+  /** New rows of the drafter's cache. */
+  readonly rows: Tensor;
+  /** Logits after the last verified row. [1, lanes, draft vocabulary] */
+  readonly root: Tensor;
+  /**
+   * Logits after drafted tokens, which see all earlier ones. [n, lanes] -> [n, lanes, draft vocabulary]
+   * @param arrange moves rows of the previous call to their children
+   */
+  readonly next: (tokens: Tensor, own: AttentionContext, arrange: (rows: Tensor) => Tensor) => Tensor;
 }
 
 export function createFusedPrograms(
   runtime: Runtime,
   weights: readonly WeightStore[],
-  vocabularies: Vocabularies,
-  graphs: FusedGraphs,
+  { vocabularies, headSize }: { readonly vocabularies: Vocabularies; readonly headSize: number },
+  read: () => VerifiedGraph,
 ): FusedPrograms {
+  const { targetTokens } = vocabularies;
+  const chainOf = (length: number, choose: TokenChooser): NamedTensors => {
+    const { context, rows, root, next } = read();
+    const chosen = [choose(root)];
+    for (const level of declareChainContexts(context, length - 1, headSize))
+      chosen.push(choose(next(chosen.at(-1)!.token, level, (same) => same)));
+    return chainOutputs(chosen, rows);
+  };
+  const treeOf = (size: TreeSize): NamedTensors => {
+    const { context, rows, root, next } = read();
+    const widen = (x: Tensor): Tensor =>
+      x.shape[0] === 1 ? broadcast(x, [size.topK, ...x.shape.slice(1)]) : x;
+    const tree = buildTree(size, { context, headSize, targetTokens }, root, (round) =>
+      next(round.tokens, round.context, (before) => round.fromParents(widen(before))),
+    );
+    return { ...tree, rows };
+  };
   return {
-    ...{ runtime, vocabularies },
-    chain: createChainCompiler(runtime, weights, (length) => graphs.chain(length)),
+    runtime,
+    vocabularies,
+    chain: createChainCompiler(runtime, weights, (length) => chainOf(length, chooseBest(targetTokens))),
     drawnChain: createChainCompiler(runtime, weights, (length) =>
-      graphs.chain(length, drawTokens(length, vocabularies)),
+      chainOf(length, drawTokens(length, vocabularies)),
     ),
-    tree: createTreeCompiler(runtime, weights, (size) => graphs.tree(size)),
+    tree: createTreeCompiler(runtime, weights, treeOf),
     siblings: createSiblingDraws(runtime, vocabularies),
   };
 }
@@ -74,7 +104,7 @@ export interface FusedDrafting {
   readonly memory: DraftMemory;
   readonly rotary: RotaryTable;
   readonly scheduler: PassScheduler;
-  /** The program that reads all but the last piece of a long text. */
+  /** Reads all but the last chunk of a long text. */
   readonly reader: () => Promise<LaneProgram>;
 }
 

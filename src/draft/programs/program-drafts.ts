@@ -1,55 +1,53 @@
-/** Drafts that one program makes as a whole: what decides about the program, and what comes back. */
+/** Requests and results of drafts made by one program. */
 import type { Random } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 
-/** What a dynamic tree's program depends on. */
 export interface TreeSize {
-  /** Rounds of expansion behind the root's, at least one. */
+  /** Rounds of expansion after the root's, at least one. */
   readonly depth: number;
-  /** Nodes expanded in each, and children of each. */
+  /** Expanded nodes per round, and children of each. */
   readonly topK: number;
 }
 
-/** One level of a grown tree: the children of the nodes that were expanded, `topK` of each, in their order. */
+/** Children of the expanded nodes, `topK` each. */
 export interface TreeLevel {
   readonly tokens: Int32Array;
-  /** The drafter's log-probability of the path to each. */
+  /** Log probabilities of the paths. */
   readonly scores: Float32Array;
-  /** Children that the next level expands, in that order; empty in the last. */
+  /** Children expanded next; empty in the last level. */
   readonly chosen: ArrayLike<number>;
 }
 
 export interface DrawnChain {
   readonly tokens: readonly number[]; // [level]
-  /** What each token was drawn from, and an empty row behind the last. [level + 1, vocabulary] */
+  /** With an empty last row. [level + 1, vocabulary] */
   readonly distributions: RowBuffer;
 }
 
 export interface DrawnSiblings {
-  /** [node] as many as were asked for, or as were possible */
+  /** [node] Fewer than requested if no more were possible. */
   readonly tokens: readonly (readonly number[])[];
-  /** [node, vocabulary] what they were drawn from */
+  /** [node, vocabulary] */
   readonly distributions: RowBuffer;
 }
 
-/** Draws siblings without replacement where the scores lie. */
+/** Draws siblings without replacement on the device. */
 export interface SiblingDrawer {
-  /** `counts`: [node] siblings behind each row of scores. */
+  /** `counts`: [node] siblings per row. */
   draw(
     scores: RowBuffer, // [node, draft vocabulary]
     counts: readonly number[],
     sampling: SamplingOptions,
     random: Random,
   ): Promise<DrawnSiblings>;
-  /** Rows of zeros for the distributions of a tree. [count, vocabulary] */
+  /** Zeros. [count, vocabulary] */
   newRows(count: number): RowBuffer;
 }
 
-/** Drafts whose programs are made ahead. */
 export interface PreparedDrafts {
-  /** Lengths of greedy chains, and of chains that are drawn. */
-  readonly chains?: readonly number[];
-  readonly drawnChains?: readonly number[];
+  /** Lengths of greedy and of sampled chains. */
+  readonly chains?: readonly number[] | undefined;
+  readonly drawnChains?: readonly number[] | undefined;
   readonly trees?: readonly TreeSize[] | undefined;
 }

@@ -1,4 +1,4 @@
-/** What a drafter says about the next token of each frontier node, over the target's vocabulary. */
+/** A drafter's scores of the next token at each frontier node, over the target's vocabulary. */
 import { MistletoeError } from '../../core/errors.js';
 import { logSumExp, topIndices as findTop } from '../../core/vector.js';
 import type { Tensor } from '../../graph/tensor.js';
@@ -8,7 +8,7 @@ import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.j
 import { bufferOf, floatsOf, integersOf, pickRows } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 
-/** `top` gives the best few of each row, `logits` the whole vocabulary as well; `kept` leaves whole rows with the runtime. */
+/** `top`: the best few per row; `logits`: also the whole vocabulary; `kept`: rows stay on the device. */
 export type ScoreDetail = 'top' | 'logits' | 'kept';
 
 export interface TopTokens {
@@ -17,18 +17,18 @@ export interface TopTokens {
 }
 
 export interface DraftScores {
-  /** The best `count` tokens of a row; fewer if the draft vocabulary is smaller. */
+  /** Fewer if the draft vocabulary is smaller. */
   top(row: number, count: number): TopTokens;
-  /** Scores over the target's vocabulary, -Infinity where the drafter cannot propose. Needs detail 'logits'. */
+  /** -Infinity for tokens that cannot be proposed. Needs detail 'logits'. */
   logits(row: number): Float32Array; // [vocabulary]
-  /** Rows over the draft vocabulary, one for each node. Needs detail 'kept'. */
+  /** One row per node. Needs detail 'kept'. */
   kept?(nodes: number): RowBuffer; // [node, draft vocabulary]
 }
 
-/** Enough for every published tree (ranks 0 to 9) without reading whole rows back. */
+/** Enough for every published tree without reading whole rows. */
 const rankedInGraph = 10;
 
-/** The outputs that readScores reads; rows can stay where the runtime draws by them. logits [row, draft vocabulary] */
+/** logits [row, draft vocabulary] */
 export function scoreOutputs(
   logits: Tensor,
   { drawsInPrograms = false }: Pick<Runtime, 'drawsInPrograms'> = {},
@@ -93,14 +93,13 @@ function keptScores(rows: RowBuffer): DraftScores {
   return { top: refuse, logits: refuse, kept: () => rows };
 }
 
-/** One row's scores for several nodes that share it. */
 export function repeatRow(scores: DraftScores, row: number, runtime: Runtime): DraftScores {
   const kept = (nodes: number): RowBuffer =>
     pickRows(runtime, scores.kept!(nodes), new Int32Array(nodes).fill(row));
   return { top: (_, count) => scores.top(row, count), logits: () => scores.logits(row), kept };
 }
 
-/** Scores that leave no choice: all on one token, or on none where there is nothing to propose. */
+/** All on one token, or on none. */
 export function certainScores(token: number | undefined, vocabularySize: number): DraftScores {
   const chosen = token === undefined ? [] : [token];
   return {
@@ -113,7 +112,6 @@ export function certainScores(token: number | undefined, vocabularySize: number)
   };
 }
 
-/** Whether a policy that asks for this many ranks needs whole rows. */
 export function detailFor(ranks: number): ScoreDetail {
   return ranks > rankedInGraph ? 'logits' : 'top';
 }
@@ -127,7 +125,7 @@ function rankRow(logits: Float32Array, count: number, toTarget: (token: number) 
   };
 }
 
-/** Refuses the best score of a drafter that has gone wrong. */
+/** Refuses NaN. */
 export function requireScore(value: number): void {
   if (!Number.isFinite(value)) throw notANumber(value);
 }

@@ -1,6 +1,5 @@
 /**
- * Siblings drawn by a program from scores that stayed with the runtime, one after the other without replacement, by the
- * host's random numbers. Tokens come back; the distributions that they were drawn from stay.
+ * Draws siblings on the device without replacement, with the host's random numbers. Only tokens come back.
  */
 import { lazilyBy } from '../../core/lazy.js';
 import type { Random } from '../../core/random.js';
@@ -13,10 +12,9 @@ import { sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { lanes, row } from '../../model/lanes/lane-graph.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/sampling-graph.js';
+import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/token-draws.js';
 import type { NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
@@ -25,7 +23,7 @@ import type { Vocabularies } from './scores.js';
 import { requireScore } from './scores.js';
 import { spreadTokens } from './vocabulary-map.js';
 
-/** One for each drafter, so that sessions draw together. Undefined where the runtime does not draw in programs. */
+/** One per drafter, so that sessions draw together. Undefined if the runtime does not draw in programs. */
 export function createSiblingDraws(
   runtime: Runtime,
   vocabularies: Vocabularies,
@@ -50,7 +48,7 @@ export function createSiblingDraws(
       });
       const tokens = counts.map((count, node) => readTokens(drawn, node * most, count));
       if (tokens.every(({ length }, node) => length === counts[node])) return { ...drawn, tokens };
-      // Fewer were possible than asked for, and took fewer random numbers: nobody knows that beforehand.
+      // Fewer were possible, so fewer random numbers were used.
       random.restore(before);
       return { ...drawn, tokens: await drawOnHost(drawn.distributions, counts, random) };
     },
@@ -59,7 +57,6 @@ export function createSiblingDraws(
 
 interface DrawnRows {
   readonly places: Int32Array; // [node, most]
-  /** Whether anything was left to draw. [node, most] */
   readonly possible: Int32Array;
   readonly distributions: RowBuffer; // [node, vocabulary]
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { hostDataOf, HostRows } from '../../runtime/row-buffer.js';
 import { PendingStates } from './states.js';
 

@@ -1,4 +1,4 @@
-/** Verified tokens that a drafter has heard of and not yet read, in a buffer that grows by doubling. */
+/** Verified rows that a drafter has not read yet, in a buffer that grows by doubling. */
 import type { Dimension } from '../../graph/dimension.js';
 import { subtractDimensions } from '../../graph/dimension.js';
 import { slice } from '../../graph/operations/shaping.js';
@@ -8,7 +8,7 @@ import { pickRows } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { VerifiedTokens } from '../drafter.js';
 
-/** Shifts along the position axis [batch, position, ...], by which drafted tokens are paired with what they see. */
+/** Shift along the position axis [batch, position, ...]. */
 export function dropFirst(x: Tensor, count: Dimension): Tensor {
   return count === 0 ? x : slice(x, 1, count);
 }
@@ -19,11 +19,10 @@ export function dropLast(x: Tensor, count: number): Tensor {
 
 export class PendingStates {
   private states: RowBuffer;
-  /** The row of the oldest. */
   private first = 0;
   private nextTokens: number[] = [];
 
-  /** `width` of a state; 0 where there are only tokens. */
+  /** `width`: 0 for tokens only. */
   constructor(
     private readonly runtime: Runtime,
     private readonly width: number,
@@ -45,7 +44,7 @@ export class PendingStates {
     this.nextTokens.push(next);
   }
 
-  /** Hands the rows over in chunks, oldest first, and forgets them; the newest `leave` rows stay. */
+  /** Passes the rows on in chunks, oldest first; the newest `leave` rows stay. */
   async drain(
     chunk: number,
     visit: (states: RowBuffer, nextTokens: Int32Array) => Promise<void>,
@@ -62,7 +61,6 @@ export class PendingStates {
     this.first = this.count === 0 ? 0 : this.first + drained;
   }
 
-  /** A copy of the newest row alone, for heads that look no further back. */
   takeLast(): RowBuffer {
     const last = pickRows(this.runtime, this.states, [this.first + this.count - 1]);
     this.nextTokens = [];

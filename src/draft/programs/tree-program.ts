@@ -1,7 +1,6 @@
 /**
- * A dynamic tree drafted inside one program. Each round expands `topK` nodes of every lane: the best children of the
- * round before, by the drafter's log-probability of the whole path. Which nodes those are is decided where the scores
- * lie, so that a tree costs one call instead of one for each level; tokens, scores and choices come back.
+ * A dynamic tree drafted in one program. Each round expands the `topK` best children of the previous one, by log
+ * probability of the path, chosen on the device.
  */
 import { lazilyBy } from '../../core/lazy.js';
 import { constant, input } from '../../graph/operations/leaves.js';
@@ -24,15 +23,13 @@ import { chainInputs } from './chain-program.js';
 import type { TreeLevel, TreeSize } from './program-drafts.js';
 import { requireScore } from './scores.js';
 
-/** The nodes that one round expands. */
 export interface TreeRound {
   readonly tokens: Tensor; // [topK, lanes] as the target knows them
   readonly context: AttentionContext;
-  /** Rows of the round before, each at the place of its children: [topK, lanes, width] -> the same. */
+  /** Moves rows of the previous round to their children: [topK, lanes, width]. */
   fromParents(rows: Tensor): Tensor;
 }
 
-/** The children of expanded nodes: their target tokens and the scores of the paths to them. */
 interface Children {
   readonly tokens: Tensor; // [row, lanes, topK]
   readonly scores: Tensor; // [row, lanes, topK]
@@ -40,7 +37,7 @@ interface Children {
 
 /**
  * @param rootLogits [1, lanes, draft vocabulary]
- * @param expand gives the logits of a round's nodes: [topK, lanes, draft vocabulary]
+ * @param expand returns the logits of a round. [topK, lanes, draft vocabulary]
  */
 export function buildTree(
   { depth, topK }: TreeSize,
@@ -60,7 +57,7 @@ export function buildTree(
   const rounds = declareRounds(context, { depth, topK }, headSize);
   const levels = [scoreChildren(rootLogits)];
   const choices: Tensor[] = []; // [topK, lanes] among the children of the level before, flat
-  // The root's best children, best first, are the first round.
+  // The root's children are the first round.
   let tokens = transpose(reshape(levels[0]!.tokens, [lanes, topK]), [1, 0]);
   let scores = transpose(reshape(levels[0]!.scores, [lanes, topK]), [1, 0]);
   let parents: Tensor | undefined;
@@ -91,7 +88,6 @@ export function buildTree(
 }
 
 export interface TreeSetting {
-  /** Of the verified rows. */
   readonly context: AttentionContext;
   readonly headSize: number;
   readonly targetTokens: Int32Array | undefined; // [draft token]
@@ -104,7 +100,7 @@ function pickFrom(values: Tensor, indices: Tensor, topK: number): Tensor {
   return pick(broadcast(values, [topK, ...values.shape]), indices);
 }
 
-/** What each round's rows see: all that the last verified row saw, the expanded nodes above them, and themselves. */
+/** Rows see what the last verified row saw, their ancestors, and themselves. */
 function declareRounds(context: AttentionContext, { depth, topK }: TreeSize, headSize: number) {
   const verified = input('chainMask', [lanes, 1, 1, context.mask.shape.at(-1)!]);
   const places = input('treePlaces', [topK, lanes], 'int32');
@@ -121,7 +117,7 @@ function declareRounds(context: AttentionContext, { depth, topK }: TreeSize, hea
   let seen: Tensor | undefined; // [topK, lanes, topK * rounds]
   let round = 0;
   return {
-    /** `parents` [topK, lanes] are rows of the round before; there are none before the first. */
+    /** `parents` [topK, lanes]: rows of the previous round; undefined for the first. */
     next(parents: Tensor | undefined): Omit<TreeRound, 'tokens'> {
       const index = parents && pickFrom(transpose(places, [1, 0]), parents, topK);
       const fromParents = (x: Tensor): Tensor =>
@@ -137,13 +133,12 @@ function declareRounds(context: AttentionContext, { depth, topK }: TreeSize, hea
   };
 }
 
-/** Zeros on the diagonal, everything else blocked. */
 function diagonal(size: number): Tensor {
   const values = Array.from({ length: size * size }, (_, at) => (at % (size + 1) === 0 ? 0 : blocked));
   return constant(values, [size, size]);
 }
 
-/** The inputs of a tree behind verified rows, which stand at the positions before `start`. */
+/** Verified rows are at the positions before `start`. */
 export function treeInputs(
   verified: MixedValues,
   rotary: RotaryTable,
@@ -154,7 +149,7 @@ export function treeInputs(
   return { ...chainInputs(verified, rotary, start, depth + 1), treePlaces };
 }
 
-/** The program of each size, compiled when it is first asked for. */
+/** Compiled per size on first use. */
 export function createTreeCompiler(
   runtime: Runtime,
   weights: readonly WeightStore[],

@@ -1,4 +1,4 @@
-/** Which tokens of the target an EAGLE-3 head drafts over. */
+/** The target tokens of an EAGLE-3 head's vocabulary. */
 import { readIntegers } from '../../checkpoint/read-tensor.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { countElements } from '../../graph/dimension.js';
@@ -9,7 +9,7 @@ import type { Tensor } from '../../graph/tensor.js';
 import { misfit } from '../reading/checks.js';
 import type { Vocabularies } from './scores.js';
 
-/** Logits over the target's vocabulary, -Infinity where the drafter cannot propose. [..., draft] -> [..., target] */
+/** -Infinity for tokens that cannot be proposed. [..., draft] -> [..., target] */
 export function spreadTokens(logits: Tensor, { targetSize, draftSize, targetTokens }: Vocabularies): Tensor {
   if (targetTokens === undefined) return logits;
   const places = new Array<number>(targetSize).fill(draftSize);
@@ -23,7 +23,7 @@ export function spreadTokens(logits: Tensor, { targetSize, draftSize, targetToke
   return reshape(transpose(spread, [1, 0]), [...leading, targetSize]);
 }
 
-/** d2t as target tokens; undefined where the draft vocabulary is the target's. */
+/** Undefined if the draft vocabulary is the target's. */
 export async function readVocabularyMap(
   checkpoint: Checkpoint,
   draftSize: number,

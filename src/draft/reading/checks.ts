@@ -1,10 +1,51 @@
-/** Whether a drafter belongs to a target: refused here, in words, rather than by a shape deep in a graph. */
-import { MistletoeError } from '../../core/errors.js';
+/** Checks that a drafter fits its target, with readable messages. */
+import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { quote } from '../../checkpoint/stored-tensor.js';
+import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
+import { listRead } from '../../checkpoint/weight-recipe.js';
+import { MistletoeError } from '../../core/errors.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import { flattenConfig } from './draft-configuration.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { Drafter, DraftGraph } from '../drafter.js';
+import type { DraftGraph, Drafter } from '../drafter.js';
+import { flattenConfig } from './draft-configuration.js';
+
+/**
+ * Every tensor of a drafter must be read or known to be unneeded. A head without one of its parts would still draft,
+ * only worse.
+ */
+/** Buffers that implementations compute. */
+const recomputed = [/(^|\.)rotary_emb\.inv_freq$/];
+
+export function listUnread(
+  { tensors }: Pick<Checkpoint, 'tensors'>,
+  recipes: readonly WeightRecipe[],
+  unneeded: readonly RegExp[] = [],
+): readonly string[] {
+  const read = listRead(recipes);
+  const patterns = [...recomputed, ...unneeded];
+  return [...tensors.keys()].filter((name) => !read.has(name) && !patterns.some((known) => known.test(name)));
+}
+
+export function unreadProblems(unread: readonly string[]): readonly Problem[] {
+  if (unread.length === 0) return [];
+  return [{ problem: `The drafter ${describeUnread(unread)}.`, remedy: unreadHint }];
+}
+
+export function refuseUnread(folder: string, unread: readonly string[]): void {
+  if (unread.length > 0) throw misfit(folder, describeUnread(unread), unreadHint);
+}
+
+const shown = 3;
+
+function describeUnread(unread: readonly string[]): string {
+  const named = unread.slice(0, shown).map(quote).join(', ');
+  const more = unread.length - shown;
+  return `holds ${named}${more > 0 ? ` and ${more} more` : ''}, which nothing here reads`;
+}
+
+const unreadHint =
+  'Without them it would draft worse than it can, in silence. docs/published-checkpoints.md lists the layouts that are supported.';
 
 export function misfit(folder: string, fault: string, hint: string): MistletoeError {
   return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
@@ -12,7 +53,7 @@ export function misfit(folder: string, fault: string, hint: string): MistletoeEr
 
 export const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
 
-/** Compares the sizes that a drafter's config declares with the target's; absent ones are checked by tensor shapes. */
+/** Declared sizes; tensor shapes are checked otherwise. */
 export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalModel): void {
   const { folder } = checkpoint;
   const config = flattenConfig(checkpoint.config);
@@ -27,7 +68,6 @@ export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalMo
   }
 }
 
-/** The shape of a tensor that must be there. */
 export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly number[] {
   const tensor = tensors.get(name);
   if (tensor === undefined)
@@ -35,7 +75,7 @@ export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly
   return tensor.shape;
 }
 
-/** `axis` 0 is what a layer gives, 1 what it reads. */
+/** `axis` 0 is the output, 1 the input. */
 export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, wanted: number): void {
   const found = shapeOf(checkpoint, name)[axis];
   if (found !== wanted) {
@@ -47,7 +87,6 @@ export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, 
   }
 }
 
-/** For whoever needs gradients, or scores of many candidates at once. */
 export function requireGraph({ name, graph }: Pick<Drafter, 'name' | 'graph'>): DraftGraph {
   if (graph !== undefined) return graph;
   throw new MistletoeError('drafter', `The drafter ${name} has no weights, and so no gradient.`, {

@@ -1,9 +1,8 @@
 /**
- * The configuration of an EAGLE head: one layer of Llama's. What config.json leaves out is what the authors' code takes
- * then (Llama's defaults: a rotary base of 10000, as many key-value heads as heads), never the target's, however likely
- * that looks: a head was trained with what its trainer ran, and another base costs accepted tokens without an error.
- * `rms_norm_eps` has no default, for heads as for targets: trainers run with 1e-5 and with 1e-6, and every published
- * head says which (67 config files of EAGLE, SpecForge, TorchSpec and AngelSlim have it, none lacks it).
+ * The configuration of an EAGLE head: one Llama layer. Missing settings have the authors' defaults (rotary base
+ * 10000, as many key-value heads as heads), never the target's: a head was trained with what its trainer ran, and
+ * another base costs accepted tokens without an error.
+ * `rms_norm_eps` has no default: trainers use 1e-5 and 1e-6, and all published heads state it.
  */
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
@@ -14,25 +13,25 @@ export type Config = Checkpoint['config'];
 
 const nested = z.record(z.string(), z.unknown());
 
-/** The speculators format (vLLM) keeps the layer's settings one level down. */
+/** vLLM's speculators format nests the layer's settings. */
 export function isSpeculatorsFormat(config: Config): boolean {
   return nested.safeParse(config.transformer_layer_config).success;
 }
 
-/** One level, without what is null; the settings of the layer win over those around them. */
+/** Inner settings take precedence; nulls are dropped. */
 export function flattenConfig(config: Config): Config {
   const layer = nested.safeParse(config.transformer_layer_config);
   const all = layer.success ? { ...config, ...layer.data } : config;
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
 }
 
-/** A setting of EAGLE heads, which some trainers write into `eagle_config`. */
+/** Some trainers write it into `eagle_config`. */
 export function readEagleSetting(config: Config, key: string): unknown {
   const inner = nested.safeParse(config.eagle_config);
   return (inner.success ? inner.data[key] : undefined) ?? config[key];
 }
 
-/** Sizes that the tensors tell; heads are the target's where config.json has none. */
+/** From the tensors; head counts from the target if config.json has none. */
 export interface KnownSizes {
   readonly hiddenSize: number;
   readonly intermediateSize: number;
@@ -47,7 +46,7 @@ export function readDraftConfiguration(
   known: KnownSizes,
 ): ModelConfiguration {
   const own = flattenConfig(config);
-  // Only together with the heads they belong to: with heads of its own the layer divides its own width.
+  // Only together: a layer with its own heads divides its own width.
   const heads =
     own.num_attention_heads === undefined
       ? {
@@ -60,7 +59,7 @@ export function readDraftConfiguration(
     hidden_size: known.hiddenSize,
     intermediate_size: known.intermediateSize,
     vocab_size: known.vocabularySize,
-    // The length of a rotary table that grows: it bounds nothing.
+    // The table grows, so this bounds nothing.
     max_position_embeddings: 2048,
     ...heads,
   };
@@ -68,7 +67,7 @@ export function readDraftConfiguration(
     ...defaults,
     ...own,
     num_hidden_layers: 1,
-    // Trainers write names of their own ("LlamaForCausalLMEagle3"); the layer is Llama's all the same.
+    // Trainers write other names ("LlamaForCausalLMEagle3") for a Llama layer.
     architectures: ['LlamaForCausalLM'],
   };
   return parseConfiguration(merged, `config.json of ${folder}`);

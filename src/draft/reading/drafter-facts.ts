@@ -1,17 +1,15 @@
-/** What the tensors of a drafter say about it and about the target it was made for. */
+/** What a drafter's tensors say about it and its target. */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { flattenConfig } from './draft-configuration.js';
 
 export interface DrafterFacts {
-  /** Tokens it can draft ahead where the number is built in; absent for one that feeds on its own output. */
+  /** Fixed draft length; absent for autoregressive drafters. */
   readonly heads?: number | undefined;
   readonly hiddenSize?: number | undefined;
-  /** Tokens it can propose. */
   readonly draftVocabularySize?: number | undefined;
-  /** Of the layer that EAGLE heads have. */
   readonly rotary?: { readonly base: number; readonly origin: string } | undefined;
-  /** What it brings beyond the tensors that all of its kind have, and what its config asks to be done. */
+  /** Optional parts and settings. */
   readonly traits?: readonly string[] | undefined;
   readonly expects: ExpectedTarget;
 }
@@ -19,13 +17,12 @@ export interface DrafterFacts {
 export interface ExpectedTarget {
   readonly hiddenSize?: number | undefined;
   readonly vocabularySize?: number | undefined;
-  /** Residual streams of the target that it reads. */
+  /** Number of tapped residual streams. */
   readonly taps?: number | undefined;
-  /** Which ones, in words. */
   readonly tapRule?: string | undefined;
 }
 
-/** config.json against the tensors: a drafter saved with another one's configuration. */
+/** Differences between config.json and tensors: a drafter saved with another configuration. */
 export function findDisagreements(
   { hiddenSize, draftVocabularySize, expects }: DrafterFacts,
   { config, tensors }: Pick<Checkpoint, 'config' | 'tensors'>,
@@ -56,7 +53,6 @@ export function findDisagreements(
   return problems;
 }
 
-/** A size that config.json states, if it does. */
 export function sizeIn(config: Readonly<Record<string, unknown>>, key: string): number | undefined {
   const value = config[key];
   return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : undefined;

@@ -1,4 +1,4 @@
-/** What `inspect` says of a drafter: its description, and every recipe of it that its tensors do not fit. */
+/** `inspect` of a drafter: its description and all recipes that do not fit. */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { quote } from '../../checkpoint/stored-tensor.js';
@@ -6,21 +6,24 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
-import type { UnreadTensors } from '../../model/unread-tensors.js';
-import { describeUnknownTensors, findUnreadTensors } from '../../model/unread-tensors.js';
-import { decoderRecipes, requireLayers } from '../../model/weights.js';
+import type { UnreadTensors } from '../../model/weights.js';
+import {
+  decoderRecipes,
+  describeUnknownTensors,
+  findUnreadTensors,
+  requireLayers,
+} from '../../model/weights.js';
 import type { ReadingOptions, WeightedSystem } from '../draft-system.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { findDisagreements } from './drafter-facts.js';
-import { unreadProblems } from './unread-tensors.js';
+import { unreadProblems } from './checks.js';
 
-/** What `inspect` says of a decoder's tensors: missing, misshapen, unread, and not needed. */
 interface TensorReading {
   readonly problems: readonly Problem[];
   readonly notes: readonly string[];
 }
 
-/** Throws where config.json names more layers than there are. */
+/** Throws if config.json names too many layers. */
 export function readDecoderTensors(checkpoint: Checkpoint, model: ModelConfiguration): TensorReading {
   requireLayers(checkpoint, model.layerCount);
   const recipes = decoderRecipes(model, '');
@@ -35,10 +38,9 @@ export function readDecoderTensors(checkpoint: Checkpoint, model: ModelConfigura
   };
 }
 
-/** Problems that a reader will look at; the rest of a long list does without guesses. */
+/** Only the first problems get guesses, which are slow. */
 const guessedNames = 12;
 
-/** Every tensor that is missing or misshapen, not only the first. */
 function findTensorProblems(checkpoint: Checkpoint, recipes: readonly WeightRecipe[]): readonly Problem[] {
   const problems: Problem[] = [];
   for (const recipe of recipes) {
@@ -51,7 +53,7 @@ function findTensorProblems(checkpoint: Checkpoint, recipes: readonly WeightReci
   return problems;
 }
 
-/** One line for each reason, however many tensors it has. */
+/** One line per reason. */
 function unneededNotes({ unneeded }: UnreadTensors): readonly string[] {
   const byReason = new Map<string, string[]>();
   for (const { name, reason } of unneeded) byReason.set(reason, [...(byReason.get(reason) ?? []), name]);
@@ -61,7 +63,6 @@ function unneededNotes({ unneeded }: UnreadTensors): readonly string[] {
   });
 }
 
-/** What a MistletoeError says, for a list; anything else is a bug and keeps its way. */
 export function toProblem(failure: unknown): Problem {
   if (!(failure instanceof MistletoeError)) throw failure;
   return { problem: failure.message, remedy: failure.hint ?? 'Take the file from its origin again.' };

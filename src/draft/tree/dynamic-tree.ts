@@ -1,34 +1,32 @@
 /**
- * Dynamic trees (EAGLE-2, arXiv 2406.16858, section 4): each level expands the nodes that the drafter itself thinks most
- * likely, and in the end the best of all nodes are kept.
+ * Dynamic trees (EAGLE-2, arXiv 2406.16858, section 4): each level expands the most likely nodes, and the best of all
+ * nodes are kept.
  */
 import { topIndices } from '../../core/vector.js';
 import type { TokenTree } from './token-tree.js';
 import { Draft, finishTree } from './token-tree.js';
-import type { DraftSession } from '../drafter.js';
 import type { DynamicPolicy } from './policy.js';
+import type { DraftSession } from '../drafter.js';
 import { detailFor } from '../programs/scores.js';
 import type { TreeLevel, TreeSize } from '../programs/program-drafts.js';
 
-/** Whether one program grows it, where the drafter has such: with more rounds, programs become too large. */
+/** Deeper trees would need too large a program. */
 export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;
 
 export interface DynamicStart {
   readonly root: number;
-  /** Levels that fit the contexts of target and drafter. */
   readonly depthLimit: number;
 }
 
 export async function growDynamicTree(
-  session: DraftSession,
+  expand: DraftSession['expand'],
+  levels: readonly TreeLevel[] | undefined,
   { total, depth, topK }: DynamicPolicy,
   { root, depthLimit }: DynamicStart,
 ): Promise<TokenTree> {
   const draft = new Draft(root);
   const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
   let frontier = [0];
-  const isAtOnce = isGrownAtOnce({ depth, topK }) && depthLimit > 0;
-  const levels = isAtOnce ? await session.draftTree?.({ depth, topK }) : undefined;
   for (let level = 0; level <= depth && level < depthLimit; level++) {
     const { tokens, scores: reached, chosen } = levels?.[level] ?? (await expandLevel());
     const first = draft.tokens.length;
@@ -41,18 +39,18 @@ export async function growDynamicTree(
   }
 
   async function expandLevel(): Promise<TreeLevel> {
-    const expanded = await session.expand(draft, frontier, detailFor(topK));
+    const expanded = await expand(draft, frontier, detailFor(topK));
     const best = frontier.map((_, row) => expanded.top(row, topK));
     const tokens = best.flatMap((own) => Array.from(own.tokens));
     const reached = best.flatMap(({ logProbabilities }, row) =>
       Array.from(logProbabilities, (logProbability) => scores[frontier[row]!]! + logProbability),
     );
-    // As float32, in which programs add them up.
+    // Programs add in float32.
     const rounded = Float32Array.from(reached);
     return { tokens: Int32Array.from(tokens), scores: rounded, chosen: topIndices(rounded, topK) };
   }
 
-  // A child never scores above its parent and comes after it, so the best nodes, ties to the earlier, are connected.
+  // A child never scores above its parent and comes later, so the best nodes are connected.
   const candidates = Float64Array.from(scores.slice(1));
   const kept = Array.from(
     topIndices(candidates, Math.min(total - 1, candidates.length)),

@@ -1,23 +1,102 @@
 /**
- * Policies: how scores become a tree. A chain takes one token a level; a static tree fills a fixed shape by rank; a
- * dynamic tree follows the drafter's own confidence (dynamic-tree.ts). At temperature 0 tokens are the drafter's best;
- * above it chains and static trees draw without replacement from the drafter's processed distribution, which
- * verification then needs.
+ * How scores become a tree. A chain takes one token per level; a static tree fills a shape by rank; a dynamic tree
+ * follows the drafter's confidence (dynamic-tree.ts). Above temperature 0 chains and static trees draw without
+ * replacement from the drafter's processed distribution, which verification needs.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
+import { drawWithoutReplacement } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import { toDistribution } from '../../core/sampling.js';
-import type { TokenTree } from './token-tree.js';
-import { addPath, chainTree, Draft, finishTree } from './token-tree.js';
-import type { DraftSession } from '../drafter.js';
-import { growDynamicTree } from './dynamic-tree.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
+import type { DraftSession, GrowingDraft } from '../drafter.js';
+import type { SiblingDrawer } from '../programs/program-drafts.js';
+import { detailFor } from '../programs/scores.js';
+import { growDynamicTree, isGrownAtOnce } from './dynamic-tree.js';
 import type { DraftPolicy, DynamicPolicy } from './policy.js';
 import { formatDraftPolicy, loadTreeShape } from './policy.js';
-import { drawSiblings, rankSiblings } from './sibling-choices.js';
+import type { TokenTree } from './token-tree.js';
+import { addPath, chainTree, Draft, finishTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
 
-/** A policy whose files are read and which is known to fit its drafter. */
+/** Chooses the siblings of a static tree: by rank, or drawn without replacement on the host or the device. */
+type Expand = DraftSession['expand'];
+
+interface SiblingChooser {
+  /** [node] Fewer tokens than requested if there are no more. */
+  choose(
+    draft: GrowingDraft,
+    nodes: readonly number[],
+    counts: readonly number[],
+  ): Promise<readonly ArrayLike<number>[]>;
+  finish(draft: GrowingDraft): TokenTree;
+}
+
+/** @param ranks max ranks of any node, because some heads run once for the whole tree */
+function rankSiblings(expand: Expand, ranks: number): SiblingChooser {
+  return {
+    async choose(draft, nodes, counts) {
+      const scores = await expand(draft, nodes, detailFor(ranks));
+      return counts.map((count, row) => scores.top(row, count).tokens);
+    },
+    finish: (draft) => finishTree(draft, undefined),
+  };
+}
+
+interface DrawSettings {
+  readonly sampling: SamplingOptions;
+  readonly random: Random;
+  readonly nodes: number;
+}
+
+function drawSiblings(
+  expand: Expand,
+  siblings: SiblingDrawer | undefined,
+  settings: DrawSettings,
+): SiblingChooser {
+  return siblings === undefined ? drawOnHost(expand, settings) : drawInPrograms(expand, siblings, settings);
+}
+
+function drawOnHost(expand: Expand, { sampling, random }: DrawSettings): SiblingChooser {
+  const distributions: (Float32Array | undefined)[] = [];
+  return {
+    async choose(draft, nodes, counts) {
+      const scores = await expand(draft, nodes, 'logits');
+      return counts.map((count, row) => {
+        const distribution = toDistribution(scores.logits(row), sampling);
+        distributions[nodes[row]!] = distribution;
+        return drawWithoutReplacement(distribution, count, random);
+      });
+    },
+    finish: (draft) => finishTree(draft, distributions),
+  };
+}
+
+function drawInPrograms(
+  expand: Expand,
+  siblings: SiblingDrawer,
+  { sampling, random, nodes: most }: DrawSettings,
+): SiblingChooser {
+  let kept: RowBuffer | undefined;
+  return {
+    async choose(draft, nodes, counts) {
+      const scores = await expand(draft, nodes, 'kept');
+      const rows = scores.kept!(nodes.length);
+      const { tokens, distributions } = await siblings.draw(rows, counts, sampling, random);
+      kept ??= siblings.newRows(most);
+      kept.copyRows(
+        distributions,
+        nodes.map((_, row) => row),
+        nodes,
+      );
+      distributions.free();
+      return tokens;
+    },
+    finish: (draft) => finishTree(draft, kept?.rows(0, draft.tokens.length)),
+  };
+}
+
+/** Checked against its drafter, with files read. */
 export type ResolvedPolicy =
   | { readonly kind: 'chain'; readonly length: number }
   | { readonly kind: 'tree'; readonly shape: TreeShape }
@@ -27,7 +106,7 @@ export interface DrafterLimits {
   readonly name: string;
   readonly maximumDepth: number;
   readonly vocabularySize: number;
-  readonly isChainOnly?: boolean;
+  readonly isChainOnly?: boolean | undefined;
 }
 
 export function resolvePolicy(
@@ -66,7 +145,6 @@ export function resolvePolicy(
     : policy;
 }
 
-/** How deep a draft of the policy can be. */
 export function levelsOf(policy: ResolvedPolicy): number {
   switch (policy.kind) {
     case 'chain':
@@ -85,8 +163,10 @@ export interface DraftRequest {
   readonly random: Random;
   /** Levels that fit the contexts of target and drafter. */
   readonly depthLimit: number;
-  /** Draws nothing and follows these tokens instead, with the drafter's distribution of each; chains only. */
+  /** Follow these tokens instead of drawing; chains only. */
   readonly along?: readonly number[] | undefined;
+  /** Called with the drafter's passes, as if each level were a pass. */
+  readonly onPasses?: ((count: number) => void) | undefined;
 }
 
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
@@ -101,37 +181,50 @@ export async function growTree(session: DraftSession, request: DraftRequest): Pr
 }
 
 async function growDrafted(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
-  const { policy, along } = request;
+  const { policy, along, onPasses = () => undefined } = request;
   const { isDeterministic = false } = session;
-  if (along !== undefined && !isDeterministic) return growAlong(session, request, along);
-  if (policy.kind === 'dynamic') return growDynamicTree(session, policy, request);
+  const expand: Expand = (...given) => {
+    onPasses(1);
+    return session.expand(...given);
+  };
+  if (along !== undefined && !isDeterministic) return growAlong(expand, request, along);
+  if (policy.kind === 'dynamic') {
+    const { depth, topK } = policy;
+    const isAtOnce = isGrownAtOnce(policy) && request.depthLimit > 0 && session.draftTree !== undefined;
+    if (isAtOnce) onPasses(depth + 1);
+    const levels = isAtOnce ? await session.draftTree?.({ depth, topK }) : undefined;
+    return growDynamicTree(expand, levels, policy, request);
+  }
   const isCertain = isDeterministic || request.sampling.temperature === 0;
   if (policy.kind === 'chain' && isCertain && session.draftChain !== undefined) {
     if (request.depthLimit < 1) return chainTree(request.root, []);
+    onPasses(policy.length);
     const tokens = await session.draftChain(policy.length);
     return chainTree(request.root, tokens.slice(0, request.depthLimit));
   }
   if (policy.kind === 'chain' && session.drawChain !== undefined)
     return drawChain(session.drawChain.bind(session), request, policy.length);
-  return growStaticTree(session, request, policy.kind === 'chain' ? chainShape(policy.length) : policy.shape);
+  const shape = policy.kind === 'chain' ? chainShape(policy.length) : policy.shape;
+  return growStaticTree(expand, session.siblings, request, shape);
 }
 
-/** Drawn in one program, by the random numbers that drawing level by level would take. */
+/** Uses the same random numbers as drawing level by level. */
 async function drawChain(
   draw: NonNullable<DraftSession['drawChain']>,
-  { root, sampling, random, depthLimit }: DraftRequest,
+  { root, sampling, random, depthLimit, onPasses }: DraftRequest,
   length: number,
 ): Promise<TokenTree> {
   const levels = Math.min(length, depthLimit);
   if (levels < 1) return chainTree(root, []);
   const uniforms = Array.from({ length }, (_, level) => (level < levels ? random.next() : 0));
+  onPasses?.(length);
   const { tokens, distributions } = await draw(uniforms, sampling);
   return chainTree(root, tokens.slice(0, levels), distributions.rows(0, levels + 1));
 }
 
-/** What a sampled chain would have been, had it drawn the given tokens. */
+/** The chain that sampling would give if it drew these tokens. */
 async function growAlong(
-  session: DraftSession,
+  expand: Expand,
   { root, policy, sampling, depthLimit }: DraftRequest,
   tokens: readonly number[],
 ): Promise<TokenTree> {
@@ -148,9 +241,9 @@ async function growAlong(
   const distributions: Float32Array[] = [];
   const levels = Math.min(policy.length, depthLimit, tokens.length);
   for (let node = 0; node < levels; node++) {
-    const scores = await session.expand(draft, [node], 'logits');
+    const scores = await expand(draft, [node], 'logits');
     const distribution = toDistribution(scores.logits(0), sampling);
-    // A token that would never be drawn ends the chain: no draft goes on behind it.
+    // A token with probability 0 ends the chain.
     if (distribution[tokens[node]!] === 0) break;
     distributions.push(distribution);
     draft.add(tokens[node]!, node);
@@ -176,20 +269,21 @@ function chainShape(length: number): TreeShape {
 }
 
 async function growStaticTree(
-  session: DraftSession,
+  expand: Expand,
+  siblings: SiblingDrawer | undefined,
   request: DraftRequest,
   shape: TreeShape,
 ): Promise<TokenTree> {
   const { sampling, random, depthLimit } = request;
   const isSampled = sampling.temperature > 0;
   const chooser = isSampled
-    ? drawSiblings(session, { sampling, random, nodes: shape.parents.length })
-    : rankSiblings(session, 1 + Math.max(...shape.ranks));
+    ? drawSiblings(expand, siblings, { sampling, random, nodes: shape.parents.length })
+    : rankSiblings(expand, 1 + Math.max(...shape.ranks));
   const draft = new Draft(request.root);
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;
   for (let depth = 0; next < shape.parents.length && depth < depthLimit; depth++) {
-    // Children of one level stand together in the shape, grouped by parent.
+    // Children of a level are grouped by parent.
     const children = new Map<number, number[]>();
     for (; next < shape.parents.length && shape.depths[next] === depth + 1; next++) {
       const parent = shape.parents[next]!;
@@ -201,7 +295,7 @@ async function growStaticTree(
     if (children.size === 0) break;
     const frontier = [...children.keys()].map((node) => placed.get(node)!);
     const groups = [...children.values()];
-    // A drawn sibling that is left out would bias the distribution of the later ones, so a shape's gaps count for nothing here.
+    // Skipping a drawn sibling would bias later ones, so gaps in the shape are ignored.
     const places = groups.map((siblings) =>
       siblings.map((sibling, index) => (isSampled ? index : shape.ranks[sibling]!)),
     );

@@ -1,6 +1,6 @@
 /**
- * How much to draft each step, as a user writes it: `chain:4`, `tree:mc_sim_7b_63`, `tree:my-tree.json`,
- * `dynamic:60,5,10` or `auto`.
+ * The draft policy as users write it: `chain:4`, `tree:mc_sim_7b_63`, `tree:my-tree.json`, `dynamic:60,5,10` or
+ * `auto`.
  */
 import { readBoundedFileSync } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
@@ -12,21 +12,20 @@ export type DraftPolicy =
   | { readonly kind: 'chain'; readonly length: number }
   | { readonly kind: 'tree'; readonly source: TreeSource }
   | DynamicPolicy
-  /** The drafter's own default. */
   | { readonly kind: 'auto' };
 
 export type TreeSource =
   | { readonly kind: 'named'; readonly name: StaticTreeName }
   | { readonly kind: 'file'; readonly path: string };
 
-/** EAGLE-2's tree (arXiv 2406.16858), counted as its implementation counts. */
+/** EAGLE-2's tree (arXiv 2406.16858) with its implementation's parameters. */
 export interface DynamicPolicy {
   readonly kind: 'dynamic';
-  /** Nodes verified, the root included. */
+  /** Verified nodes, including the root. */
   readonly total: number;
-  /** Rounds of expansion after the first level, so that the tree has depth + 1 levels. */
+  /** Rounds after the first level: depth + 1 levels. */
   readonly depth: number;
-  /** Nodes expanded each round, and children of each. */
+  /** Expanded nodes per round, and children of each. */
   readonly topK: number;
 }
 
@@ -58,7 +57,6 @@ export function parseDraftPolicy(text: string): DraftPolicy {
   );
 }
 
-/** The inverse of `parseDraftPolicy`, for records and reports. */
 export function formatDraftPolicy(policy: DraftPolicy): string {
   switch (policy.kind) {
     case 'auto':
@@ -111,7 +109,6 @@ function checkDynamic(text: string, policy: DynamicPolicy): DynamicPolicy {
   return policy;
 }
 
-/** Positive whole numbers separated by commas, or nothing at all. */
 function parseCounts(text: string): number[] {
   return /^[1-9]\d{0,5}(,[1-9]\d{0,5})*$/.test(text) ? text.split(',').map(Number) : [];
 }

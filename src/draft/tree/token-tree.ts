@@ -1,13 +1,11 @@
 /**
- * The one draft type: a tree of candidate continuations, verified by the target in a single pass. Node 0 is the last
- * token the target emitted, already part of the text; every other node continues its parent. Parents come before
- * their children, so one forward loop over the nodes visits any path in order. A chain is a tree.
+ * The draft type: a tree of candidate continuations, verified in one target pass. Node 0 is the last emitted token.
+ * Parents come before children. A chain is a tree.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { GrowingDraft } from '../drafter.js';
 
-/** The tokens of a draft while it grows, and the tree that they are in the end. */
 export class Draft implements GrowingDraft {
   readonly tokens: number[];
   readonly parents: number[] = [-1];
@@ -24,7 +22,7 @@ export class Draft implements GrowingDraft {
   }
 }
 
-/** `distributions`: of the nodes whose children were drawn; undefined where nothing was drawn. */
+/** `distributions`: of nodes whose children were drawn. */
 export function finishTree(
   draft: GrowingDraft,
   distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
@@ -38,8 +36,7 @@ export function finishTree(
 }
 
 /**
- * How siblings were chosen: drawn one after the other without replacement from the drafter's distribution, or as its most
- * likely tokens. Verification needs to know, because a drawn token carries the probability of being drawn.
+ * How siblings were chosen: drawn without replacement, or the most likely tokens. Verification depends on it.
  */
 export type TreeOrigin = 'sampled' | 'deterministic';
 
@@ -48,9 +45,9 @@ export interface TokenTree {
   readonly parents: Int32Array; // [node] parents[0] = -1, parents[node] < node
   readonly depths: Int32Array; // [node] depths[0] = 0
   readonly origin: TreeOrigin;
-  /** [node] -> [vocabulary], the distribution from which the node's children were drawn; needed where origin is 'sampled'. */
+  /** [node] -> [vocabulary] Needed if origin is 'sampled'. */
   readonly draftDistributions: readonly (Float32Array | undefined)[];
-  /** The same where they stayed with the runtime. [node, vocabulary] */
+  /** On the device. [node, vocabulary] */
   readonly keptDistributions?: RowBuffer | undefined;
 }
 
@@ -58,11 +55,11 @@ export interface TreeParts {
   readonly tokens: Int32Array; // [node]
   readonly parents: Int32Array; // [node]
   readonly origin: TreeOrigin;
-  readonly draftDistributions?: readonly (Float32Array | undefined)[]; // [node] -> [vocabulary]
+  readonly draftDistributions?: readonly (Float32Array | undefined)[] | undefined; // [node] -> [vocabulary]
   readonly keptDistributions?: RowBuffer | undefined; // [node, vocabulary]
 }
 
-/** Keeps the arrays it is given. Siblings are tried in node order: the order drawn, or best first. */
+/** Keeps the given arrays. Siblings are tried in node order. */
 export function createTree(parts: TreeParts): TokenTree {
   const { tokens, parents, origin, draftDistributions = [], keptDistributions } = parts;
   const size = tokens.length;
@@ -105,7 +102,7 @@ function badTree(fault: string): MistletoeError {
   });
 }
 
-/** `distributions[i]` is the distribution that `tokens[i]` was drawn from; without distributions the chain is deterministic. */
+/** `distributions[i]`: of `tokens[i]`; without them the chain is deterministic. */
 export function chainTree(
   root: number,
   tokens: ArrayLike<number>, // [draft]
@@ -139,7 +136,6 @@ export function addPath(tree: TokenTree, tokens: readonly number[]): TokenTree {
   });
 }
 
-/** Distributions of nodes as a part of a tree, wherever they lie. */
 export function drawnFrom(
   distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
 ): Pick<TreeParts, 'draftDistributions' | 'keptDistributions'> {
@@ -149,41 +145,9 @@ export function drawnFrom(
     : { draftDistributions: distributions };
 }
 
-/** [node, node], 1 where the column is the row's node or one of its ancestors: what each node may attend to. */
-export function ancestorMask({ parents }: Pick<TokenTree, 'parents'>): Uint8Array {
-  const size = parents.length;
-  const mask = new Uint8Array(size * size);
-  for (let node = 0; node < size; node++) {
-    const row = node * size;
-    if (node > 0) {
-      const parentRow = parents[node]! * size;
-      mask.copyWithin(row, parentRow, parentRow + node);
-    }
-    mask[row + node] = 1;
-  }
-  return mask;
-}
-
-export function childrenOf({ parents }: Pick<TokenTree, 'parents'>, node: number): number[] {
-  const children: number[] = [];
-  for (let child = node + 1; child < parents.length; child++) {
-    if (parents[child] === node) children.push(child);
-  }
-  return children;
-}
-
-/** Nodes from below the root down to `node`; empty for the root. */
+/** Without the root. */
 export function pathTo({ parents, depths }: Pick<TokenTree, 'parents' | 'depths'>, node: number): number[] {
   const path = new Array<number>(depths[node]!);
   for (let current = node; current > 0; current = parents[current]!) path[depths[current]! - 1] = current;
   return path;
-}
-
-/** The path to every node without children, in node order. */
-export function leafPaths(tree: Pick<TokenTree, 'parents' | 'depths'>): number[][] {
-  const isParent = new Uint8Array(tree.parents.length);
-  for (let node = 1; node < isParent.length; node++) isParent[tree.parents[node]!] = 1;
-  const paths: number[][] = [];
-  for (let node = 0; node < isParent.length; node++) if (isParent[node] === 0) paths.push(pathTo(tree, node));
-  return paths;
 }

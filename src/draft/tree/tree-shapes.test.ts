@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
-import { leafPaths } from './token-tree.js';
+import { leafPaths } from '../../../test/support/token-trees.js';
 import { namedShape, parseTreeShape, shapeFromPaths } from './tree-shapes.js';
 
 function nodesPerDepth(depths: Int32Array): number[] {

@@ -1,7 +1,6 @@
 /**
- * A tree shape says which ranks of the drafter's choices to verify: the path [2, 0] is the third best token and after
- * it the best one. Shapes are fixed before decoding; a drafter fills them with tokens. A drafter that samples its
- * siblings reads ranks as the order of drawing.
+ * A tree shape lists rank paths: [2, 0] is the third best token followed by the best one. For drawn siblings, ranks
+ * are the drawing order.
  */
 import { z } from 'zod';
 import { describeCause, MistletoeError } from '../../core/errors.js';
@@ -10,9 +9,8 @@ import { deepestDraft, mostDraftNodes } from '../../core/limits.js';
 
 /**
  * Published static trees, one digit per rank and one line per depth: `021` is the best token, then the third best,
- * then the second best. The Medusa trees (arXiv 2401.10774, medusa_choices.py) have 63 nodes; mc_sim_7b_63 is the one
- * used without a tree fitted to the target, by Medusa and by Hydra. EAGLE's tree of 25 nodes (arXiv 2401.15077,
- * choices.py) is also called mc_sim_7b_63 by its authors; here it has a name of its own.
+ * then the second best. Medusa's trees (arXiv 2401.10774, medusa_choices.py) have 63 nodes; mc_sim_7b_63 is the
+ * general one. EAGLE's tree of 25 nodes (arXiv 2401.15077, choices.py) has the same name there and another one here.
  */
 export const staticTrees = {
   mc_sim_7b_63: [
@@ -52,10 +50,9 @@ export interface TreeShape {
   readonly depths: Int32Array; // [node] depths[0] = 0
 }
 
-/** What the drafter can fill. */
 export interface ShapeLimits {
-  readonly maximumDepth?: number;
-  readonly vocabularySize?: number;
+  readonly maximumDepth?: number | undefined;
+  readonly vocabularySize?: number | undefined;
 }
 
 type RankPath = readonly number[];
@@ -73,7 +70,7 @@ export function namedShape(name: StaticTreeName, limits: ShapeLimits = {}): Tree
 
 const rankPaths = z.array(z.array(z.int().nonnegative()).min(1)).min(1);
 
-/** A user's tree file: a JSON array of rank paths. `name` is what messages and reports call it. */
+/** A JSON array of rank paths. */
 export function parseTreeShape(name: string, text: string, limits: ShapeLimits = {}): TreeShape {
   let content: unknown;
   try {

@@ -30,7 +30,7 @@ export interface Outcome {
 
 export type Finding = Pick<Alert, 'tenant' | 'cause' | 'count' | 'requests' | 'probability' | 'text'>;
 
-interface TenantState {
+export interface TenantState {
   /** Oldest first. */
   outcomes: Outcome[];
   /** Of those, so that most requests need no test. */
@@ -44,7 +44,7 @@ interface TenantState {
   muted: Partial<Record<AlertCause, number>>;
 }
 
-interface Passed {
+export interface Passed {
   readonly tenant: string;
   readonly isCollapsed: boolean;
   readonly rank: number | null;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { hostDataOf, HostRows } from '../../runtime/row-buffer.js';
 import { CachePool, gatherCaches } from './cache-pool.js';
 import { KvCache } from './kv-cache.js';

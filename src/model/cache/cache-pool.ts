@@ -1,16 +1,52 @@
 /**
- * Where keys and values of several sequences lie: one buffer of rows [slot, position, lane], a slot being the keys or the
- * values of a layer (layer 0 keys, layer 0 values, layer 1 keys, ...) and a row all heads of one position. Positions come
- * before lanes, so the filled part of a slot is one piece that a program reads in place, and to attention a pool of n
- * lanes looks like one sequence with n times the heads. Behind the end of a shorter lane masks block what lies there,
- * which has to be numbers all the same: a weight of 0 times NaN is NaN. So whoever takes a lane over clears it.
- *
- * Row 0 of every lane is a dummy that every mask blocks: the past is never empty, which ONNX Runtime's FusedMatMul
- * cannot bear.
+ * Keys and values of several sequences in one buffer of rows [slot, position, lane]; a slot is the keys or values of
+ * a layer, a row all heads of a position. Positions come before lanes, so programs read the filled part of a slot in
+ * place, and attention sees n lanes as n times the heads. Masks block rows after the end of shorter lanes, which must
+ * still be finite (0 times NaN is NaN), so a lane is cleared when it is taken over.
+ * Row 0 of each lane is a masked dummy: ONNX Runtime's FusedMatMul crashes on an empty past.
  */
 import type { ResidentValue, Runtime } from '../../runtime/program.js';
 import { resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
+
+/**
+ * Rows that a cache and its forks read in place, in a pool of their own.
+ * Passes over forks of one prefix read it once, but cannot include other sequences. That pays if at least two forks
+ * read at least 32 rows of it. Other forks copy the rows when they get rows of their own or join others.
+ */
+const minForks = 2;
+const minRows = 32;
+
+export class SharedPrefix {
+  private readonly readers = new Set<object>();
+
+  constructor(
+    /** With one lane. */
+    readonly pool: CachePool,
+    private readonly original: object,
+  ) {
+    this.join(original);
+  }
+
+  join(reader: object): void {
+    this.readers.add(reader);
+  }
+
+  /** True for the last reader, which then owns the pool. */
+  leave(reader: object): boolean {
+    return this.readers.delete(reader) && this.readers.size === 0;
+  }
+
+  /** A single reader may change it. */
+  isOnlyFor(reader: object): boolean {
+    return this.readers.size === 1 && this.readers.has(reader);
+  }
+
+  isWorthKeeping(rows: number): boolean {
+    const forks = this.readers.size - (this.readers.has(this.original) ? 1 : 0);
+    return forks >= minForks && rows >= minRows;
+  }
+}
 
 export interface CacheSizes {
   readonly layerCount: number;
@@ -18,21 +54,19 @@ export interface CacheSizes {
   readonly headSize: number;
 }
 
-/** All rows of a cache, or those behind its shared prefix. A pool has lanes of one kind, and of one shared prefix. */
+/** All rows of a cache, or those after its shared prefix. A pool has one kind. */
 export type LaneContent = 'whole' | 'rest';
 
-/** What reads a lane of a pool and can be moved to another. */
 export interface PooledCache {
   readonly pool: CachePool;
   readonly lane: number;
-  /** What lies in its lane; undefined while it has none. */
+  /** Undefined while it has no lane. */
   readonly content: LaneContent | undefined;
-  /** Verified positions of such a content. */
   count(content: LaneContent): number;
   moveTo(pool: CachePool, lane: number, content: LaneContent): void;
 }
 
-/** Rows of a lane, the dummy being row 0. */
+/** Row 0 is the dummy. */
 export interface LanePiece {
   readonly pool: CachePool;
   readonly lane: number;
@@ -42,14 +76,13 @@ export interface LanePiece {
 
 const initialPositions: Readonly<Record<LaneContent, number>> = { whole: 256, rest: 32 };
 
-/** Positions that a pool begins with, so that lanes can grow for a while. */
+/** Initial room, so that lanes can grow. */
 export const roomFor = (content: LaneContent, positions: number): number =>
   Math.max(initialPositions[content], 2 * positions);
 
 export class CachePool {
-  /** Whose lane it is; undefined where nobody's. */
   readonly owners: (PooledCache | undefined)[];
-  /** [lane] positions that somebody has written to. */
+  /** [lane] Positions written so far. */
   private readonly written: number[];
   private readonly slotCount: number;
   private readonly rowSize: number;
@@ -78,14 +111,13 @@ export class CachePool {
     return 4 * this.storage.rowCount * this.rowSize;
   }
 
-  /** The first positions of a slot, all lanes side by side, read in place. [position, lane * head, size] */
+  /** Read in place. [position, lane * head, size] */
   view(slot: number, positions: number): ResidentValue {
     const { keyValueHeadCount, headSize } = this.sizes;
     const rows = this.storage.rows(this.rowAt(slot, 0, 0), positions * this.lanes);
     return resident(rows, [positions, this.lanes * keyValueHeadCount, headSize]);
   }
 
-  /** Writes picked rows into a lane from position `start` on, in the given order. */
   write(
     lane: number,
     start: number,
@@ -101,7 +133,7 @@ export class CachePool {
     this.written[lane] = Math.max(this.written[lane]!, start + picks.length);
   }
 
-  /** Copies pieces of other pools' lanes to a lane of this one, one after the other, and clears what it held behind. */
+  /** Copies pieces of other pools' lanes, and clears the rest. */
   takeLane(lane: number, pieces: readonly LanePiece[]): void {
     let positions = 0;
     for (const { pool, lane: fromLane, start, count } of pieces) {
@@ -124,7 +156,7 @@ export class CachePool {
     this.written[lane] = positions;
   }
 
-  /** Room for this many positions, the dummy not counted. */
+  /** Without the dummy. */
   reserve(positions: number): void {
     if (positions <= this.capacity) return;
     const [old, oldRows] = [this.storage, this.storage.rowCount / this.slotCount];
@@ -136,7 +168,6 @@ export class CachePool {
     old.free();
   }
 
-  /** Called by the last cache that reads it. */
   free(): void {
     this.storage.free();
   }
@@ -145,7 +176,6 @@ export class CachePool {
     return (slot * (this.capacity + 1) + position) * this.lanes + lane;
   }
 
-  /** Rows of all slots, `count` of each. */
   private copy(source: RowBuffer, count: number, { from, to }: RowPlaces): void {
     const picks = new Int32Array(this.slotCount * count);
     const places = new Int32Array(this.slotCount * count);
@@ -165,9 +195,8 @@ interface RowPlaces {
 }
 
 /**
- * One pool in which all the given caches lie, whole or with what is behind the shared prefix that they share. Moving costs a copy of what a cache holds, so caches stay where they are
- * if they can: newcomers take lanes that nobody owns, and a pool is left only when half of it is nobody's, or when
- * there is no lane left.
+ * Puts the caches into one pool, whole or after their shared prefix. Moving copies a cache's rows, so caches stay if
+ * possible: newcomers take free lanes, and a pool is left only if half of it is free or no lane is left.
  */
 export function gatherCaches(caches: readonly PooledCache[], content: LaneContent = 'whole'): CachePool {
   const [{ pool: anyPool }] = caches as [PooledCache];

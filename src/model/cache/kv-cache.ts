@@ -1,17 +1,14 @@
 /**
  * Keys and values of one sequence's verified positions: a lane of a pool. Programs read the pool in place and return
- * only new rows; appending some of those rows is all that remains of "compacting the cache" after a tree was verified.
- * A cache begins in a pool of its own and may be moved beside others, so that one pass serves them all.
- *
- * With its first fork the rows of a cache become a shared prefix, which it and its forks read in place. Each has a lane for what
- * comes behind, as soon as there is something, or, where keeping the shared prefix does not pay, for everything. Forking copies
- * nothing, except from a lane beside others or behind a shared prefix.
+ * only new rows; after verification, the accepted rows are appended. A cache starts in its own pool and may move next
+ * to others, so that one pass serves them all.
+ * With the first fork its rows become a shared prefix, read in place by all forks. Each fork has a lane for its own
+ * rows, or for all rows if sharing does not pay.
  */
 import type { ResidentValue, Runtime } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { CacheSizes, LaneContent, LanePiece, PooledCache } from './cache-pool.js';
-import { CachePool, roomFor } from './cache-pool.js';
-import { SharedPrefix } from './shared-prefix.js';
+import { CachePool, roomFor, SharedPrefix } from './cache-pool.js';
 
 interface Place {
   readonly pool: CachePool;
@@ -19,12 +16,11 @@ interface Place {
 }
 
 export class KvCache implements PooledCache {
-  /** Verified positions. */
   private filled = 0;
-  /** Its lane; none while all its rows are the shared prefix's. */
+  /** None while all its rows are in the shared prefix. */
   private place: Place | undefined;
   private common: SharedPrefix | undefined;
-  /** How many of its first positions are the shared prefix's. */
+  /** Positions in the shared prefix. */
   private commonLength = 0;
 
   constructor(
@@ -53,7 +49,7 @@ export class KvCache implements PooledCache {
     return this.filled;
   }
 
-  /** Rows a program sees: the verified positions and the dummy. */
+  /** With the dummy. */
   get pastLength(): number {
     return this.filled + 1;
   }
@@ -63,7 +59,6 @@ export class KvCache implements PooledCache {
     return this.common === undefined ? 'whole' : 'rest';
   }
 
-  /** What its first `prefixLength` positions are read from, if not from its lane. */
   get prefix(): SharedPrefix | undefined {
     return this.common;
   }
@@ -72,7 +67,7 @@ export class KvCache implements PooledCache {
     return this.commonLength;
   }
 
-  /** The shared prefix, where it shall be read in place together with other forks. */
+  /** Undefined if it should be copied. */
   get keptPrefix(): SharedPrefix | undefined {
     return this.common?.isWorthKeeping(this.commonLength) === true ? this.common : undefined;
   }
@@ -82,15 +77,14 @@ export class KvCache implements PooledCache {
   }
 
   /**
-   * The first rows of a slot (2 * layer for keys, 2 * layer + 1 for values), read in place; all unless told. A cache
-   * that lies beside others or behind a shared prefix moves into a pool of its own for that.
+   * Slot 2 * layer for keys, 2 * layer + 1 for values, read in place; default all rows. Moves the cache into a pool
+   * of its own if needed.
    */
   view(slot: number, rows = this.pastLength): ResidentValue {
     if (this.pool.lanes > 1 || this.content === 'rest') this.settle('whole');
     return this.pool.view(slot, rows);
   }
 
-  /** Appends the picked rows, in the given order. */
   append(
     rows: RowBuffer, // [slot, position, head, size]
     picks: ArrayLike<number>,
@@ -109,13 +103,12 @@ export class KvCache implements PooledCache {
     );
   }
 
-  /** Forgets every position from `length` on. */
   truncate(length: number): void {
     this.filled = Math.min(this.filled, length);
     this.commonLength = Math.min(this.commonLength, length);
   }
 
-  /** A cache with the same rows, for a continuation that must not disturb this one. */
+  /** A cache with the same rows for another continuation. */
   fork(): KvCache {
     return new KvCache(this.sizes, this.pool.runtime, this);
   }
@@ -128,13 +121,13 @@ export class KvCache implements PooledCache {
     this.settleIn(pool, lane);
   }
 
-  /** Frees its lane for other caches, and the memory of a pool that it used last. The cache cannot be used afterwards. */
+  /** Frees its lane, and the pool with its last lane. The cache cannot be used afterwards. */
   release(): void {
     this.leaveLane();
     this.leavePrefix();
   }
 
-  /** Into a pool of its own, with room to grow. */
+  /** Moves to its own pool, with room to grow. */
   private settle(content: LaneContent): Place {
     const room = roomFor(content, this.count(content));
     this.moveTo(new CachePool(this.pool.runtime, this.sizes, 1, room), 0, content);
@@ -146,7 +139,6 @@ export class KvCache implements PooledCache {
     return (this.place = { pool, lane });
   }
 
-  /** A lane for the first row of its own. */
   private takePlace(): Place {
     const { pool } = this;
     if (this.common?.isOnlyFor(this) !== true)
@@ -156,7 +148,6 @@ export class KvCache implements PooledCache {
     return this.settleIn(pool, 0);
   }
 
-  /** What all its rows are read from then, by itself too. */
   private becomePrefix(): SharedPrefix {
     if (this.common === undefined || this.count('rest') > 0) {
       if (this.pool.lanes > 1 || this.common !== undefined) this.settle('whole');

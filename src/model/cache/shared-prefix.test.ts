@@ -1,11 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { hostDataOf, HostRows } from '../../runtime/row-buffer.js';
-import type { CachePool } from './cache-pool.js';
+import type { CachePool, SharedPrefix } from './cache-pool.js';
 import { gatherCaches } from './cache-pool.js';
 import { KvCache } from './kv-cache.js';
-import type { SharedPrefix } from './shared-prefix.js';
 
 const runtime = createInterpreter();
 const sizes = { layerCount: 1, keyValueHeadCount: 1, headSize: 2 };

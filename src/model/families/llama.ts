@@ -9,6 +9,6 @@ export const llama: Family = {
     outputBias: config.attention_bias === true,
     queryKeyNorm: false,
   }),
-  // Its layers have no window, whatever the configuration says.
+  // Ignores the configuration.
   readWindow: () => undefined,
 };

@@ -1,7 +1,7 @@
 import { windowedLayers } from '../context-length.js';
 import type { Family } from './family.js';
 
-/** What MistralConfig of transformers takes when the key is absent; null means no window. */
+/** The default of transformers' MistralConfig; null means no window. */
 const defaultWindow = 4096;
 
 export const mistral: Family = {

@@ -2,7 +2,6 @@ import type { ContextFields, LayerWindow } from '../context-length.js';
 import { windowedLayers } from '../context-length.js';
 import type { Family } from './family.js';
 
-/** Biases on query, key and value, whatever the configuration says. */
 export const qwen2: Family = {
   name: 'Qwen2',
   architecture: 'Qwen2ForCausalLM',
@@ -11,7 +10,7 @@ export const qwen2: Family = {
   readWindow: readQwenWindow,
 };
 
-/** Off unless asked for, and then only from layer `max_window_layers` on; the defaults are those of transformers. */
+/** Off by default, else from layer `max_window_layers` on (transformers' defaults). */
 export function readQwenWindow(fields: ContextFields): LayerWindow | undefined {
   const length = fields.sliding_window === undefined ? 4096 : fields.sliding_window;
   if (fields.use_sliding_window !== true || length === null) return undefined;

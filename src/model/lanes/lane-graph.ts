@@ -1,11 +1,10 @@
 /**
- * Parts of graphs that several sequences run together, one lane each. Every input and output has an axis `lanes` after its
- * row axis, except:
- *
- *   mask     [lanes, 1, row, prefix + past + row]   what each row sees; blocks the padding of shorter lanes
- *   select   [selected, lanes]                      rows of the whole batch whose outputs are wanted
- *   past*    [past, lanes * head, size]             the pool with the caches of all lanes
- *   prefix*  [prefix, head, size]                   rows that all lanes share, in graphs after a shared prefix
+ * Parts of graphs that several sequences run together, one lane each. Inputs and outputs have an axis `lanes` after
+ * the row axis, except:
+ * mask [lanes, 1, row, prefix + past + row]: also blocks the padding of shorter lanes
+ * select [selected, lanes]: rows of the whole batch
+ * past* [past, lanes * head, size]: the pool of all lanes
+ * prefix* [prefix, head, size]: rows shared by all lanes
  */
 import type { Dimension } from '../../graph/dimension.js';
 import { addDimensions, multiplyDimensions, symbol } from '../../graph/dimension.js';
@@ -16,7 +15,7 @@ import type { Tensor } from '../../graph/tensor.js';
 import type { CacheSizes } from '../cache/cache-pool.js';
 import type { AttentionContext, KeyValueRows } from '../decoder-layer.js';
 
-/** Outputs that only other programs read, which stay on the device. */
+/** Outputs for other programs, which stay on the device. */
 export const residentOutputs: ReadonlySet<string> = new Set([
   'rows',
   'features',
@@ -28,23 +27,23 @@ export const residentOutputs: ReadonlySet<string> = new Set([
 export const lanes = symbol('lanes');
 export const row = symbol('row');
 
-/** Rows of all lanes, one after the other, as decoders take them. [row, lanes, width] -> [1, row * lanes, width] */
+/** [row, lanes, width] -> [1, row * lanes, width] */
 export function joinLanes(x: Tensor): Tensor {
   return reshape(x, [1, multiplyDimensions(x.shape[0]!, lanes), x.shape.at(-1)!]);
 }
 
-/** And back. [1, row * lanes, width] -> [row, lanes, width] */
+/** [1, row * lanes, width] -> [row, lanes, width] */
 export function partLanes(x: Tensor, rows: Dimension = row): Tensor {
   return reshape(x, [rows, lanes, x.shape.at(-1)!]);
 }
 
-/** The selected rows of [1, row * lanes, width]. -> [selected, lanes, width] */
+/** [1, row * lanes, width] -> [selected, lanes, width] */
 export function selectRows(x: Tensor, count: Dimension = symbol('selected')): Tensor {
   const select = input('select', [count, lanes], 'int32');
   return gatherRows(reshape(x, x.shape.slice(1)), select);
 }
 
-/** The inputs that attentionInputs fills, with columns for whatever is read before the past. */
+/** With columns for what is read before the past. */
 export function declareAttention(
   { headSize }: { headSize: number },
   before: Dimension = 0,
@@ -56,14 +55,12 @@ export function declareAttention(
   return { cosine: angles('cosine'), sine: angles('sine'), mask, lanes };
 }
 
-/** The past of all lanes, as a pool holds it. */
 export function declarePast(sizes: CacheSizes): readonly KeyValueRows[] {
   return declareRows('past', multiplyDimensions(lanes, sizes.keyValueHeadCount), sizes);
 }
 
 export const prefix = symbol('prefix');
 
-/** What all lanes have in common before their past. */
 export function declarePrefix(sizes: CacheSizes): readonly KeyValueRows[] {
   return declareRows('prefix', sizes.keyValueHeadCount, sizes);
 }
@@ -76,7 +73,7 @@ function declareRows(name: string, heads: Dimension, sizes: CacheSizes): readonl
   }));
 }
 
-/** New rows as KvCache.append takes them, with the lanes in between. [slot, row, lanes, head, size] */
+/** For KvCache.append. [slot, row, lanes, head, size] */
 export function stackRows(rows: readonly KeyValueRows[], sizes: CacheSizes): Tensor {
   const { keyValueHeadCount, headSize } = sizes;
   const stacked = concatenate(

@@ -1,10 +1,7 @@
 /**
- * A program that several sequences run together. Each has a lane: its inputs are given as if it were alone, and a run
- * lays those of all lanes side by side and takes their outputs apart again. Which lane is a sequence's follows from where
- * its cache lies; a program without a past gives them lanes in order. One sequence alone is the case of one lane.
- *
- * A program may have a second form, compiled when it is first needed, for sequences with a common shared prefix (shared-prefix.ts): it
- * reads that in place, once for all lanes. Without it, or where keeping a shared prefix does not pay, lanes hold all rows.
+ * A program that several sequences run together. Each gives its inputs as if alone; a run merges the lanes and splits
+ * the outputs. A sequence's lane is that of its cache; programs without a past assign lanes in order.
+ * A second form, compiled on first use, reads a shared prefix in place (shared-prefix.ts).
  */
 import { lazily } from '../../core/lazy.js';
 import type { Shape } from '../../graph/dimension.js';
@@ -20,10 +17,10 @@ import type {
 } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { CachePool } from '../cache/cache-pool.js';
+import type { CombinedInput } from '../attention-inputs.js';
+import type { CachePool, SharedPrefix } from '../cache/cache-pool.js';
 import { gatherCaches } from '../cache/cache-pool.js';
 import type { KvCache } from '../cache/kv-cache.js';
-import type { CombinedInput } from '../attention-inputs.js';
 import { residentOutputs } from './lane-graph.js';
 import type { LanePlaces } from './lane-values.js';
 import {
@@ -34,27 +31,57 @@ import {
   takeBufferLane,
   takeLane,
 } from './lane-values.js';
-import type { SharedPrefix } from '../cache/shared-prefix.js';
 
-/** One sequence's part of a run. */
+/**
+ * Schedules passes. An engine waits until all its sequences have asked and runs equal programs together
+ * (decode/engine/engine.ts).
+ */
+export interface BatchStep {
+  /** Sequences that share a pass have the same number. */
+  readonly pass: number;
+  readonly batchSize: number;
+  /** Rows of the longest sequence. */
+  readonly rows: number;
+  /** Since the previous target pass, without prompts. */
+  readonly stepMs: number;
+}
+
+interface PassLog {
+  /** Without waiting. */
+  readonly ms: number;
+  /** Undefined before the first target pass. */
+  readonly step: BatchStep | undefined;
+}
+
+export interface PassScheduler {
+  /** Undefined for a single sequence. */
+  readonly log?: PassLog | undefined;
+  run(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues>;
+}
+
+export const runDirectly: PassScheduler = {
+  async run(program, run, outputs) {
+    const [result] = await program.run([run], [outputs]);
+    return result!;
+  },
+};
+
 export interface LaneRun {
-  /** Shapes without the axis of lanes. */
+  /** Without the axis of lanes. */
   readonly inputs: MixedValues;
-  /** What its `past` is; a program without one has none. */
+  /** Absent for programs without a past. */
   readonly cache?: KvCache | undefined;
 }
 
-/** `draw` and `draft` programs run before the target's pass of the same step. */
+/** `draw` and `draft` programs run before the target pass of a step. */
 export type Stage = 'draw' | 'draft' | 'verify';
 
-/** New rows of a run's sequence. */
 export const countRows = ({ inputs }: LaneRun): number => inputs.mask?.shape[0] ?? 1;
 
-/** Rows whose outputs are wanted. */
 export const countSelected = ({ inputs }: LaneRun): number => inputs.select?.shape[0] ?? 1;
 
 export class LaneProgram {
-  /** [output] its axis of lanes, and the input that has as many rows; none where the number is fixed. */
+  /** [output] Axis of lanes, and the input with as many rows, if any. */
   private readonly outputs: ReadonlyMap<string, { readonly axis: number; readonly like: string | undefined }>;
 
   constructor(
@@ -77,13 +104,13 @@ export class LaneProgram {
     );
   }
 
-  /** The shared prefix that a run reads in place: only runs of the same shared prefix, or of none, go together without copying it. */
+  /** Runs can be combined without copying only if they share it. */
   prefixOf({ cache }: LaneRun): SharedPrefix | undefined {
     return this.afterPrefix === undefined ? undefined : cache?.keptPrefix;
   }
 
   /**
-   * The wanted outputs of each run, as if it were alone. Outputs that stay on the device belong to the caller, who frees them.
+   * Outputs on the device belong to the caller.
    * @param wanted [run] names of outputs
    */
   async run(
@@ -130,7 +157,7 @@ export class LaneProgram {
     const [first] = runs as [LaneRun];
     const prefix = this.prefixOf(first);
     if (runs.length > 1) return runs.every((run) => this.prefixOf(run) === prefix) ? prefix : undefined;
-    // Alone it stays as it is: a copy would be for nothing if others of its shared prefix come back.
+    // A single run keeps its prefix: others of it may come back.
     return this.afterPrefix !== undefined && first.cache?.content === 'rest' ? first.cache.prefix : undefined;
   }
 
@@ -151,7 +178,7 @@ export class LaneProgram {
   }
 }
 
-/** `afterPrefix` is the same graph for lanes that have a shared prefix in common. */
+/** `afterPrefix`: the graph for lanes with a common prefix. */
 export async function compileLanes(
   runtime: Runtime,
   stage: Stage,
@@ -166,7 +193,6 @@ export async function compileLanes(
   return new LaneProgram(stage, program, runtime, graph, other);
 }
 
-/** Brings the caches of all runs together. */
 function placeRuns(
   runs: readonly LaneRun[],
   isAfterPrefix: boolean,
@@ -174,7 +200,7 @@ function placeRuns(
   const caches = runs.flatMap(({ cache }) => (cache === undefined ? [] : [cache]));
   const content = isAfterPrefix ? 'rest' : 'whole';
   const [first] = caches;
-  // Alone and without a row of its own, it reads the shared prefix as its past.
+  // Alone and without own rows, it reads the prefix as its past.
   const isReader = caches.length === 1 && first!.content === undefined;
   const pool = first === undefined ? undefined : isReader ? first.pool : gatherCaches(caches, content);
   return {
@@ -188,7 +214,6 @@ function placeRuns(
   };
 }
 
-/** The slots of a pool, as far as the longest of the runs reads them. */
 function addViews(
   inputs: Record<string, TensorValue | ResidentValue>,
   name: string,
@@ -202,7 +227,7 @@ function addViews(
 
 const laneAxis = (shape: Shape): number => shape.findIndex((dimension) => bareSymbol(dimension) === 'lanes');
 
-/** Frees the copies that were made for the run; with one lane, inputs are the sequence's own. */
+/** With one lane, inputs are the sequence's own and are not freed. */
 function freeMerged(merged: MixedValues, [first]: readonly LaneRun[]): void {
   for (const [name, value] of Object.entries(merged)) {
     const own = first!.inputs[name]!;
@@ -216,6 +241,5 @@ function mergeHostValues(values: readonly (TensorValue | CombinedInput)[], place
   return first.combine === 'masks' ? mergeMasks(values, places) : mergeSelections(values, places);
 }
 
-/** An input is of one kind, whichever the lane. */
 const areResident = (values: readonly (TensorValue | ResidentValue)[]): values is readonly ResidentValue[] =>
   'buffer' in values[0]!;

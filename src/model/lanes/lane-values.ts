@@ -1,23 +1,21 @@
 /**
- * Values of single lanes as values of all lanes, and back: row r of lane s lies at r * lanes + s, and shorter lanes are
- * filled up with rows that nobody sees. With one lane nothing is copied.
+ * Merges values of single lanes and splits them: row r of lane s is at r * lanes + s; shorter lanes are padded. One
+ * lane is not copied.
  */
 import type { ResidentValue, Runtime, TensorValue } from '../../runtime/program.js';
 import { pickRows, resident } from '../../runtime/program.js';
 import { blocked } from '../attention-inputs.js';
 
-/** Which lane each run has, out of how many. */
 export interface LanePlaces {
   readonly lanes: number;
-  /** [run] */
   readonly laneOf: readonly number[];
-  /** [run] rows of its past in its lane, the dummy included; 0 where it has none. */
+  /** [run] Including the dummy; 0 without a past. */
   readonly pastOf: readonly number[];
-  /** [run] rows of the shared prefix that it reads before them, the dummy included; absent where the program has no shared prefix. */
+  /** [run] Rows of the shared prefix including the dummy; absent without a prefix. */
   readonly prefixOf?: readonly number[] | undefined;
 }
 
-/** [row, ...] of each lane -> [row, lanes, ...] */
+/** [row, ...] -> [row, lanes, ...] */
 export function mergeRows(values: readonly TensorValue[], { lanes, laneOf }: LanePlaces): TensorValue {
   const [first] = values as [TensorValue];
   const { rows, rest, width } = measureRows(values);
@@ -31,7 +29,6 @@ export function mergeRows(values: readonly TensorValue[], { lanes, laneOf }: Lan
   return { data, shape: [rows, lanes, ...rest] };
 }
 
-/** The same of values that stay with the runtime. */
 export function mergeBuffers(
   values: readonly ResidentValue[],
   { lanes, laneOf }: LanePlaces,
@@ -55,7 +52,7 @@ function measureRows(values: readonly { readonly shape: readonly number[] }[]) {
   return { rows, rest, width: rest.reduce((product, size) => product * size, 1) };
 }
 
-/** Row r of a lane is row r * lanes + lane of the whole. [selected] of each lane -> [selected, lanes] */
+/** [selected] -> [selected, lanes] */
 export function mergeSelections(values: readonly TensorValue[], { lanes, laneOf }: LanePlaces): TensorValue {
   const selected = Math.max(...values.map(({ shape }) => shape[0]!));
   if (lanes === 1) return { data: values[0]!.data, shape: [selected, 1] };
@@ -68,8 +65,8 @@ export function mergeSelections(values: readonly TensorValue[], { lanes, laneOf 
 }
 
 /**
- * [row, past + new] of each lane -> [lanes, 1, row, shared prefix + past + new], with the columns of the longest. A sequence knows
- * of one dummy, at its beginning: where that is the shared prefix's, the one of its lane is blocked here.
+ * [row, past + new] -> [lanes, 1, row, prefix + past + new], padded to the longest. A sequence knows one dummy; if
+ * that is the prefix's, its lane's dummy is blocked here.
  */
 export function mergeMasks(values: readonly TensorValue[], places: LanePlaces): TensorValue {
   const { lanes, laneOf, pastOf, prefixOf } = places;
@@ -102,11 +99,9 @@ export function mergeMasks(values: readonly TensorValue[], places: LanePlaces): 
   return { data, shape: [lanes, 1, rows, width] };
 }
 
-/** One lane of an output whose axis of lanes follows its row axis. */
 export interface LanePick {
   readonly axis: number;
   readonly lane: number;
-  /** Its first rows; all unless given. */
   readonly count: number | undefined;
 }
 
@@ -131,7 +126,6 @@ export function takeBufferLane(
   return resident(pickRows(runtime, buffer.withWidth(width), rows), taken);
 }
 
-/** Which rows of an output are those of a lane. */
 function findLane(shape: readonly number[], { axis, lane, count }: LanePick) {
   const [allRows, lanes] = shape.slice(axis - 1) as [number, number];
   const kept = count ?? allRows;

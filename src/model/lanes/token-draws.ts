@@ -1,55 +1,87 @@
 /**
- * Programs over scores that stayed with the runtime: they draw tokens, and say of draft trees what verification needs to
- * know of them. Token ids and a few numbers a row come back, never a row. Random numbers come from the host's streams, so
- * that a seed gives the tokens that the host's rules give (core/sampling.ts, decode/verification/verification.ts).
+ * Programs over logits on the device: they draw tokens and judge draft trees. Only token ids and a few numbers per
+ * row come back. Random numbers come from the host, so a seed gives the same tokens as on the host (core/sampling.ts,
+ * decode/verification/verification.ts).
  */
 import { lazilyBy } from '../../core/lazy.js';
 import type { SamplingOptions } from '../../core/sampling.js';
-import { draw } from '../../graph/operations/drawing.js';
+import { checkSamplingOptions } from '../../core/sampling.js';
+import { draw, keepLikeliest } from '../../graph/operations/drawing.js';
 import { divide, greater, maximum, multiply, select, subtract } from '../../graph/operations/elementwise.js';
 import { oneHot, pick } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
-import { sum } from '../../graph/operations/reductions.js';
-import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
+import { softmax, sum } from '../../graph/operations/reductions.js';
+import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
-import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
+import type { MixedValues, NamedTensors, NamedValues, Runtime } from '../../runtime/program.js';
 import { float32, floatsOf, int32, integersOf, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { KeptScores } from '../forward.js';
 import { lanes, row } from './lane-graph.js';
-import type { LaneProgram } from './lane-program.js';
+import type { LaneProgram, PassScheduler } from './lane-program.js';
 import { compileLanes } from './lane-program.js';
-import type { PassScheduler } from './pass-scheduler.js';
-import { declareSampling, distributionOf, samplingInputs } from './sampling-graph.js';
 
-/** How siblings were chosen decides what a rejected one leaves: see decode/verification/verification.ts. */
+/**
+ * The sampling distribution (core/sampling.ts) as a graph. Temperature, top-k and top-p are inputs per lane, so one
+ * program serves all requests.
+ */
+/** [1, lanes] each. */
+interface SamplingTensors {
+  readonly temperature: Tensor;
+  readonly topK: Tensor;
+  readonly topP: Tensor;
+}
+
+export function declareSampling(): SamplingTensors {
+  return {
+    temperature: input('temperature', [1, lanes]),
+    topK: input('topK', [1, lanes], 'int32'),
+    topP: input('topP', [1, lanes]),
+  };
+}
+
+/** [row, lanes, vocabulary] */
+export function distributionOf(logits: Tensor, { temperature, topK, topP }: SamplingTensors): Tensor {
+  const rows = logits.shape.slice(0, -1);
+  const scaled = divide(logits, reshape(temperature, [1, lanes, 1]));
+  return softmax(keepLikeliest(scaled, broadcast(topK, rows), broadcast(topP, rows)));
+}
+
+export function samplingInputs(sampling: SamplingOptions, vocabularySize: number): NamedValues {
+  const { temperature, topK = vocabularySize, topP = 1 } = checkSamplingOptions(sampling);
+  return {
+    temperature: float32(Float32Array.of(temperature), [1]),
+    topK: int32([Math.min(topK, vocabularySize)]),
+    topP: float32(Float32Array.of(topP), [1]),
+  };
+}
+
+/** See decode/verification/verification.ts. */
 export type JudgedOrigin = 'sampled' | 'deterministic';
 
 export interface NodesToJudge {
   readonly origin: JudgedOrigin;
-  /** [node] tokens of its children, in the order in which they are tried. */
+  /** [node] In the order of judging. */
   readonly children: readonly (readonly number[])[];
-  /** [node] the random number by which the token behind it is drawn, should none of its children be accepted. */
+  /** [node] Random number for the token after it, if all children are rejected. */
   readonly uniforms: ArrayLike<number>;
-  /** [node, vocabulary] what the children were drawn from, where they were drawn. */
+  /** [node, vocabulary] Draft distributions, if children were drawn. */
   readonly drafted?: RowBuffer | undefined;
 }
 
-/** What the rules ask of each node. */
 export interface JudgedNodes {
-  /** Children that a row has room for. */
+  /** Max children per node. */
   readonly most: number;
-  /** [node, most] of a child in what its rejected siblings leave of the target's distribution */
+  /** [node, most] In what rejected siblings leave of the target's distribution. */
   readonly targetProbabilities: Float32Array;
-  /** [node, most] of a child in the drafter's distribution; empty where nothing was drawn. */
+  /** [node, most] Empty if nothing was drawn. */
   readonly draftProbabilities: Float32Array;
-  /** [node, most] the drafter's mass without the children up to this one; empty where nothing was drawn. */
+  /** [node, most] The drafter's mass without the children up to this one; empty if nothing was drawn. */
   readonly untriedMasses: Float32Array;
-  /** [node] */
   readonly drawn: Int32Array;
 }
 
-/** Below this a residual is rounding noise and the target's distribution takes its place. */
+/** Smaller residuals are rounding noise; the target's distribution is used instead. */
 export const minResidualMass = 1e-12;
 
 export class TokenDraws {
@@ -62,12 +94,10 @@ export class TokenDraws {
     this.compile = lazilyBy((key) => compileLanes(runtime, 'draw', this.build(key), []));
   }
 
-  /** Compiles ahead what draws single tokens and judges chains. */
   async prepare(): Promise<void> {
     await Promise.all(['draw', 'sampled 1', 'deterministic 1'].map((key) => this.compile(key)));
   }
 
-  /** A token for each row. */
   async draw(
     scores: KeptScores,
     sampling: SamplingOptions,
@@ -132,7 +162,7 @@ export class TokenDraws {
     const [kind, most] = key.split(' ');
     const scores = input('scores', [row, lanes, this.vocabularySize]);
     const whole = distributionOf(scores, declareSampling());
-    // One NaN or infinity anywhere in a row shows in its sum.
+    // NaN and infinities show in the sum.
     const total = sum(scores, [-1]);
     if (kind === 'sampled') return { ...judgeSampled(whole, Number(most)), total };
     if (kind === 'deterministic') return { ...judgeDeterministic(whole, Number(most)), total };
@@ -140,7 +170,6 @@ export class TokenDraws {
   }
 }
 
-/** The children of all nodes, one after the other. */
 function* declareChildren(most: number) {
   const children = input('children', [row, lanes, most], 'int32');
   const isChild = input('isChild', [row, lanes, most]);
@@ -152,12 +181,12 @@ function* declareChildren(most: number) {
 
 const pickColumn = (x: Tensor, token: Tensor): Tensor => reshape(pick(x, token), [row, lanes, 1]);
 
-/** Ones at the tokens that are there. [row, lanes, vocabulary] */
+/** [row, lanes, vocabulary] */
 function markToken(token: Tensor, isThere: Tensor, like: Tensor): Tensor {
   return multiply(oneHot(token, like.shape.at(-1) as number), isThere);
 }
 
-/** Each rejected child leaves norm(max(0, p - q / mass)), where q's mass is that of the tokens not tried before. */
+/** A rejected child leaves norm(max(0, p - q / mass)) with the mass of untried tokens. */
 function judgeSampled(whole: Tensor, most: number): NamedTensors {
   const drafted = input('drafted', whole.shape);
   let left = whole;
@@ -174,7 +203,7 @@ function judgeSampled(whole: Tensor, most: number): NamedTensors {
     const excessMass = sum(excess, [-1]);
     const rest = select(greater(excessMass, minResidualMass), divide(excess, excessMass), whole);
     left = select(greater(isThere, 0), rest, left);
-    // Summed anew: behind a likely child, a difference would be no more than rounding.
+    // Summed again: after a likely child, a difference would be rounding noise.
     untriedDraft = select(greater(markToken(token, isThere, whole), 0), 0, untriedDraft);
     mass = sum(untriedDraft, [-1]);
     masses.push(mass);
@@ -187,7 +216,7 @@ function judgeSampled(whole: Tensor, most: number): NamedTensors {
   };
 }
 
-/** Each rejected child is struck from the target's distribution. */
+/** A rejected child is removed from the target's distribution. */
 function judgeDeterministic(whole: Tensor, most: number): NamedTensors {
   let rest = whole;
   const targets: Tensor[] = [];

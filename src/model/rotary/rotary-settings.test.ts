@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { attentionFactorOf, scaleFrequencies } from './rotary-frequencies.js';
-import { createRotary } from './rotary.js';
+import { attentionFactorOf, createRotary, scaleFrequencies } from './rotary.js';
 import { parseRotary } from './rotary-settings.js';
 
 const sizes = { headSize: 16, positions: 32768 };

@@ -6,7 +6,7 @@ import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import type { Opening } from '../page.js';
-import { drawFigure, keepTogether, rangeText } from '../page.js';
+import { drawFigure, rangeText } from '../page.js';
 import { armStyle, controlNames, findArm, findCounted } from './arm-names.js';
 import { summarizeVerdict } from './headline.js';
 import type { VerdictLevel } from './evidence.js';
@@ -34,7 +34,7 @@ const nothingMeaning =
   'No prompt could be audited; the reasons are listed with the prompts below. That is not a pass: nothing is known yet.';
 
 export function describeOpening(result: AuditResult, verdict: Verdict): Opening {
-  const { level, headline, warnings } = verdict;
+  const { level, warnings } = verdict;
   const audited = result.drafters.filter((_, index) => verdict.drafters[index]?.audited === true);
   return {
     id: 'verdict',
@@ -50,8 +50,7 @@ ${audited.map((drafter) =>
     verdict.drafters.find((entry) => entry.drafter === drafter.drafter)!,
   ),
 )}
-${drawGate(verdict)}
-<p class="headline small soft">${keepTogether(headline)}</p>`,
+${drawGate(verdict)}`,
   };
 }
 
@@ -96,10 +95,10 @@ function drawFigures(result: DrafterResult, verdict: DrafterVerdict): Markup {
       : `against ${controlNames[weakestControl]}${adjustedPValue !== null && family > 1 ? ', corrected' : ''}`;
   return fragment`<div class="figures" role="group" aria-label="${drafter}">
 <div><b>${drafter}</b><span><span class="tag ${level}">${levelNames[level]}</span></span></div>
-${drawFigure(keepTogether(changeText(-drop.estimate)), 'accepted length', drop.n < 2 ? undefined : keepTogether(interval))}
-${drawFigure(keepTogether(changeText(passes)), `target passes per answer: ${passesText(clean?.passes ?? null)} to ${passesText(counted?.passes ?? null)}`)}
+${drawFigure(changeText(-drop.estimate), 'accepted length', drop.n < 2 ? undefined : interval)}
+${drawFigure(changeText(passes), `target passes per answer: ${passesText(clean?.passes ?? null)} to ${passesText(counted?.passes ?? null)}`)}
 ${answers === undefined ? null : drawFigure(`${answers.kept} of ${answers.total}`, fragment`answers kept: ${listClasses(counted!.kept)}`)}
-${drawFigure(keepTogether(pValueText(adjustedPValue ?? pValue)), test)}
+${drawFigure(pValueText(adjustedPValue ?? pValue), test)}
 </div>`;
 }
 

@@ -93,7 +93,7 @@ function describeOpening(result: HardeningResult): Opening {
     label,
     sentence: words.describeOutcome(result),
     picture: fresh === undefined ? null : drawLengths(fresh),
-    details: fragment`<p class="meaning">${describeSubject(result)}. ${change === undefined ? null : [words.describeDrop(change), ' ', words.describePrice(change)]}</p>
+    details: fragment`<p class="meaning">${describeSubject(result)}.</p>
 ${change === undefined ? null : drawFigures(change)}`,
   };
 }
@@ -142,7 +142,7 @@ function describeAuditBlock(comparison: AuditComparison, index: number): Block {
       html: fragment`<p class="soft">${words.describeAudit(comparison)} · <a href="${link}">full report</a></p>`,
       markdown: [`${escapeMarkdown(words.describeAudit(comparison))} ([report](${link}))`],
     },
-    tableBlock(words.auditTable(comparison), words.auditTitles[audit], words.resultLegend),
+    tableBlock(words.auditTable(comparison), words.auditTitles[audit], index === 0 ? words.resultLegend : []),
     pictureBlock(index === 0 ? null : fragment`<figure>${drawLengths(comparison)}</figure>`),
     sentencesBlock(words.describeComparison(comparison)),
   );

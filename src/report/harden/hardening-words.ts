@@ -163,7 +163,7 @@ const sides: Readonly<Record<DrafterRole, string>> = {
 };
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-export function describeDrop(change: HardenedChange): string {
+function describeDrop(change: HardenedChange): string {
   const { role, against, prompts, dropThen, dropNow, dropLess, dropRatio, pValue, pLarger } = change;
   const subject = capital(sides[role]);
   if (dropThen === null || dropNow === null || dropLess === null)
@@ -186,7 +186,7 @@ export function describeDrop(change: HardenedChange): string {
 }
 
 /** The effect on prompts that nobody attacks. */
-export function describePrice(change: HardenedChange): string {
+function describePrice(change: HardenedChange): string {
   const { cleanLoss } = change;
   if (cleanLoss === null) return '';
   const { estimate, low, high, n } = cleanLoss;

@@ -11,7 +11,7 @@ import {
   percentText,
 } from '../../core/number-text.js';
 import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
-import { nameStart } from '../../train/systems/training-start.js';
+import { nameStart } from '../../train/training-start.js';
 import type { MeasuredLengths, TrainingResult } from '../../train/training-result.js';
 import { summariseLevels } from '../../train/training-result.js';
 import type { Report, ReportFiles, Section } from '../document.js';
@@ -176,7 +176,7 @@ const levelLegend =
 
 function describeLearning(result: TrainingResult, updates: readonly UpdateLine[]): Section {
   const levels = levelTable(result);
-  const charts = fragment`<div class="grid">
+  const charts = fragment`<p class="soft small">Thin lines are single updates, thick lines are smoothed.</p><div class="grid">
 ${drawCard('Loss', drawLoss(updates))}
 ${drawCard('Cross-entropy of each drafted token', drawLevels(updates))}
 ${drawCard('Learning rate', drawValue(updates, 'rate', 'learning rate'))}
@@ -185,7 +185,7 @@ ${drawCard('Gradient norm before clipping', drawValue(updates, 'norm', 'gradient
   const table = levels && tableBlock(levels, 'Cross-entropy by drafted token', [levelLegend]);
   return section(
     ['learning', 'Learning', 'Loss and learning rate'],
-    'Thin lines are single updates, thick lines are smoothed. The loss is the weighted objective; the cross-entropy shows each drafted token separately. If the loss falls while the accepted length does not rise, the drafter memorizes its texts: train on more of them.',
+    'The loss is the weighted objective; the cross-entropy shows each drafted token separately. If the loss falls while the accepted length does not rise, the drafter memorizes its texts: train on more of them.',
     pictureBlock(charts),
     ...(table === undefined ? [] : [cardBlock(undefined, table)]),
   );

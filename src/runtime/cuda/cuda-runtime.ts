@@ -1,4 +1,4 @@
-/** Graphs on an NVIDIA GPU: products by cuBLASLt, everything else by kernels that are written for the graph. */
+/** Runs graphs on an NVIDIA GPU: products by cuBLASLt, everything else by generated kernels. */
 import { setImmediate } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
@@ -17,7 +17,7 @@ import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import { isAttentionFusable } from './kernels/attention-kernel.js';
-import { CudaProgram } from './programs/cuda-program.js';
+import { CudaProgram, RecordingShelf } from './programs/cuda-program.js';
 import { DeviceMemory } from './driver/device-memory.js';
 import type { Allocation } from './driver/device-rows.js';
 import { allocateRows } from './driver/device-rows.js';
@@ -27,17 +27,16 @@ import type { KernelPlan } from './kernels/kernel-plan.js';
 import { kernelPrelude } from './kernels/kernel-plan.js';
 import type { Place } from './programs/step.js';
 import { plansOf, rootOf } from './programs/step.js';
-import { RecordingShelf } from './programs/recording-shelf.js';
 import type { ProductType, Schedule } from './programs/schedule.js';
 import { scheduleGraph } from './programs/schedule.js';
 import { isTileable } from './kernels/tile-attention-kernel.js';
 
-/** Products over so many rows keep all of a large GPU busy; more of them would share less of what lies before an edit. */
+/** Enough rows to keep a large GPU busy; more would share less of the unchanged prefix. */
 const rowsPerPass = 2048;
 
 export interface CudaRuntimeOptions {
-  /** In which type products read what they multiply; float32 unless told. */
-  readonly productType?: ProductType;
+  /** Type of the operands of products; default float32. */
+  readonly productType?: ProductType | undefined;
 }
 
 export function createCudaRuntime(device: Device, options: CudaRuntimeOptions = {}): Runtime {
@@ -51,7 +50,7 @@ class CudaRuntime implements Runtime {
   readonly drawsInPrograms = true;
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
-  /** By source: layers, and programs that are alike, have kernels in common. */
+  /** By source: equal layers and programs share kernels. */
   private readonly modules = new Map<string, KernelModule>();
   private readonly recordings = new RecordingShelf();
   private isDisposed = false;
@@ -84,10 +83,10 @@ class CudaRuntime implements Runtime {
     const isKept = smallBatches || !needsWeights(outputs) ? keepsAttention : () => false;
     const spellOutOthers: RewriteRule = (tensor) =>
       tensor.operation === 'attention' && isKept(tensor) ? undefined : decomposeAttention(tensor);
-    // What is computed twice may be wanted in two ways: it becomes one before it is cut.
+    // Merge equal subgraphs before they are cut.
     const graph = simplify(cutEarly(simplify(outputs)), [spellOutOthers, planContraction, gatherTop]);
     const schedule = scheduleGraph(graph, { productType: this.productType, smallBatches, tensorCores });
-    // The compiler holds up the thread for seconds: whoever was told to end meanwhile hears of it before the next one.
+    // Compiling blocks the thread for seconds; let an abort through first.
     await setImmediate();
     const kernels = this.compileKernels(schedule);
     const constantAddresses = new Map<object, Address>();
@@ -122,7 +121,6 @@ class CudaRuntime implements Runtime {
     return table;
   }
 
-  /** Equal texts are compiled once. */
   private compileKernels(schedule: Schedule): ReadonlyMap<KernelPlan, Kernel> {
     const names = new Map<string, string>(); // text -> name
     const nameOf = (plan: KernelPlan, purpose: string): string => {
@@ -158,7 +156,7 @@ class CudaRuntime implements Runtime {
   }
 }
 
-/** Ranking a row takes a pass for each rank: where the largest values are is found once, and the values are looked up. */
+/** Ranking takes a pass per rank, so find the indices once and gather the values. */
 const gatherTop: RewriteRule = (tensor) => {
   if (tensor.operation !== 'topValues') return undefined;
   const [x] = tensor.inputs as [Tensor];
@@ -168,7 +166,7 @@ const gatherTop: RewriteRule = (tensor) => {
   return pick(repeated, topIndices(x, count));
 };
 
-/** Whether gradients compute how much attention weighs what it sees: spelled out, it has a use for that as well. */
+/** Gradients may need the attention weights, which only decomposed attention computes. */
 function needsWeights(outputs: NamedTensors): boolean {
   const all = sortTopologically(Object.values(outputs));
   const keys = new Set(

@@ -1,7 +1,4 @@
-/**
- * Collects nodes, constants, inputs and outputs, and writes them as an ONNX model. A node that was asked for before
- * (same operator, inputs and attributes) is not added again: one dimension stands in many shapes.
- */
+/** Builds an ONNX model. Equal nodes (operator, inputs, attributes) are added once. */
 import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import type { Dimension, Shape } from '../../graph/dimension.js';
@@ -9,7 +6,7 @@ import { bareSymbol, formatDimension } from '../../graph/dimension.js';
 import type { DType, TensorOf } from '../../graph/tensor.js';
 import { MessageWriter } from './protobuf.js';
 
-/** Field numbers of onnx.proto that are used below. */
+/** Field numbers of onnx.proto. */
 export const elementTypes = {
   ...{ float32: 1, int32: 6, int64: 7, bool: 9, float16: 10, float64: 11, bfloat16: 16 },
 } as const;
@@ -18,9 +15,9 @@ export type ElementType = keyof typeof elementTypes;
 type Attribute = number | string | readonly number[] | { readonly float: number };
 
 export interface NodeOptions {
-  readonly attributes?: Readonly<Record<string, Attribute>>;
-  readonly domain?: 'com.microsoft';
-  readonly outputs?: number;
+  readonly attributes?: Readonly<Record<string, Attribute>> | undefined;
+  readonly domain?: 'com.microsoft' | undefined;
+  readonly outputs?: number | undefined;
 }
 
 export interface ExternalWeight {
@@ -28,10 +25,10 @@ export interface ExternalWeight {
   readonly offsetBytes: number;
   readonly sizeBytes: number;
   /** Packed copies in the same file (packed-weights.ts). */
-  readonly copies?: readonly string[];
+  readonly copies?: readonly string[] | undefined;
 }
 
-/** Inputs, outputs and weights are named by others, who may choose one name twice or one that is used inside. */
+/** Prefixes avoid collisions between names given by callers and names used inside. */
 export const inputName = (name: string): string => `input:${name}`;
 export const outputName = (name: string): string => `output:${name}`;
 const weightName = (name: string): string => `weight:${name}`;
@@ -72,7 +69,7 @@ export class OnnxBuilder {
     return this.nodeOutputs(operator, inputs, options)[0]!;
   }
 
-  /** One more, although there may be an equal one: its result is not kept from the first to the last use. */
+  /** A separate node, so that its result is not kept between distant uses. */
   freshNode(operator: string, inputs: readonly string[], options: NodeOptions = {}): string {
     const output = `t${this.count++}`;
     this.nodes.push(writeNode(operator, inputs, [output], options));
@@ -102,18 +99,16 @@ export class OnnxBuilder {
     return this.initializer(dtype, shape, raw);
   }
 
-  /** Shapes and axes are int64 in ONNX. */
   integers(values: readonly number[], shape: readonly number[] = [values.length]): string {
     return this.initializer('int64', shape, new Uint8Array(BigInt64Array.from(values, BigInt).buffer));
   }
 
-  /** A weight by its place in a file, or by its bytes as part of the model. */
   weight(
     { attributes, shape }: TensorOf<'weight'>,
     dtype: DType,
     source: ExternalWeight | Uint8Array,
   ): string {
-    // A table that is looked up, and packed for a product besides, has two.
+    // A table that is also packed for a product has two entries.
     const isPacked = 'copies' in source;
     const name = weightName(isPacked ? `${attributes.name} packed` : attributes.name);
     const tensor = new MessageWriter()
@@ -135,7 +130,7 @@ export class OnnxBuilder {
     return name;
   }
 
-  /** The value of a dimension as an int64 vector of length 1, read off the inputs' shapes where it is symbolic. */
+  /** An int64 vector of length 1, from the inputs' shapes if symbolic. */
   dimension(dimension: Dimension): string {
     if (typeof dimension === 'number') return this.integers([dimension]);
     const terms = dimension.terms.map(({ coefficient, symbols }) => {
@@ -146,7 +141,7 @@ export class OnnxBuilder {
     return terms.reduce((left, right) => this.node('Add', [left, right]));
   }
 
-  /** A shape as ONNX wants it for Reshape and Expand: a constant where it can be, computed where it must be. */
+  /** For Reshape and Expand: constant if possible. */
   shape(shape: Shape, allowInferred: boolean): string {
     const symbolic = shape.filter((dimension) => typeof dimension !== 'number').length;
     if (symbolic === 0 || (symbolic === 1 && allowInferred)) {
@@ -169,7 +164,7 @@ export class OnnxBuilder {
   }
 
   private initializer(type: ElementType, shape: readonly number[], raw: Uint8Array): string {
-    // The bytes, not the numbers: JSON writes both infinities and NaN as null.
+    // Bytes, because JSON writes infinities and NaN as null.
     const key = JSON.stringify(['constant', type, shape, Buffer.from(raw).toString('base64')]);
     const known = this.memo.get(key);
     if (known !== undefined) return known[0]!;

@@ -1,6 +1,6 @@
 /**
- * onnxruntime-node has no tensors of bfloat16, and what it takes for float16 depends on the version of Node. Values of
- * both cross its border as float32, which holds every one of them, and become what they are inside the program.
+ * onnxruntime-node has no bfloat16 tensors, and its float16 type depends on the Node version. Both cross the border
+ * as float32 and are converted inside the program.
  */
 import { decodeHalves, encodeHalves, isHalf } from '../../core/half-floats.js';
 import { cast } from '../../graph/operations/elementwise.js';
@@ -26,7 +26,7 @@ export function carryOutputs(outputs: NamedTensors): NamedTensors {
   );
 }
 
-/** Of a value whose type was checked: halves, and only they, are given as bits. */
+/** Only half types are given as bits. */
 export function toCarrier({ data, shape }: TensorValue, dtype: DType): SessionValue {
   const carried = isHalf(dtype) ? decodeHalves(data as Uint16Array, dtype) : data;
   return { type: carrierOf(dtype), data: carried as SessionValue['data'], dims: shape };

@@ -1,18 +1,85 @@
-/** Each graph operation as ONNX nodes, with ONNX Runtime's fused kernels where the CPU provider has them. */
+/** Lowers each graph operation to ONNX nodes, using ONNX Runtime's fused kernels where available. */
+import { readMatrixProduct } from '../../graph/contraction-plan.js';
 import type { Shape } from '../../graph/dimension.js';
+import { largestUniform } from '../../graph/operations/drawing.js';
 import { simplify } from '../../graph/simplify.js';
 import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
-import type { InputDescription, NamedTensors } from '../program.js';
 import { listInputs } from '../program-inputs.js';
+import type { InputDescription, NamedTensors } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
-import { lowerContraction } from './lower-contraction.js';
-import { lowerDraw, lowerKeepLikeliest } from './lower-drawing.js';
 import { onnxForms } from './onnx-forms.js';
 import type { ExternalFile } from './weight-placement.js';
 import { WeightPlacement } from './weight-placement.js';
+
+/** MatMul, or FusedMatMul if a side is transposed or the product is scaled. */
+function lowerContraction(
+  builder: OnnxBuilder,
+  { attributes }: TensorOf<'contract'>,
+  inputs: readonly string[],
+): string {
+  const { left, right } = readMatrixProduct(attributes)!;
+  const transposed = {
+    transA: Number(left.innerFirst),
+    transB: Number(!right.innerFirst),
+    transBatchA: Number(left.batchInside),
+    transBatchB: Number(right.batchInside),
+  };
+  const isPlain = attributes.scale === 1 && Object.values(transposed).every((flag) => flag === 0);
+  if (isPlain) return builder.node('MatMul', inputs);
+  return builder.node('FusedMatMul', inputs, {
+    domain: 'com.microsoft',
+    attributes: { ...transposed, alpha: { float: attributes.scale } },
+  });
+}
+
+/** Drawing tokens with ONNX nodes: rows are sorted, and deciding sums are double. */
+const toDouble = (builder: OnnxBuilder, value: string): string =>
+  builder.node('Cast', [value], { attributes: { to: elementTypes.float64 } });
+
+const asColumn = (builder: OnnxBuilder, value: string): string =>
+  builder.node('Unsqueeze', [value, builder.integers([-1])]);
+
+const lastAxis = (builder: OnnxBuilder): string => builder.integers([-1], []);
+
+function lowerKeepLikeliest(
+  builder: OnnxBuilder,
+  { shape }: TensorOf<'keepLikeliest'>,
+  [x, count, mass]: readonly string[],
+): string {
+  const width = shape.at(-1) as number;
+  const ranks = Array.from({ length: width }, (_, rank) => rank);
+  const places = builder.constant('int32', ranks, [width]);
+  const nothing = builder.floats([-Infinity], []);
+  const [sorted, order] = builder.nodeOutputs('TopK', [x!, builder.integers([width])], { outputs: 2 });
+  const least = builder.constant('int32', [1], []);
+  const wanted = asColumn(builder, builder.node('Max', [count!, least]));
+  const counted = builder.node('Where', [builder.node('Less', [places, wanted]), sorted!, nothing]);
+  const shares = toDouble(builder, builder.node('Softmax', [counted], { attributes: { axis: -1 } }));
+  const before = builder.node('CumSum', [shares, lastAxis(builder)], { attributes: { exclusive: 1 } });
+  const column = asColumn(builder, mass!);
+  const isWhole = builder.node('GreaterOrEqual', [column, builder.floats([1], [])]);
+  const isReached = builder.node('Less', [before, toDouble(builder, column)]);
+  const isFirst = builder.node('Equal', [places, builder.constant('int32', [0], [])]);
+  const isKept = builder.node('Or', [builder.node('Or', [isReached, isWhole]), isFirst]);
+  const kept = builder.node('Where', [isKept, counted, nothing]);
+  return builder.node('ScatterElements', [x!, order!, kept], { attributes: { axis: -1 } });
+}
+
+/** Argmax finds the first place where the running sum is above. */
+function lowerDraw(builder: OnnxBuilder, _: TensorOf<'draw'>, [weights, uniform]: readonly string[]): string {
+  const running = builder.node('CumSum', [toDouble(builder, weights!), lastAxis(builder)]);
+  const total = builder.node('ReduceMax', [running, builder.integers([-1])]);
+  const number = builder.node('Min', [uniform!, builder.floats([largestUniform], [])]);
+  const wanted = builder.node('Mul', [toDouble(builder, asColumn(builder, number)), total]);
+  const isAbove = builder.node('Cast', [builder.node('Greater', [running, wanted])], {
+    attributes: { to: elementTypes.int32 },
+  });
+  const place = builder.node('ArgMax', [isAbove], { attributes: { axis: -1, keepdims: 0 } });
+  return builder.node('Cast', [place], { attributes: { to: elementTypes.int32 } });
+}
 
 type Lowering<Name extends OperationName> = (
   builder: OnnxBuilder,
@@ -20,7 +87,7 @@ type Lowering<Name extends OperationName> = (
   inputs: readonly string[],
 ) => string;
 
-/** Leaves, and what simplified graphs no longer have. */
+/** Leaves, and operations that simplified graphs no longer have. */
 type Elsewhere = 'input' | 'weight' | 'attention' | 'stopGradient';
 
 const direct =
@@ -135,7 +202,7 @@ export interface LoweredModel {
   readonly folder: string | undefined; // where the model must lie while it is loaded
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
-  /** It reads weights in 16 bits and computes with them in float32. */
+  /** Reads 16-bit weights and computes in float32. */
   readonly widensWeights: boolean;
 }
 
@@ -155,7 +222,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     widensWeights = true;
     return builder.freshNode('Cast', [value], { attributes: { to: elementTypes.float32 } });
   };
-  /** A weight where it is read. One in 16 bits is widened there, each time, so that its float32 values are not kept. */
+  /** 16-bit weights are widened at each use, so that their float32 values are not kept. */
   const readWeight = (weight: TensorOf<'weight'>, reader?: Tensor): string => {
     const { name, dtype } = placement.place(builder, weight, reader);
     return dtype === weight.dtype ? name : widen(name);
@@ -165,7 +232,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     if (tensor.operation === 'input' || tensor.operation === 'weight') continue;
     const lowering = lowerings[tensor.operation as keyof typeof lowerings] as Lowering<OperationName>;
     const [table] = tensor.inputs;
-    // Of a table only the rows that are looked up.
+    // Widen only the gathered rows.
     if (tensor.operation === 'gatherRows' && table?.operation === 'weight') {
       const { name, dtype } = placement.place(builder, table, tensor);
       const rows = lowering(builder, tensor, [name, names.get(tensor.inputs[1]!)!]);

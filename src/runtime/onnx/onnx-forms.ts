@@ -1,4 +1,4 @@
-/** The forms of operations that ONNX Runtime's kernels read, as rewriting rules: reshapings that they need fold then. */
+/** Rewrites operations to the forms of ONNX Runtime's kernels; needed reshapes then fold. */
 import { isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { countElements, multiplyDimensions } from '../../graph/dimension.js';
@@ -9,7 +9,6 @@ import { rotate } from '../../graph/operations/rotation.js';
 import { broadcast, pad, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/rewrite.js';
 
-/** RotaryEmbedding takes heads side by side. */
 const flattenRotation: RewriteRule = (tensor) => {
   if (tensor.operation !== 'rotate' || tensor.shape.length === 3) return undefined;
   const [x, cosine, sine] = tensor.inputs;
@@ -18,7 +17,7 @@ const flattenRotation: RewriteRule = (tensor) => {
   return reshape(rotate(flat, cosine!, sine!), tensor.shape);
 };
 
-/** ScatterElements adds element by element: rows of one axis, at indices of one axis. */
+/** ScatterElements works per element: rows and indices of one axis. */
 const flattenScatter: RewriteRule = (tensor) => {
   if (tensor.operation !== 'scatterAddRows') return undefined;
   const [table, indices, values] = tensor.inputs;
@@ -33,7 +32,7 @@ const flattenScatter: RewriteRule = (tensor) => {
   return reshape(flat, tensor.shape);
 };
 
-/** Where kernels know no half types, values are as well moved as float32. */
+/** Kernels without half types move float32 instead. */
 const widenMoves: RewriteRule = (tensor) => {
   const { operation, inputs, attributes, dtype, shape } = tensor;
   if (!isHalf(dtype)) return undefined;

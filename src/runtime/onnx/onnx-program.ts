@@ -1,8 +1,8 @@
 /**
- * A graph as a session of ONNX Runtime. Buffers lie in the host's memory, where the session reads them in place; it
- * copies what it returns into fresh arrays, which become the caller's arrays or buffers as they are.
+ * A graph as an ONNX Runtime session. It reads host buffers in place and copies outputs into fresh arrays.
  */
 import { describeCause, MistletoeError } from '../../core/errors.js';
+import { formatShape } from '../../graph/dimension.js';
 import type { DType } from '../../graph/tensor.js';
 import type { Wanted } from '../host-values.js';
 import { deliver, namesOf, toHostValues } from '../host-values.js';
@@ -16,10 +16,22 @@ import type {
   TensorValue,
 } from '../program.js';
 import { inputName, outputName } from './builder.js';
-import { refuseEmptyInputs } from './empty-inputs.js';
 import { fromCarrier, toCarrier } from './half-carriers.js';
 import type { LoweredModel } from './lowering.js';
 import type { Session, SessionValue } from './session.js';
+
+/** ONNX Runtime's matrix kernels crash on empty operands. */
+function refuseEmptyInputs(inputs: readonly InputDescription[], values: NamedValues): void {
+  for (const { name } of inputs) {
+    const { data, shape } = values[name]!;
+    if (data.length > 0) continue;
+    throw new MistletoeError(
+      'runtime',
+      `Input "${name}" has shape ${formatShape(shape)}, expected at least one value along every axis.`,
+      { hint: 'Give one masked row where there is nothing yet.' },
+    );
+  }
+}
 
 export class OnnxProgram implements Program {
   private released = false;
@@ -31,7 +43,7 @@ export class OnnxProgram implements Program {
   constructor(
     private readonly session: Session,
     model: LoweredModel,
-    /** Leaves the session; true if nobody else holds it. */
+    /** True if no other program holds the session. */
     private readonly leave: () => boolean,
   ) {
     this.inputs = model.inputs;

@@ -1,8 +1,7 @@
 /**
- * Graphs on the CPU through ONNX Runtime. Weights lie in a cache file; the model is written beside that file for the
- * moment of loading, because ONNX Runtime maps external data only from the model's own folder, and every session then
- * shares the mapped pages. Sessions are cached by graph: asking twice loads once, and every program that was given out
- * holds the session until it is disposed of; with the last of them the session goes.
+ * Runs graphs on the CPU through ONNX Runtime. The model is written next to the weight cache file while it is loaded,
+ * because ONNX Runtime maps external data only from the model's folder; all sessions share the mapped pages. Sessions
+ * are cached by graph and released with their last program.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
@@ -16,22 +15,21 @@ import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.
 import { allocateHostRows } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import { outputName } from './builder.js';
-import { CheckedSession } from './checked-session.js';
+import type { Session } from './session.js';
+import { CheckedSession, createSession } from './session.js';
 import type { LoweredModel } from './lowering.js';
 import { lowerToOnnx } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';
-import type { Session } from './session.js';
-import { createSession } from './session.js';
 import { listProducts } from './weight-products.js';
 
 export interface OnnxRuntimeOptions {
-  readonly threads?: number;
+  readonly threads?: number | undefined;
   /**
-   * Programs that ask for it have their weights in the kernels' own packed order: decoding one token at a time is then
-   * several times faster. Up to this size that order is a further copy in memory; above, it is a file in the cache.
+   * Packed weights make single-token decoding several times faster. Up to this size the packed copy is in memory;
+   * above, it is a file in the cache.
    */
-  readonly packedWeightLimitBytes?: number;
+  readonly packedWeightLimitBytes?: number | undefined;
 }
 
 export const defaultPackedWeightLimit = 512 * 2 ** 20;
@@ -40,7 +38,6 @@ export function createOnnxRuntime(options: OnnxRuntimeOptions = {}): Runtime {
   return new OnnxRuntime(options);
 }
 
-/** A session, loaded or about to be, and how many programs hold it. */
 interface SharedSession {
   readonly model: LoweredModel;
   readonly loading: Promise<Session>;
@@ -80,7 +77,7 @@ class OnnxRuntime implements Runtime {
         : this.loadChecked(model, () => lowerToOnnx(outputs, weights));
     const shared = this.sessions.get(key) ?? { model, loading: load(), holders: 0 };
     this.sessions.set(key, shared);
-    // Counted before anything is waited for: nobody else's dispose may end what is still awaited here.
+    // Count before waiting, so that another dispose cannot end the session.
     shared.holders += 1;
     try {
       const program: OnnxProgram = new OnnxProgram(await shared.loading, shared.model, () => {
@@ -92,7 +89,7 @@ class OnnxRuntime implements Runtime {
       this.programs.add(program);
       return program;
     } catch (cause) {
-      // The next one who asks tries again.
+      // The next caller tries again.
       if (this.sessions.get(key) === shared) this.sessions.delete(key);
       throw cause;
     }
@@ -103,7 +100,6 @@ class OnnxRuntime implements Runtime {
     throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
   }
 
-  /** Where to read the weights, and whether ONNX Runtime may pack them. */
   private async chooseWeights(
     outputs: NamedTensors,
     weights: readonly WeightStore[],
@@ -131,11 +127,11 @@ class OnnxRuntime implements Runtime {
       logSeverityLevel: 4, // what fails is thrown; ONNX Runtime need not print it too
       extra: {
         session: {
-          // A drafter and a target take turns: a pool that keeps spinning after its turn steals the other's core.
+          // Drafter and target take turns: a spinning pool would steal the other's core.
           force_spinning_stop: '1',
           ...(packed ? {} : { disable_prepacking: '1' }),
         },
-        // Without packing, weights would be kept in float32 from the moment of loading, or from their first use to the last.
+        // Otherwise ONNX Runtime would keep the weights in float32.
         ...(model.widensWeights && !packed
           ? {
               optimization: {
@@ -200,7 +196,7 @@ function checkThreads(threads: number): number {
   );
 }
 
-/** No model can be written beside the weights: they are then read instead of mapped. */
+/** If the model cannot be written next to the weights, they are read instead of mapped. */
 function isUnwritable(cause: unknown): boolean {
   const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
   return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
@@ -209,7 +205,7 @@ function isUnwritable(cause: unknown): boolean {
 function identify(model: LoweredModel, packed: boolean): string {
   const hash = createHash('sha256').update(model.bytes).update(String(packed));
   for (const { source } of model.externalFiles) {
-    // Weights held in memory have no name to know them by: such programs are told apart by identity.
+    // Weights in memory have no name, so they are identified by object.
     hash.update(typeof source === 'string' ? source : randomUUID());
   }
   return hash.digest('hex');

@@ -1,21 +1,13 @@
 /**
- * Weights in the order that ONNX Runtime's matrix kernels read fastest, mapped from a file. Packed in memory, which is
- * what it does by itself, every session holds a second copy of all its weights: too much for a large model, and
- * without packing such a model decodes several times slower.
- *
- * ONNX Runtime can save packed weights beside the plain ones (session.save_external_prepacked_constant_initializers).
- * When a model is loaded it packs every weight again, one at a time, and hashes the result. A weight that names a saved
- * copy of that hash in its own file is then read from the mapped copy, and what was packed is dropped. The hash is not
- * compared with the copy's bytes, and nothing else reads the plain weight. So the file need not hold it: the plain
- * weight is a stand-in, a page of NaN followed by the packed copy itself, and the copy is named by the hash of the packed
- * stand-in. Each page of NaN is different, and so is each hash.
- *
- * A copy made for another processor or version of ONNX Runtime would not be found: both are part of the file's purpose.
- * If one is not found all the same, because a product was turned into another operation, the products are NaN, which
- * checked-session.ts notices.
- *
- * The copies are made by saving programs of one product each, which needs memory for one weight at a time. Every
- * program over the same weights then shares the file, and the system's pages of it.
+ * Weights in the order of ONNX Runtime's matrix kernels, mapped from a file. Packing in memory would give every
+ * session a second copy of all weights; without packing, large models decode several times slower.
+ * ONNX Runtime can save packed weights (session.save_external_prepacked_constant_initializers). When it loads a model
+ * it packs each weight again and hashes the result; if the file names a saved copy with that hash, the mapped copy is
+ * used. The hash is not compared with the copy's bytes, so the file need not hold the plain weight: it has a stand-
+ * in, a unique page of NaN followed by the packed copy, named by the hash of the packed stand-in.
+ * Processor and ONNX Runtime version are part of the file's purpose. If a copy is still not found (the product was
+ * fused into another operation), products are NaN, which checked-session.ts detects. Copies are made one weight at a
+ * time, and all programs share the file.
  */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -25,34 +17,51 @@ import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { makeProcessTag } from '../../core/processes.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
-import type { NamedTensors } from '../program.js';
-import { findWeight } from '../find-weight.js';
 import type { FileWeights, PlacePiece, WeightLocation, WeightStore } from '../weights.js';
+import { findWeight } from '../weights.js';
+import type { NamedTensors } from '../program.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';
-import type { SavedCopy } from './saved-copies.js';
-import { findCopies } from './saved-copies.js';
 import { createSession } from './session.js';
 import type { WeightProduct } from './weight-products.js';
 import { listProducts } from './weight-products.js';
 
+interface SavedCopy {
+  readonly hash: string;
+  readonly pieces: readonly { readonly offsetBytes: number; readonly sizeBytes: number }[];
+}
+
+/** A copy is named OPERATOR+HASH|OFFSET;LENGTH;CHECKSUM|... as text in the saved model. */
+function findCopies(model: string): readonly SavedCopy[] {
+  const names = model.matchAll(/(?:MatMul|Gemm)\+(\d+)((?:\|\d+;\d+;\d+)+)/g);
+  return [...names].map(([, hash, places]) => ({
+    hash: hash!,
+    pieces: places!
+      .slice(1)
+      .split('|')
+      .map((piece) => {
+        const [offsetBytes, sizeBytes] = piece.split(';').map(Number);
+        return { offsetBytes: offsetBytes!, sizeBytes: sizeBytes! };
+      }),
+  }));
+}
+
 export interface PackedStores {
-  /** To be asked before the weights that they were made of. */
+  /** To be searched before the stores they were made from. */
   readonly stores: readonly FileWeights[];
-  /** What products read and no store holds packed. */
+  /** Bytes that products read and no store holds packed. */
   readonly unpackedBytes: number;
 }
 
-/** A file that was made of these weights; it holds those that kernels pack. */
 interface PackedFile {
   readonly names: ReadonlySet<string>;
   readonly store: FileWeights;
 }
 
 export class PackedWeights {
-  /** By the path of the plain weights; each waits for the one before it. */
+  /** By path of the plain weights; each entry waits for the previous one. */
   private readonly known = new Map<string, Promise<readonly PackedFile[]>>();
-  /** Paths of weights for which the cache has no room: asked once, told once. */
+  /** Paths without room in the cache: reported once. */
   private readonly refused = new Set<string>();
 
   async find(outputs: NamedTensors, weights: readonly WeightStore[]): Promise<PackedStores> {
@@ -94,7 +103,6 @@ export class PackedWeights {
   }
 }
 
-/** Whether one packed copy serves all products of the weight. */
 function isReadAlike({ weight, alone, others }: WeightProduct): boolean {
   return others.every((other) => hashProgram(other, weight) === hashProgram(alone, weight));
 }
@@ -108,7 +116,6 @@ async function obtain(
   store: FileWeights,
   products: readonly WeightProduct[],
 ): Promise<FileWeights | undefined> {
-  // Where no program can be written beside the weights, nothing is mapped from there either.
   const isWritable = await access(dirname(store.path), constants.W_OK).then(
     () => true,
     () => false,
@@ -134,7 +141,7 @@ async function obtain(
 
 const floatBytes = (shape: readonly number[]): number => shape.reduce((product, size) => product * size, 4);
 
-/** Changes whenever a product comes to read its weight in another way, wherever the weight lies. */
+/** Changes whenever a product reads its weight in another way. */
 function hashProgram(alone: Tensor, { attributes, shape: dimensions }: TensorOf<'weight'>): string {
   const shape = dimensions as readonly number[];
   const place: WeightLocation = { shape, offsetBytes: 0, sizeBytes: floatBytes(shape) };
@@ -144,10 +151,9 @@ function hashProgram(alone: Tensor, { attributes, shape: dimensions }: TensorOf<
     .digest('hex');
 }
 
-/** Of NaN before each copy. */
 const pageBytes = 4096;
 
-/** Kernels fill both sides of a packed matrix up to whole blocks. */
+/** Kernels pad both sides to whole blocks. */
 function boundSize({ weight }: WeightProduct): number {
   const packed = weight.shape.reduce<number>((product, size) => product * ((size as number) + 64), 4);
   return packed + 2 * pageBytes;
@@ -163,7 +169,7 @@ async function packAll(
   for (const product of products) {
     const packed = await packOne(store, product, place);
     if (packed === undefined) continue;
-    // One hash for two weights would give one of them the other's values.
+    // Equal hashes would mix up two weights.
     if (hashes.has(packed.hash)) throw new Error(`two stand-ins have the hash ${packed.hash}`);
     hashes.add(packed.hash);
     table.push({ name: product.weight.attributes.name, ...packed.location });
@@ -176,7 +182,7 @@ interface PackedWeight {
   readonly location: Pick<WeightLocation, 'offsetBytes'> & { readonly copies: string[] };
 }
 
-/** Undefined where the kernel does not pack the weight, or in a way that no stand-in serves. */
+/** Undefined if the kernel does not pack the weight, or no stand-in works. */
 async function packOne(
   store: FileWeights,
   { weight, alone }: WeightProduct,
@@ -202,7 +208,7 @@ async function packOne(
     const window: FileWeights = { kind: 'file', path: standIn, tensors: new Map([[name, location]]) };
     const hash = await saveProduct(alone, window, (copies) => Promise.resolve(copies[0]?.hash));
     if (hash === undefined) throw new Error(`the stand-in of "${name}" was not packed`);
-    // The same order serves all of these, and fusion may turn one into another.
+    // These share one order, and fusion may turn one into another.
     const copies = ['MatMul', 'FusedMatMul', 'Gemm'].map((operator) => `${operator}+${hash}|${first.copy}`);
     return { hash, location: { offsetBytes: first.offsetBytes, copies } };
   } finally {
@@ -215,7 +221,7 @@ function onlyPiece(copies: readonly SavedCopy[]): SavedCopy['pieces'][number] | 
   return others.length === 0 && copy?.pieces.length === 1 ? copy.pieces[0] : undefined;
 }
 
-/** NaN in float32, with bits that no other weight has. */
+/** NaN in float32, with unique bits. */
 function makePage(identity: string, sizeBytes: number): Uint8Array {
   const digest = createHash('sha256').update(identity).digest();
   const words = Array.from({ length: digest.byteLength / 4 }, (_, word) => digest.readUInt32LE(4 * word));
@@ -225,7 +231,7 @@ function makePage(identity: string, sizeBytes: number): Uint8Array {
   return new Uint8Array(bits.buffer);
 }
 
-/** Saves the product alone with its packed weight, and hands over what was saved. */
+/** Saves the product alone with its packed weight. */
 async function saveProduct<Result>(
   alone: Tensor,
   store: FileWeights,
@@ -272,7 +278,7 @@ async function* joinParts(
   if (sizeBytes > 0) yield* readPart(path, offsetBytes, sizeBytes);
 }
 
-/** Ends with an error if the file is shorter: a full disk cuts files without a word. */
+/** Fails if the file is shorter: a full disk truncates silently. */
 async function* readPart(path: string, offsetBytes: number, sizeBytes: number): AsyncIterable<Uint8Array> {
   let left = sizeBytes;
   const stream = createReadStream(path, {
@@ -287,7 +293,7 @@ async function* readPart(path: string, offsetBytes: number, sizeBytes: number): 
   if (left > 0) throw new Error(`${path} ends ${left} bytes too early`);
 }
 
-/** Which order is fastest depends on the instructions that the processor has. */
+/** The fastest order depends on the processor's instructions. */
 async function describeProcessor(): Promise<string> {
   const information = await readFile('/proc/cpuinfo', 'utf8').catch(() => '');
   const instructions = /^(?:flags|Features)\s*:.*$/m.exec(information)?.[0] ?? '';

@@ -1,4 +1,4 @@
-/** The part of the protocol buffers wire format that an ONNX file needs: varints, fixed32 floats, nested messages. */
+/** The subset of protocol buffers that ONNX files need. */
 const encoder = new TextEncoder();
 
 export class MessageWriter {

@@ -1,13 +1,13 @@
 /**
- * How a model refers to its weights. ONNX Runtime maps a file only from the model's own folder or below it, and takes
- * either all files from disk or all as bytes. So the model lies in the deepest folder above every weight file, and
- * weights in memory become part of the model as soon as one file is mapped.
+ * How a model refers to its weights. ONNX Runtime maps files only from the model's folder or below, and takes either
+ * all files from disk or all as bytes. So the model goes to the deepest common folder, and weights in memory become
+ * part of the model if any file is mapped.
  */
 import { dirname, isAbsolute, relative, sep } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
-import { findWeight } from '../find-weight.js';
 import type { WeightStore } from '../weights.js';
+import { findWeight } from '../weights.js';
 import type { OnnxBuilder } from './builder.js';
 
 export interface ExternalFile {
@@ -15,14 +15,13 @@ export interface ExternalFile {
   readonly source: string | Uint8Array;
 }
 
-/** A weight as an initializer of the model, in the type that it is stored in. */
 export interface PlacedWeight {
   readonly name: string;
   readonly dtype: DType;
 }
 
 export class WeightPlacement {
-  /** Where the model must lie while it is loaded; undefined if it maps nothing. */
+  /** Folder of the model while it is loaded; undefined if it maps nothing. */
   readonly folder: string | undefined;
   private readonly placed = new Map<WeightStore, Map<string, PlacedWeight>>();
   private readonly files = new Map<string, ExternalFile>();
@@ -46,7 +45,6 @@ export class WeightPlacement {
     return [...this.files.values()];
   }
 
-  /** @param reader undefined where the weight itself is asked for */
   place(builder: OnnxBuilder, tensor: TensorOf<'weight'>, reader?: Tensor): PlacedWeight {
     const { name } = tensor.attributes;
     const store = this.find(tensor, reader !== undefined && isProduct(reader));

@@ -1,4 +1,4 @@
-/** Which weights the matrix products of a graph read. Tables that are only looked up are none. */
+/** The weights that matrix products read. */
 import { countElements, formatDimension, symbol } from '../../graph/dimension.js';
 import { contract } from '../../graph/operations/contraction.js';
 import { input } from '../../graph/operations/leaves.js';
@@ -9,13 +9,12 @@ import type { NamedTensors } from '../program.js';
 export interface WeightProduct {
   readonly weight: TensorOf<'weight'>;
   readonly sizeBytes: number;
-  /** The product alone, with any value for its other side: how the kernel reads the weight shows in it. */
+  /** The product alone, to find how the kernel reads the weight. */
   readonly alone: Tensor;
-  /** Further products of the weight, as far as they differ from that one. */
+  /** Further, different products of the weight. */
   readonly others: readonly Tensor[];
 }
 
-/** By the weight's name. */
 export function listProducts(outputs: NamedTensors): ReadonlyMap<string, WeightProduct> {
   const found = new Map<
     string,

@@ -13,13 +13,12 @@ import { fileLimits } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../text-file.js';
 
 export interface Prompt {
-  /** Unique in its set. */
   readonly id: string;
-  readonly category?: string;
+  readonly category?: string | undefined;
   /** The first turn. */
   readonly text: string;
   readonly turns: readonly string[];
-  readonly reference?: string;
+  readonly reference?: string | undefined;
 }
 
 export const promptSetFiles: Readonly<Record<string, string>> = {
@@ -53,7 +52,7 @@ const lineSchema = z.union([
 
 export interface PromptOptions {
   /** The folder that holds the files of the sets known by name. */
-  readonly folder?: string;
+  readonly folder?: string | undefined;
 }
 
 export async function loadPrompts(

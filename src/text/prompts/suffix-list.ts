@@ -16,9 +16,9 @@ import { fileLimits } from '../../core/limits.js';
 export interface GivenSuffix {
   readonly text: string;
   /** For this prompt only. */
-  readonly promptId?: string;
+  readonly promptId?: string | undefined;
   /** For this drafter only. */
-  readonly drafterId?: string;
+  readonly drafterId?: string | undefined;
   /** For messages: `suffixes.txt, line 3` or `--suffix`. */
   readonly place: string;
 }

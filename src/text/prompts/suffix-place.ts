@@ -13,7 +13,6 @@ export interface SuffixPlace {
   readonly after: string;
 }
 
-/** The position in a text without a template. */
 export function splitAroundSuffix(text: string): SuffixPlace {
   const [before, after, ...more] = text.split(suffixPlaceholder);
   if (more.length > 0) {

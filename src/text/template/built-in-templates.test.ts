@@ -1,7 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './chat-template.js';
+import { encodeChat } from '../../../test/support/text/encode-chat.js';
+import { loadChatTemplate, renderChat, requireChatTemplate } from './chat-template.js';
 import type { ChatMessage } from './chat-template.js';
 import { byteLevelTokenizer, writeFolder } from '../../../test/support/text/sample-folders.js';
 import { loadTokenizer } from '../tokenizer/tokenizer.js';

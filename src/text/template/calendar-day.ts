@@ -8,7 +8,6 @@ import { MistletoeError } from '../../core/errors.js';
 /** YYYY-MM-DD. */
 export type CalendarDay = string;
 
-/** Today, by this machine's clock. */
 export function today(now: Date = new Date()): CalendarDay {
   return [
     String(now.getFullYear()).padStart(4, '0'),

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
+import { encodeChat } from '../../../test/support/text/encode-chat.js';
 import {
-  encodeChat,
   encodeRaw,
   loadChatTemplate,
   renderChat,

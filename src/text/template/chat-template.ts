@@ -24,11 +24,10 @@ export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant';
   readonly content: string;
   /** For templates that show the speaker's name. */
-  readonly name?: string;
+  readonly name?: string | undefined;
 }
 
 export interface ChatTemplate {
-  /** For messages: a path, or `built in: NAME`. */
   readonly origin: string;
   readonly program: Template;
   readonly specialTokens: TokenizerConfig['specialTokens'];
@@ -43,20 +42,18 @@ export interface ChatTemplate {
 export interface TemplateText {
   readonly source: string;
   readonly origin: string;
-  /** Default false. */
   readonly addSpecialTokens?: boolean | undefined;
 }
 
 export interface TemplateOptions {
   /** Replaces the folder's own template: the name of a built-in one, a file, or the result of readTemplate. */
-  readonly chatTemplate?: string | TemplateText;
+  readonly chatTemplate?: string | TemplateText | undefined;
   /** YYYY-MM-DD; default the day on which the template is loaded. */
-  readonly date?: CalendarDay;
+  readonly date?: CalendarDay | undefined;
 }
 
 export interface RenderOptions {
-  /** Ends the text where the assistant's answer begins. Default true. */
-  readonly addGenerationPrompt?: boolean;
+  readonly addGenerationPrompt?: boolean | undefined;
 }
 
 /**
@@ -173,22 +170,12 @@ export function renderChat(
   }
 }
 
-/** Encodes a chat that the template rendered. */
 export async function encodeRendered(
   tokenizer: Tokenizer,
   { addSpecialTokens }: Pick<ChatTemplate, 'addSpecialTokens'>,
   rendered: string,
 ): Promise<number[]> {
   return tokenizer.encode(rendered, { addSpecialTokens });
-}
-
-export async function encodeChat(
-  tokenizer: Tokenizer,
-  template: ChatTemplate,
-  messages: readonly ChatMessage[],
-  options: RenderOptions = {},
-): Promise<number[]> {
-  return encodeRendered(tokenizer, template, renderChat(template, messages, options));
 }
 
 /**

@@ -35,9 +35,9 @@ const maxMs = 3000;
 
 export interface WritingForm {
   /** Characters between two items. */
-  readonly separator?: number;
+  readonly separator?: number | undefined;
   /** Blanks for each level of nesting. */
-  readonly indent?: number;
+  readonly indent?: number | undefined;
 }
 
 export class TemplateBudget {

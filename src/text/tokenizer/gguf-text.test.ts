@@ -8,8 +8,9 @@ import { describeTokenizer } from '../../../test/support/checkpoint/gguf-tokeniz
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 import { text, uint32 } from '../../../test/support/checkpoint/write-gguf.js';
 import { bundledTarget, writeFolder } from '../../../test/support/text/sample-folders.js';
-import { encodeChat, loadChatTemplate } from '../template/chat-template.js';
-import { structures } from './published-structures.js';
+import { encodeChat } from '../../../test/support/text/encode-chat.js';
+import { loadChatTemplate } from '../template/chat-template.js';
+import { structures } from './published-tokenizers.js';
 import { byteLetters } from './token-bound.js';
 import { hasTokenizer } from './tokenizer-file.js';
 import { loadTokenizer } from './tokenizer.js';

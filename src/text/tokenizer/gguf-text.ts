@@ -15,7 +15,7 @@ import {
 import { quote } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits, maxVocabularySize } from '../../core/limits.js';
-import { structures } from './published-structures.js';
+import { structures } from './published-tokenizers.js';
 import type { SentencePiece } from './sentencepiece-file.js';
 import { pieceTypes } from './sentencepiece-file.js';
 import { convertSentencePiece } from './sentencepiece.js';

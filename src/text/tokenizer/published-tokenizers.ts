@@ -5,13 +5,86 @@
  * else. Only vocabulary, merges and added tokens are its own. Every other tokenizer encodes in a sandboxed process
  * (sandboxed-encoder.ts).
  */
-import type { Json } from './published-structures.js';
-import { byteOutput, knownDecoders, structures } from './published-structures.js';
+
+/**
+ * The tokenizers of published model families, part by part as the tokenizers library writes them. Each was tested with text
+ * that makes its split backtrack most. Add structures only exactly as published.
+ */
+type Json = Readonly<Record<string, unknown>>;
+
+interface Structure {
+  readonly name: string;
+  readonly normalizer: Json | null;
+  readonly splitter: Json | null;
+  readonly decoder: Json | null;
+  readonly isByteLevel: boolean;
+}
+
+const prepend = { type: 'Prepend', prepend: '▁' };
+const blankToBar = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
+const metaspace = (scheme: string): Json => ({
+  ...{ type: 'Metaspace', replacement: '▁', prepend_scheme: scheme, split: false },
+});
+const byteLevel = (usesRegex: boolean): Json => ({
+  ...{ type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: usesRegex },
+});
+const splitAt = (regex: string): Json => ({
+  ...{ type: 'Split', pattern: { Regex: regex }, behavior: 'Isolated', invert: false },
+});
+const inOrder = (listKey: string, ...parts: readonly Json[]): Json => ({
+  type: 'Sequence',
+  [listKey]: parts,
+});
+
+const barToBlank = { type: 'Replace', pattern: { String: '▁' }, content: ' ' };
+const pieceParts = [barToBlank, { type: 'ByteFallback' }, { type: 'Fuse' }];
+const pieceDecoder = inOrder('decoders', ...pieceParts);
+const prefixedDecoder = inOrder('decoders', ...pieceParts, {
+  ...{ type: 'Strip', content: ' ', start: 1, stop: 0 },
+});
+const byteOutput = { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true };
+const fuse = { type: 'Fuse' };
+
+const llama3Split = splitAt(
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+);
+const qwenSplit = splitAt(
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+);
+const digits = { type: 'Digits', individual_digits: true };
+const sentencePiece = inOrder('normalizers', prepend, blankToBar);
+
+const pieces = (name: string, normalizer: Json | null, splitter: Json | null, decoder: Json): Structure => ({
+  ...{ name, normalizer, splitter, decoder, isByteLevel: false },
+});
+const letters = (name: string, normalizer: Json | null, ...splitters: readonly Json[]): Structure => ({
+  ...{ name, normalizer, decoder: byteOutput, isByteLevel: true },
+  splitter: splitters.length === 1 ? splitters[0]! : inOrder('pretokenizers', ...splitters),
+});
+
+export const structures: readonly Structure[] = [
+  pieces('Llama 2', sentencePiece, null, prefixedDecoder),
+  pieces('Llama 2 without a prefix', inOrder('normalizers', blankToBar), null, pieceDecoder),
+  pieces('Mistral', null, metaspace('first'), prefixedDecoder),
+  pieces('Mistral without a prefix', null, metaspace('never'), pieceDecoder),
+  pieces('Mistletoe reference', sentencePiece, splitAt('\\n|\\d|▁?[^▁\\n\\d]+|▁'), prefixedDecoder),
+  letters('Llama 3', null, llama3Split, byteLevel(false)),
+  letters('Qwen 2', { type: 'NFC' }, qwenSplit, byteLevel(false)),
+  letters('GPT-2', null, byteLevel(true)),
+  letters('SmolLM', null, digits, byteLevel(true)),
+  // A model without other parts: texts are split into the letters of the vocabulary.
+  pieces('letters', null, null, fuse),
+];
+
+const knownDecoders: readonly (Json | null)[] = [
+  ...[null, byteOutput, fuse, pieceDecoder, prefixedDecoder],
+  ...['always', 'first', 'never'].flatMap((scheme) =>
+    [true, false].map((split) => ({ ...metaspace(scheme), split })),
+  ),
+];
 
 export interface PublishedTokenizer {
-  /** The name of the structure, for tests and messages. */
   readonly name: string;
-  /** For the library: the published parts with the file's own vocabulary. */
   readonly contents: Json;
   /** How bytes without a piece are encoded: as byte-level letters, as pieces `<0x00>`, or not at all. */
   readonly bytes: 'letters' | 'pieces' | undefined;
@@ -50,7 +123,7 @@ export function matchDecoder(decoder: unknown): Json | null | undefined {
 }
 
 const byteLevelKeys = new Set(['type', 'add_prefix_space', 'trim_offsets', 'use_regex']);
-const structuresByForm = new Map(
+export const structuresByForm = new Map(
   structures.map((each) => [
     [formOf(each.normalizer), formOf(each.splitter), outputFormOf(each.decoder)].join(),
     each,

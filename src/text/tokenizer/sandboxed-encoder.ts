@@ -33,8 +33,8 @@ const trialTexts = [
 
 interface Answer {
   readonly task: number;
-  readonly result?: { readonly ids?: readonly (number | null)[]; readonly encoded?: number[][] };
-  readonly error?: string;
+  readonly result?: { readonly ids?: readonly (number | null)[]; readonly encoded?: number[][] } | undefined;
+  readonly error?: string | undefined;
 }
 
 type Request = { readonly kind: 'open' | 'encode' } & Readonly<Record<string, unknown>>;

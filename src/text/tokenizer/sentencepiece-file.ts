@@ -71,7 +71,6 @@ export interface SentencePiece {
 }
 
 export interface SentencePieceModel {
-  /** By id. */
   readonly pieces: readonly SentencePiece[];
   /** `bpe`, `unigram`, `word` or `char`. */
   readonly algorithm: string;
@@ -84,7 +83,6 @@ export interface SentencePieceModel {
 const maximumPieces = 1_000_000;
 const maximumPieceCharacters = 512;
 
-/** Undefined if the file does not exist. */
 export async function readSentencePiece(path: string): Promise<SentencePieceModel | undefined> {
   let bytes: Buffer;
   try {

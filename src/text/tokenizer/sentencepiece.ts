@@ -18,7 +18,6 @@ export interface ConversionOptions {
   readonly addPrefixSpace: boolean;
 }
 
-/** The contents of an equivalent tokenizer.json. */
 export function convertSentencePiece(
   model: SentencePieceModel,
   path: string,

@@ -151,7 +151,6 @@ async function readOldAddedTokens(
   return tokens;
 }
 
-/** Undefined if the file does not exist. */
 async function readFile<Output>(
   folder: string,
   name: string,

@@ -132,7 +132,7 @@ export async function hasTokenizer(folder: string): Promise<boolean> {
 interface Contents {
   readonly path: string;
   /** Absent if the contents were converted. */
-  readonly text?: string;
+  readonly text?: string | undefined;
   readonly contents: object;
 }
 

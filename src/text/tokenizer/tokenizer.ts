@@ -14,12 +14,11 @@ import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from
 
 export interface EncodeOptions {
   /** Adds the model's special tokens, usually the beginning-of-sequence token. Default true. */
-  readonly addSpecialTokens?: boolean;
+  readonly addSpecialTokens?: boolean | undefined;
 }
 
 export interface DecodeOptions {
-  /** Default true. */
-  readonly skipSpecialTokens?: boolean;
+  readonly skipSpecialTokens?: boolean | undefined;
 }
 
 export interface Tokenizer {
@@ -57,7 +56,6 @@ export async function loadTokenizer(folder: string, options: ReadOptions = {}): 
   return openTokenizer(folder, config, await readTokenizerFile(folder, config, options));
 }
 
-/** From files that were already read. */
 export async function openTokenizer(
   folder: string,
   config: TokenizerConfig,

@@ -2,22 +2,21 @@
  * answers.jsonl of a run: one line per conversation, in the order in which they finished. Lines are only appended. A kill
  * can leave a partial last line, which is cut when the file is opened again.
  */
-import { closeSync, existsSync, fsyncSync, openSync, truncateSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, truncateSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { z } from 'zod';
-import { codeOf, lostFolder, syncFolder } from '../../runs/run-writes.js';
+import { appendText, explainFailure, syncFile, syncFolder } from '../../runs/run-writes.js';
 import { isMissing } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { FileLine } from '../../runs/json-lines.js';
 import { parseFileLine, readFileLines } from '../../runs/json-lines.js';
 
-/** How an answer ended: as decoding ends one, or `given` where the data had it. */
+/** How decoding ended the answer, or `given` if the data had it. */
 export type AnswerEnd = 'stop' | 'length' | 'context' | 'given';
 
 export interface AnsweredTurn {
   /** How many ids the prompt shares with the previous turn and its answer, from the beginning. */
   readonly kept: number;
-  /** The remaining ids of the prompt. */
   readonly promptIds: Int32Array;
   /** As generated, including the stop token. */
   readonly answerIds: Int32Array;
@@ -38,7 +37,7 @@ const tokenIds = z
   .transform((ids) => Int32Array.from(ids));
 const lineSchema = z.object({
   id: z.string().min(1),
-  /** What was asked, and how: a digest. */
+  /** Digest of the question and the settings. */
   asked: z.string().min(1),
   turns: z.array(
     z.object({
@@ -60,27 +59,18 @@ export class AnswersFile {
 
   private constructor(
     private readonly path: string,
-    private readonly file: number,
     private readonly answered: Map<string, AnsweredConversation>,
   ) {}
 
-  /**
-   * With what it holds already of the conversations asked for, given by their ids with the digests of what is asked.
-   * Lines of other conversations are left alone.
-   */
+  /** `asked`: ids of the wanted conversations with their digests. Lines of other conversations stay in the file. */
   static async open(path: string, asked: ReadonlyMap<string, string>): Promise<AnswersFile> {
     const { answered, end } = await readAnswers(path, asked);
-    return explainFailure(path, () => {
-      const file = openSync(path, 'a');
-      try {
-        truncateSync(path, end);
-        syncFolder(dirname(path));
-      } catch (cause) {
-        closeSync(file);
-        throw cause;
-      }
-      return new AnswersFile(path, file, answered);
+    explainFailure(path, 'train', () => {
+      closeSync(openSync(path, 'a'));
+      truncateSync(path, end);
+      syncFolder(dirname(path));
     });
+    return new AnswersFile(path, answered);
   }
 
   get(id: string): AnsweredConversation | undefined {
@@ -89,38 +79,21 @@ export class AnswersFile {
 
   add(conversation: AnsweredConversation, asked: string): void {
     const { id, turns, isCut } = conversation;
-    const line = {
-      ...{ id, asked },
-      turns: turns.map(({ kept, promptIds, answerIds, ended }) => ({
-        ...{ kept, prompt: Array.from(promptIds), answer: Array.from(answerIds), ended },
-      })),
-      cut: isCut,
-    };
+    const stored = turns.map(({ kept, promptIds, answerIds, ended }) => {
+      return { kept, prompt: Array.from(promptIds), answer: Array.from(answerIds), ended };
+    });
     // After a partial line, another line would be lost with it.
     if (this.hasFailed) return;
     this.hasFailed = true;
-    explainFailure(this.path, () => {
-      writeFileSync(this.file, `${JSON.stringify(line)}\n`);
-      this.unsynced += 1;
-      if (this.unsynced >= linesPerSync) this.sync();
-    });
+    const durable = ++this.unsynced % linesPerSync === 0;
+    const line = JSON.stringify({ id, asked, turns: stored, cut: isCut });
+    appendText(this.path, `${line}\n`, { durable, command: 'train' });
     this.hasFailed = false;
     this.answered.set(id, conversation);
   }
 
   close(): void {
-    try {
-      explainFailure(this.path, () => {
-        this.sync();
-      });
-    } finally {
-      closeSync(this.file);
-    }
-  }
-
-  private sync(): void {
-    fsyncSync(this.file);
-    this.unsynced = 0;
+    syncFile(this.path, 'train');
   }
 }
 
@@ -152,7 +125,7 @@ async function readAnswers(
   return { answered, end };
 }
 
-/** Undefined for a conversation that is not asked for. */
+/** Undefined for a conversation that is not wanted. */
 function parseAnswer(
   line: FileLine,
   place: string,
@@ -177,9 +150,9 @@ function parseAnswer(
   }
   return {
     id,
-    turns: turns.map(({ kept, prompt, answer, ended }) => ({
-      ...{ kept, promptIds: prompt, answerIds: answer, ended },
-    })),
+    turns: turns.map(({ kept, prompt, answer, ended }) => {
+      return { kept, promptIds: prompt, answerIds: answer, ended };
+    }),
     isCut: cut,
   };
 }
@@ -199,18 +172,4 @@ function damaged(message: string): MistletoeError {
   return new MistletoeError('usage', message, {
     hint: 'Remove that line, and the conversation is asked again; or begin the run anew in another folder.',
   });
-}
-
-function explainFailure<Result>(path: string, write: () => Result): Result {
-  try {
-    return write();
-  } catch (cause) {
-    if (codeOf(cause) === undefined) throw cause;
-    if (!existsSync(dirname(path))) throw lostFolder(path, cause);
-    throw new MistletoeError(
-      'runtime',
-      `${path} could not be written: ${describeCause(cause)}; every conversation that was finished before is safe.`,
-      { hint: 'Make room on the disk, or the folder writable, then go on with the run.', cause },
-    );
-  }
 }

@@ -1,10 +1,8 @@
 /**
- * The target's own answers to conversations. A drafter is to foresee what its target says, so that is what it learns
- * from: by default every answer is written anew, turn after turn, each behind the target's own earlier ones.
- *
- * Several conversations are answered at once; what is said in one does not depend on the others, nor on how many there
- * are. Each is written to the run's file as soon as it is finished. The longest go first: a pass takes as long as the
- * longest sequence in it asks for, so those of like length should meet.
+ * The target's own answers to conversations: a drafter learns to predict what its target says. By default every
+ * answer is generated again, turn by turn, after the target's own earlier answers.
+ * Several conversations are answered at once, and no answer depends on the others. Each is written to the run's file
+ * when it is finished. The longest go first, so that sequences of similar length share passes.
  */
 import { createHash } from 'node:crypto';
 import { totalmem } from 'node:os';
@@ -22,39 +20,36 @@ import type { Conversation } from './conversations.js';
 export interface AnswersRequest {
   readonly target: Target;
   readonly conversations: readonly Conversation[];
-  /** Where answers are kept: answers.jsonl of the run. */
   readonly file: string;
   readonly maxNewTokens: number;
   /** Greedy by default. */
   readonly sampling?: SamplingOptions | undefined;
-  /** Of drawn answers, together with the conversation's id. Default 0. */
+  /** Used with the conversation's id. Default 0. */
   readonly seed?: number | undefined;
-  /** Conversations that are answered at the same time. Default 32. */
+  /** Default 32. */
   readonly concurrency?: number | undefined;
-  /** Bytes that their keys and values may need together; what needs more runs alone. Default: a quarter of the memory. */
+  /** For all keys and values together; a larger conversation runs alone. Default: a quarter of the memory. */
   readonly memoryBytes?: number | undefined;
-  /** Whether the target may be asked at all; where not, the data must have every answer. Default true. */
+  /** Whether the target may generate; if not, the data must have every answer. Default true. */
   readonly generate?: boolean | undefined;
-  /** Whether answers in the data are replaced by the target's own; by default wherever it may be asked. */
+  /** Whether generated answers replace those in the data; default: the value of `generate`. */
   readonly regenerate?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: AnswersProgress) => void) | undefined;
 }
 
 export interface AnswersProgress {
-  /** Conversations, those of an earlier start of the run among them. */
+  /** Includes conversations of earlier starts. */
   readonly done: number;
   readonly total: number;
-  /** Tokens that the target has written since this start. */
+  /** Generated since this start. */
   readonly newTokens: number;
 }
 
 export interface Answers {
-  /** In the order in which they were asked for, whatever the order of their answers. */
+  /** In the order of the request. */
   readonly conversations: readonly AnsweredConversation[];
-  /** Conversations whose last turns, or all, did not fit the context. */
   readonly cutCount: number;
-  /** Aborted before all were answered. */
   readonly interrupted: boolean;
 }
 
@@ -89,7 +84,7 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
   }
 }
 
-/** More than when serving: only the total time matters. */
+/** Higher than for serving: only the total time matters. */
 const defaultConcurrency = 32;
 
 interface AnswersPlan extends Answering {
@@ -107,7 +102,6 @@ function completePlan(request: AnswersRequest): AnswersPlan {
   return { target, engine, memoryBytes, maxNewTokens, sampling, seed, concurrency, regenerate, signal };
 }
 
-/** Where the target may not be asked, whatever has no answer cannot be learnt from. */
 export function refuseUnanswered(conversations: readonly Conversation[], regenerate = false): void {
   const first = conversations.find(({ messages }) =>
     messages.some(({ role }, index) => role === 'user' && messages[index + 1]?.role !== 'assistant'),

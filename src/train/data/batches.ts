@@ -7,12 +7,52 @@
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import { createRandom } from '../../core/random.js';
+import { blocked } from '../../model/attention-inputs.js';
 import type { Example } from './examples.js';
 import { compareIds, refuseRepeated } from './examples.js';
-import type { TextBatch, TextPlace } from './text-batch.js';
+
+/**
+ * Texts as rows of a batch: one text and padding, or several packed texts. A text attends only to itself, and drafts
+ * end with their text. Positions continue along a row: rotary attention depends on distances only.
+ */
+export interface TextPlace {
+  /** Key of its stored states. */
+  readonly id: string;
+  readonly row: number;
+  readonly start: number;
+  readonly length: number;
+}
+
+export interface TextBatch {
+  readonly tokens: Int32Array; // [batch, position]
+  /** 1 for tokens in the loss, 0 in prompts and padding. */
+  readonly weights: Float32Array; // [batch, position]
+  readonly shape: readonly [number, number];
+  readonly texts: readonly TextPlace[];
+}
+
+/** [batch, position] */
+export function positionsInTexts({ shape: [count, length], texts }: TextBatch): Float32Array {
+  const positions = new Float32Array(count * length);
+  for (const { row, start, length: own } of texts)
+    for (let position = 0; position < own; position++) positions[row * length + start + position] = position;
+  return positions;
+}
+
+/** Added to scores: causal within each text and window. [batch, position, position] */
+export function maskTexts({ shape: [count, length], texts }: TextBatch, window = Infinity): Float32Array {
+  const mask = new Float32Array(count * length * length).fill(blocked);
+  // Padding attends to itself, to avoid NaN.
+  for (let at = 0; at < count * length; at++) mask[at * length + (at % length)] = 0;
+  for (const { row, start, length: own } of texts)
+    for (let position = start; position < start + own; position++) {
+      const columns = (row * length + position) * length;
+      mask.fill(0, columns + Math.max(start, position - window + 1), columns + position + 1);
+    }
+  return mask;
+}
 
 export interface Batch extends TextBatch {
-  /** From 0. */
   readonly epoch: number;
 }
 
@@ -22,14 +62,12 @@ export interface BatchPlan {
   readonly paddingShare: number;
   /** Examples longer than `batchTokens`, each in a batch of its own. */
   readonly oversizedCount: number;
-  /** The batch of a step, from 0; always the same. */
   batchAt(step: number): Batch;
 }
 
 export interface BatchOptions {
   /** Positions of a batch, padding included. */
   readonly batchTokens: number;
-  /** One example per row, or as many as fit. */
   readonly rows: 'padded' | 'packed';
   readonly seed: number;
 }
@@ -90,7 +128,6 @@ interface LengthClass {
   readonly members: Example[];
 }
 
-/** Examples by length, longest first. */
 function classByLength(
   examples: readonly Example[],
   lengthOf: (length: number) => number,
@@ -105,7 +142,6 @@ function classByLength(
   return [...classes.values()].sort((left, right) => right.length - left.length);
 }
 
-/** Splits a shelf into batches. */
 function cutBatches(shelf: Shelf, random: Random): readonly Shelf[] {
   const { rows, rowsOfBatch } = shelf;
   if (rows.length === rowsOfBatch) return [shelf];
@@ -139,33 +175,27 @@ function fillBatch(rows: readonly (readonly Example[])[], length: number): TextB
 }
 
 /**
- * Which texts share a row of a batch, and which rows a batch, from the lengths of the texts alone. Texts are known by
- * their places in a list from long to short.
- *
- *   padded  a text has a row, and a batch has rows of like length
- *   packed  a row has as many texts as fit it, and all rows have one length
- *
- * The longer packed rows are, the less of them stays empty, and the more attention computes that nobody sees: the shortest
- * rows are taken that are full enough.
+ * Assigns texts to rows, and rows to batches, by length alone. Texts are sorted from long to short and known by
+ * index. Longer packed rows have less padding but waste more attention, so the shortest rows with little padding are
+ * used.
  */
 
-/** Rows of one length, and how many of them make a batch. */
 interface Shelf {
   readonly length: number;
   readonly rowsOfBatch: number;
-  /** Places of the texts of each row. */
+  /** Indices of the texts of each row. */
   readonly rows: readonly (readonly number[])[];
 }
 
 /** Lengths of rows are multiples of this, so that a program sees few of them. */
 const lengthStep = 16;
 
-/** Share of the positions of packed rows that may stay empty. */
+/** Max share of padding in packed rows. */
 const fullEnough = 0.02;
 
 const roundUp = (length: number): number => Math.ceil(length / lengthStep) * lengthStep;
 
-/** Cut from long to short: a batch has as many texts as fit it at the length of its first. */
+/** A batch has as many rows as fit at the length of its first text. */
 export function padTexts(lengths: readonly number[], batchTokens: number): readonly Shelf[] {
   const shelves: Shelf[] = [];
   for (let start = 0; start < lengths.length; start += shelves.at(-1)!.rowsOfBatch) {
@@ -177,7 +207,7 @@ export function padTexts(lengths: readonly number[], batchTokens: number): reado
   return shelves;
 }
 
-/** A text that is longer than a batch is meant to be has a batch of its own. */
+/** A text longer than a batch gets a batch of its own. */
 export function packTexts(lengths: readonly number[], batchTokens: number): readonly Shelf[] {
   const first = lengths.findIndex((length) => roundUp(length) <= batchTokens);
   const oversized = first < 0 ? lengths : lengths.slice(0, first);
@@ -198,7 +228,6 @@ export function packTexts(lengths: readonly number[], batchTokens: number): read
   return [...shelves, { ...taken, rows: taken.rows.map((row) => row.map((place) => first + place)) }];
 }
 
-/** Rows of the length at which so many of them make a batch, or of what the fullest has. */
 function fillShelf(lengths: readonly number[], batchTokens: number, rowsOfBatch: number): Shelf {
   const room = Math.floor(batchTokens / rowsOfBatch / lengthStep) * lengthStep;
   const rows = fillRows(lengths, room);
@@ -207,7 +236,7 @@ function fillShelf(lengths: readonly number[], batchTokens: number, rowsOfBatch:
   return { length: roundUp(fullest), rowsOfBatch: Math.min(rowsOfBatch, rows.length), rows };
 }
 
-/** Best fit: a text goes where it leaves least room, and begins a row where it fits into none. */
+/** Best fit. */
 function fillRows(lengths: readonly number[], room: number): readonly (readonly number[])[] {
   const rows: number[][] = [];
   const byRoom = Array.from({ length: room + 1 }, (): number[] => []); // [room left] rows

@@ -1,15 +1,15 @@
 /**
- * One conversation, turn after turn. The prompt of a turn is the whole conversation before it, encoded as a server would
- * encode it. It usually begins with the ids of the turn before and its answer, so that all turns are one sequence; where
- * it does not (a template that strips an answer or leaves its reasoning out, an answer that is no one's first choice of
- * tokens for its text), the turn begins a sequence of its own.
+ * Answers one conversation turn by turn. The prompt of a turn is the whole conversation before it, encoded as a
+ * server would encode it. It usually begins with the previous turn's ids and answer, so all turns are one sequence.
+ * If it does not (the template strips part of an answer, or the answer is not the tokenizer's first choice for its
+ * text), the turn starts a new sequence.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import type { Engine } from '../../decode/engine/engine.js';
+import { sequenceBytes } from '../../decode/engine/engine.js';
 import { decodePlain } from '../../decode/plain.js';
-import { sequenceBytes } from '../../decode/engine/sequence-bytes.js';
 import type { Target } from '../../decode/target.js';
 import { completeRequest, encodePrompt, refuseLongText } from '../../decode/target.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
@@ -20,12 +20,11 @@ import type { Conversation } from './conversations.js';
 export interface Answering {
   readonly target: Target;
   readonly engine: Engine;
-  /** Of the engine, for all that it runs. */
   readonly memoryBytes: number;
   readonly maxNewTokens: number;
   readonly sampling: SamplingOptions;
   readonly seed: number;
-  /** Whether answers of the conversation are passed over and written anew. */
+  /** Whether answers in the conversation are replaced. */
   readonly regenerate: boolean;
 }
 
@@ -37,11 +36,11 @@ interface Question {
 interface WrittenAnswer {
   readonly ids: readonly number[];
   readonly ended: AnswerEnd;
-  /** What the assistant may have said, when the conversation goes on. */
+  /** Texts to try for this answer in the next prompt. */
   readonly spellings: readonly string[];
 }
 
-/** Undefined where it was aborted. */
+/** Undefined if aborted. */
 export async function answerConversation(
   answering: Answering,
   { id, messages }: Conversation,
@@ -72,7 +71,7 @@ export async function answerConversation(
     }
   } catch (cause) {
     if (!(cause instanceof MistletoeError)) throw cause;
-    // Behind long answers there may be no room for the next question; what was said until then counts.
+    // After long answers the next question may not fit; the turns before it count.
     if (cause.code === 'context') return { id, turns, isCut: true };
     throw cause.message.startsWith(name) ? cause : nameCause(cause, name);
   }
@@ -81,7 +80,7 @@ export async function answerConversation(
 
 const say = (content: string): ChatMessage => ({ role: 'assistant', content });
 
-/** The next prompt: by the first way of writing what was said that gives its very ids again, else by the last. */
+/** Takes the first spelling of the previous answer that encodes to the same ids, else the last. */
 async function encodeGoingOn(
   target: Target,
   ways: readonly (readonly ChatMessage[])[],
@@ -111,7 +110,7 @@ async function write(
   );
   const { tokenIds, finishReason, text } = generation;
   if (finishReason === 'aborted' || finishReason === 'stop-string') return undefined;
-  // Many templates write a blank where the answer's first token brings its own.
+  // Many templates write a space where the answer's first token has its own.
   const spellings = [...new Set([text.replace(/^ /, ''), text, text.trim()])];
   return { ids: tokenIds, ended: finishReason, spellings };
 }
@@ -127,7 +126,7 @@ async function takeGiven(
   return { ids: ids.slice(0, room), ended: ids.length > room ? 'context' : 'given', spellings: [answer] };
 }
 
-/** Of the conversation and its turn alone, whoever else is answered meanwhile. */
+/** Independent of other conversations. */
 function drawSeed({ seed }: Answering, id: string, turn: number): number {
   return createRandom(seed, 'answers', id, String(turn)).nextInteger(2 ** 32);
 }
@@ -135,17 +134,10 @@ function drawSeed({ seed }: Answering, id: string, turn: number): number {
 function nameCause(cause: MistletoeError, name: string): MistletoeError {
   return new MistletoeError(cause.code, `${name} cannot be asked: ${cause.message}`, {
     cause,
-    ...(cause.hint === undefined ? {} : { hint: cause.hint }),
+    hint: cause.hint,
   });
 }
 
-/**
- * Turns of a conversation as token ids. A prompt is encoded as it is when the target is asked, so that a drafter learns
- * behind the very ids that it will be used behind. An answer that somebody else gives is encoded together with its
- * prompt, because pieces of text depend on what stands before them; it can be learnt only if the prompt's ids are still
- * the beginning then.
- */
-/** The ids up to where the assistant's answer to the last message begins. */
 export function encodeQuestion(
   target: Target,
   messages: readonly ChatMessage[],
@@ -154,13 +146,16 @@ export function encodeQuestion(
   return encodePrompt(target, target.template === undefined ? asText(messages) : messages, { name });
 }
 
-/** Without a chat template one message is sent as it is; several cannot be. */
+/** Without a chat template, only a single message can be sent. */
 function asText(messages: readonly ChatMessage[]): string | readonly ChatMessage[] {
   const [first, ...others] = messages;
   return others.length === 0 && first?.role === 'user' ? first.content : messages;
 }
 
-/** The ids that the answer adds to those of its prompt, up to the first one that ends an answer. */
+/**
+ * The answer's ids, up to its first stop token. Prompt and answer are encoded together, because tokenization depends
+ * on the preceding text; the prompt's ids must be a prefix of the result.
+ */
 export async function encodeGivenAnswer(
   target: Target,
   question: { readonly messages: readonly ChatMessage[]; readonly ids: readonly number[] },
@@ -197,8 +192,8 @@ interface Straddled {
 }
 
 /**
- * Where a token of the whole text straddles the place at which the answer begins. The target, when it answers, begins a
- * token there, so the answer's text is encoded by itself; tokenizers that change a text by that are refused.
+ * For a token that spans the end of the prompt. When the target answers, it starts a new token there, so the answer
+ * is encoded alone. Tokenizers that change the text that way are refused.
  */
 async function encodeApart(
   target: Target,
@@ -222,7 +217,6 @@ function inseparable({ template, folder }: Target, name: string, reason: string)
   );
 }
 
-/** How many ids two lists have in common at their beginning. */
 function countShared(left: readonly number[], right: readonly number[]): number {
   let shared = 0;
   while (shared < left.length && shared < right.length && left[shared] === right[shared]) shared += 1;

@@ -1,12 +1,11 @@
 /**
- * Conversations to train on, from a file with one JSON value a line. Its lines may have any of these shapes, mixed:
+ * Conversations from a JSON lines file. Each line has one of these shapes:
  * - `{"messages": [{"role": "system" | "user" | "assistant", "content": text}, ...]}`
- * - `{"conversations": [{"from": "system" | "human" | "gpt", "value": text}, ...]}`, the shape of ShareGPT
- * - `{"turns": [text, ...]}`, what a user says turn by turn, the shape of MT-Bench: its answers are yet to be written
- * - `{"prompt": text, "answer"?: text}`, or `question` in place of `prompt`; or the prompt alone, as a JSON string
- *
- * Each may carry `id` or `question_id`, unique in the file; without one a line is known by its number. Further keys are
- * ignored. ShareGPT has conversations that begin in the middle, with an answer: that answer is dropped.
+ * - `{"conversations": [{"from": "system" | "human" | "gpt", "value": text}, ...]}` (ShareGPT)
+ * - `{"turns": [text, ...]}`, the user's turns without answers (MT-Bench)
+ * - `{"prompt": text, "answer"?: text}`, or `question` instead of `prompt`; or the prompt as a JSON string
+ * Optional: `id` or `question_id`, unique in the file; the default is the line number. Other keys are ignored. An
+ * answer at the start of a ShareGPT conversation is dropped.
  */
 import { z } from 'zod';
 import { isMissing } from '../../core/files.js';
@@ -17,11 +16,10 @@ import type { FileLine } from '../../runs/json-lines.js';
 import { parseFileLine, readFileLines } from '../../runs/json-lines.js';
 
 export interface Conversation {
-  /** Unique in its file. */
   readonly id: string;
   /**
-   * Perhaps a system message, then the user's and the assistant's in turn. A user's message that no assistant's follows,
-   * be it the last one or before another, has no answer yet.
+   * An optional system message, then user and assistant in turn. A user message without an assistant message after it
+   * has no answer yet.
    */
   readonly messages: readonly ChatMessage[];
 }
@@ -49,7 +47,7 @@ const askWith = (question: string, answer: string | null | undefined): readonly 
   ...(typeof answer === 'string' ? [{ role: 'assistant', content: answer } as const] : []),
 ];
 
-/** By the key that identifies a shape, so that errors refer to the intended one. */
+/** By the key that identifies it, so that errors refer to the intended shape. */
 const shapes: Readonly<Record<string, Shape>> = {
   messages: {
     schema: z.object({ ...ids, messages: z.array(z.object({ role: roleSchema, content: textSchema })) }),
@@ -89,9 +87,8 @@ const shapeNames = Object.keys(shapes)
   .join(', ');
 
 /**
- * In the order of the file. The first line that cannot be meant is refused with its place.
- * @example
- * const conversations = await readConversations('train.jsonl');
+ * In the order of the file; the first invalid line is refused.
+ * @example const conversations = await readConversations('train.jsonl');
  */
 export async function readConversations(path: string): Promise<readonly Conversation[]> {
   const conversations: Conversation[] = [];
@@ -169,7 +166,7 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   );
 }
 
-/** Without an answer to nothing at the beginning; refused unless user and assistant take turns. */
+/** Drops an answer at the start; refuses messages that do not alternate. */
 function takeTurns(messages: readonly ChatMessage[], place: string): readonly ChatMessage[] {
   const system = messages[0]?.role === 'system' ? messages.slice(0, 1) : [];
   const rest = messages.slice(system.length);

@@ -14,16 +14,16 @@ export interface Example {
   /** 1 if the token at this position is in the loss. [position] */
   readonly isLearnt: Uint8Array;
   /** Examples of one conversation stay on one side of a split. */
-  readonly conversationId?: string;
+  readonly conversationId?: string | undefined;
 }
 
 export interface ExampleCounts {
   readonly examples: number;
   readonly tokens: number;
   readonly learntTokens: number;
-  /** Examples that were longer than allowed and lost their end. */
+  /** Examples cut at the max length. */
   readonly cut: number;
-  /** Examples left out because none of their tokens is in the loss. */
+  /** Examples without a token in the loss; they are left out. */
   readonly withoutLearnt: number;
 }
 
@@ -50,7 +50,6 @@ export function createExamples(
     if (sequences.length === 0) withoutLearnt += 1;
     for (const [index, { tokens, isLearnt }] of sequences.entries()) {
       if (tokens.length > maxTokens) cut += 1;
-      // Nothing after the last token in the loss is needed.
       const length = isLearnt.lastIndexOf(1, maxTokens - 1) + 1;
       // The first token has no context to be predicted from.
       if (length < 2) withoutLearnt += 1;
@@ -92,7 +91,6 @@ function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
   return sequences;
 }
 
-/** Puts the prompts into the loss as well. */
 export const learnAll = (example: Example): Example => ({
   ...example,
   isLearnt: new Uint8Array(example.tokens.length).fill(1),
@@ -134,16 +132,12 @@ export interface SplitOptions {
 }
 
 export interface SplitExamples {
-  /** In the order of their ids. */
   readonly training: readonly Example[];
-  /** In an order that is random but always the same: the first few are a fair sample of them. */
+  /** In a fixed random order: the first few are a fair sample. */
   readonly validation: readonly Example[];
 }
 
-/**
- * Which side a conversation falls on follows from seed and id, whatever the order of the examples. A share stays nearly
- * the same when conversations are added: each that is there already stays on its side.
- */
+/** Seed and id decide on which side a conversation is, so adding conversations moves few of the others. */
 export function splitExamples(
   examples: readonly Example[],
   { validation, seed }: SplitOptions,
@@ -187,13 +181,12 @@ export function splitExamples(
   };
 }
 
-/** By code units: the same on every machine, whatever its language. */
+/** By code units, so that the order is the same in every locale. */
 export function compareIds(left: string, right: string): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** Answers and suffixes lie in files of a run, which somebody may have changed or brought from another target. */
-/** `file`: where the texts were read from. */
+/** For examples made from files, which may have been edited or copied from a run with another target. */
 export function refuseUnknownTokens(
   examples: readonly Example[],
   vocabularySize: number,

@@ -21,7 +21,6 @@ const earlierSchema = z.object({
 });
 type Earlier = z.infer<typeof earlierSchema>;
 
-/** A run of `train` or `harden` whose answers can be taken. */
 export function readEarlierRun(folder: string): Earlier & { readonly folder: string } {
   const parsed = earlierSchema.safeParse(readConfig(folder));
   if (parsed.success && existsSync(join(folder, answersFile)))
@@ -31,7 +30,7 @@ export function readEarlierRun(folder: string): Earlier & { readonly folder: str
   });
 }
 
-/** The date that a run asks with, and the folder of the answers that it takes, where it takes any. */
+/** The run's date, and the folder whose answers it reuses. */
 export function settleAnswers(
   wanted: { readonly answers?: string | undefined; readonly date?: string | undefined },
   own: Omit<Earlier, 'date'>,

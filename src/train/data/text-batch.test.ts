@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { TextBatch } from './text-batch.js';
-import { maskTexts, positionsInTexts } from './text-batch.js';
+import type { TextBatch } from './batches.js';
+import { maskTexts, positionsInTexts } from './batches.js';
 
 const batch: TextBatch = {
   ...{ tokens: new Int32Array(12), weights: new Float32Array(12), shape: [2, 6] },

@@ -1,22 +1,18 @@
-/** From a file of conversations to what a run trains on and what it holds out. */
 import { join } from 'node:path';
 import type { Target } from '../../decode/target.js';
 import type { AnswersProgress } from './answers.js';
 import { answerConversations } from './answers.js';
-import type { BatchPlan } from './batches.js';
+import type { BatchPlan, TextBatch } from './batches.js';
 import { planBatches } from './batches.js';
 import type { Conversation } from './conversations.js';
 import type { Example, ExampleCounts } from './examples.js';
 import { countTokens, createExamples, learnAll, refuseUnknownTokens, splitExamples } from './examples.js';
 import type { TrainSettings } from '../settings.js';
 import { answersFile } from './taken-answers.js';
-import type { TextBatch } from './text-batch.js';
 
 export interface TrainingTexts {
   readonly conversations: number;
-  /** Conversations whose last turns did not fit the target's context. */
   readonly cutConversations: number;
-  /** As the target answered; `plan` may have more of them to foresee. */
   readonly training: readonly Example[];
   readonly trainingCounts: ExampleCounts;
   readonly heldOutCounts: ExampleCounts;
@@ -25,13 +21,12 @@ export interface TrainingTexts {
 }
 
 export interface TextsOptions {
-  /** Of the run. */
   readonly folder: string;
   readonly signal?: AbortSignal | undefined;
   readonly onAnswers?: ((progress: AnswersProgress) => void) | undefined;
 }
 
-/** Undefined where it was interrupted: the answers so far are kept. */
+/** Undefined if interrupted; answers so far are kept. */
 export async function prepareTexts(
   target: Target,
   conversations: readonly Conversation[],

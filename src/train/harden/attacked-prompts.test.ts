@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { listPrompts, takeRound } from './attacked-prompts.js';
+import { listPrompts, takeRound } from './hardening-rounds.js';
 import type { Conversation } from '../data/conversations.js';
 import type { Example } from '../data/examples.js';
 

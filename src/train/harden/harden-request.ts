@@ -1,4 +1,4 @@
-/** What a hardening run is asked to do, as it is kept in its config.json. */
+/** The request of a hardening run, as config.json stores it. */
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
@@ -30,12 +30,11 @@ import {
 } from './hardening-settings.js';
 import type { TrainSettings } from '../settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from '../settings.js';
-import { trainableSystems } from '../systems/new-drafter.js';
+import { trainableSystems } from '../../draft/fresh/new-drafter.js';
 import { settleAnswers } from '../data/taken-answers.js';
 import { describeFrom, describeStart, findStart, requestSchema, startSchema } from '../train-request.js';
 import { hashData } from '../../runs/json-lines.js';
 
-/** Word for word, as a training run keeps it. */
 const templateSchema = requestSchema.shape.chatTemplate;
 
 export const hardenRequestSchema = z.strictObject({
@@ -50,7 +49,6 @@ export const hardenRequestSchema = z.strictObject({
   answers: requestSchema.shape.answers,
   training: settingsSchema,
   hardening: hardeningSchema,
-  /** Also trained, with equal effort, and audited beside the hardened drafter. */
   baselines: z.array(z.enum(baselineNames)),
   audit: z.strictObject({
     prompts: z.array(promptSchema).min(1),
@@ -58,7 +56,6 @@ export const hardenRequestSchema = z.strictObject({
     settings: auditSettingsSchema,
     seed: z.int(),
     names: z.array(z.enum(auditNames)),
-    /** Prompts of the stronger audit, which costs ten times as much. */
     strongerPrompts: z.int().positive(),
   }),
   chatTemplate: templateSchema,
@@ -70,23 +67,22 @@ export type HardenRequest = Readonly<z.infer<typeof hardenRequestSchema>>;
 
 export interface HardenPlan extends DeviceWish {
   readonly target?: string | undefined;
-  /** Folder or bundled name of the drafter to harden. */
+  /** Folder or bundled name. */
   readonly drafter: string;
-  /** What its layer ids mean, for an EAGLE-3 head; by default what its trainer means by them. */
+  /** Meaning of an EAGLE-3 head's layer ids; by default that of its trainer. */
   readonly taps?: TapConvention | undefined;
-  /** JSON lines of conversations; searches and training use these alone. */
   readonly data: string;
-  /** Folder of an earlier run whose answers are taken, where it asked the same questions. */
+  /** Folder of an earlier run whose answers are reused. */
   readonly answers?: string | undefined;
-  /** In place of the target's own: a built-in name or a file. */
+  /** A built-in name or a file; by default the target's own. */
   readonly chatTemplate?: string | undefined;
-  /** YYYY-MM-DD, what a template that asks for the date is told; default today. */
+  /** YYYY-MM-DD for chat templates; default today. */
   readonly date?: string | undefined;
   readonly training?: Partial<TrainSettings> | undefined;
   readonly hardening?: Partial<HardeningSettings> | undefined;
-  /** By default random suffixes. */
+  /** Default: random suffixes. */
   readonly baselines?: readonly Baseline[] | undefined;
-  /** Prompts of the audits, none of which may be in the data. */
+  /** Must not be in the data. */
   readonly prompts: readonly Prompt[];
   readonly preset?: string | undefined;
   readonly audit?: Partial<AuditSettings> | undefined;
@@ -97,9 +93,8 @@ export interface HardenPlan extends DeviceWish {
   readonly onNotice?: ((message: string) => void) | undefined;
 }
 
-/** Far from the seeds that people begin with, and from those of the searches in training. */
+/** Keeps the audits' seeds apart from those of training. */
 const auditSeedOffset = 7919;
-/** Prompts that a refusal names. */
 const mostNamed = 3;
 
 /**
@@ -128,7 +123,7 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   const pinned =
     plan.chatTemplate === undefined ? undefined : templateSchema.parse(await readTemplate(plan.chatTemplate));
   const asked = settleAnswers(plan, { target, chatTemplate: pinned });
-  // What is trained on is asked through the template where there is one, and as it is where there is none.
+  // Audits ask as training does: through the template if there is one.
   const template = pinned ?? (await loadChatTemplate(targetFolder, { date: asked.date }));
   const chat = plan.audit?.chat ?? template !== undefined;
   const device = await settleDevice(await chooseDevice(plan), [targetFolder, folder], plan.onNotice);
@@ -168,7 +163,7 @@ function completeTraining(
   );
 }
 
-/** An audit of what training has seen would prove nothing. */
+/** An audit of what training has seen proves nothing. */
 function refuseSeenLength({ suffixLength }: AuditSettings, { suffixLengths }: HardeningSettings): void {
   if (!suffixLengths.includes(suffixLength)) return;
   throw new MistletoeError(
@@ -178,7 +173,7 @@ function refuseSeenLength({ suffixLength }: AuditSettings, { suffixLengths }: Ha
   );
 }
 
-/** By their texts, whatever their ids and blanks: the same question under two names is one question. */
+/** Compares texts: the same question may have two ids. */
 function refuseSeenPrompts(
   prompts: readonly Prompt[],
   conversations: readonly Conversation[],

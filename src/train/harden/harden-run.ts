@@ -1,129 +1,67 @@
 /**
- * Hardens a drafter in rounds: attack, answer, train. Then audits the hardened drafter, the original one, and a baseline
- * trained with equal effort on random suffixes. A run is a folder, and everything in it follows from its config.json:
- * killed at any moment and resumed, it ends with the same drafters and the same result.
- *
- *   answers.jsonl                  the target's clean answers
- *   hardened/round-N/, random/...  suffixes.jsonl, state, log, drafters and, once it is finished, round.json
- *   audits/NAME/                   runs of mistletoe audit
- *   result.json                    what came of it
+ * Hardens a drafter in rounds of attack and training, then audits it against the original and a baseline trained on
+ * random suffixes. Everything follows from config.json: a killed and resumed run ends with the same drafters and
+ * result.
+ * answers.jsonl: the target's clean answers
+ * hardened/round-N/, random/round-N/: suffixes.jsonl, state, log, drafters, and round.json once finished
+ * audits/NAME/: runs of mistletoe audit
+ * result.json
  */
-import { join } from 'node:path';
 import type { AuditEvents } from '../../audit/audit-events.js';
-import type { RunPlace, OpenedRun } from '../../runs/run-place.js';
-import { findSameDevice, requireSameKind } from '../../runs/run-device.js';
-import { refuseUsedFolder, createRun } from '../../runs/run-place.js';
-import { writeAtomically } from '../../runs/run-writes.js';
-import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
-import { MistletoeError } from '../../core/errors.js';
 import { quoteWord } from '../../core/display-paths.js';
-import type { Target } from '../../decode/target.js';
-import { openTarget } from '../../decode/target.js';
-import type { ReadingOptions } from '../../draft/draft-system.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { MistletoeError } from '../../core/errors.js';
 import { describeMachine } from '../../measure/machine.js';
-import { openRuntime } from '../../runtime/create-runtime.js';
+import { withResumption } from '../../runs/resumed-run.js';
 import { nameDevice } from '../../runtime/device-choice.js';
-import type { Runtime } from '../../runtime/program.js';
-import type { AnswersProgress } from '../data/answers.js';
-import { refuseUnanswered } from '../data/answers.js';
-import { listPrompts } from './attacked-prompts.js';
-import type { Conversation } from '../data/conversations.js';
-import { readConversations } from '../data/conversations.js';
+import type { TrainingTexts } from '../data/training-texts.js';
+import type { Interruption, ReadyRun, RunEvents, RunOptions } from '../training-run.js';
+import { defineRuns, readTexts, writeResult } from '../training-run.js';
+import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
+import { hardenRounds, listPrompts } from './hardening-rounds.js';
 import type { HardenRequest } from './harden-request.js';
-import type { Baseline, HardeningAudit } from './hardening-settings.js';
 import { hardenRequestSchema } from './harden-request.js';
 import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
 import { auditHardened } from './hardening-audits.js';
 import { compareAudit } from './hardening-comparison.js';
 import type { AuditComparison, HardeningResult } from './hardening-result.js';
 import { hardeningResultVersion } from './hardening-result.js';
-import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
-import { hardenRounds } from './hardening-rounds.js';
-import { takeAnswers } from '../data/taken-answers.js';
-import type { TrainingTexts } from '../data/training-texts.js';
-import { prepareTexts } from '../data/training-texts.js';
-import { asSaved, withResumption, openTrainingRun } from '../../runs/resumed-run.js';
+import type { Baseline, HardeningAudit } from './hardening-settings.js';
 
-export interface HardenEvents extends RoundEvents {
-  /** Once, when everything is loaded and the run has its folder. */
-  readonly onOpen?: (run: { readonly folder: string; readonly request: HardenRequest }) => void;
-  readonly onAnswers?: (progress: AnswersProgress) => void;
-  /** Before each audit, whose own events follow. */
-  readonly onAudit?: (name: HardeningAudit) => void;
-  readonly audit?: AuditEvents;
+export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
+  readonly onNotice?: ((text: string) => void) | undefined;
+  readonly onAudit?: ((name: HardeningAudit) => void) | undefined;
+  readonly audit?: AuditEvents | undefined;
 }
 
-export interface HardenOptions {
-  readonly events?: HardenEvents;
-  readonly signal?: AbortSignal;
-  readonly cacheFolder?: string;
-  /** Read all of the converted weights before they are used. */
-  readonly verifyCache?: boolean;
-  /** Used and left open; by default one for this run alone. */
-  readonly runtime?: Runtime;
-  /** Called after each audit. Pass `writeReports` to get a report and a result.json in every audit's folder. */
-  readonly writeAuditReports?: WriteAuditReports;
+export interface HardenOptions extends RunOptions<HardenEvents> {
+  /** Called after each audit, for example with `writeReports`. */
+  readonly writeAuditReports?: WriteAuditReports | undefined;
 }
 
-export type HardenOutcome =
-  | {
-      readonly status: 'complete';
-      readonly folder: string;
-      /** Of the drafter that came of it. */
-      readonly hardened: string;
-      readonly result: HardeningResult;
-    }
-  | { readonly status: 'interrupted'; readonly folder: string };
-
-/** `place`: a folder of its own, or the next free number of a name. What is refused at once leaves no folder behind. */
-export async function startHardening(
-  place: RunPlace,
-  request: HardenRequest,
-  options: HardenOptions = {},
-): Promise<HardenOutcome> {
-  if (typeof place === 'string') refuseUsedFolder(place, 'harden');
-  const saved = asSaved(hardenRequestSchema, request);
-  return runHardening(
-    () => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, 'harden'),
-    saved,
-    options,
-  );
+interface FinishedHardening {
+  readonly status: 'complete';
+  readonly folder: string;
+  readonly hardened: string;
+  readonly result: HardeningResult;
 }
+
+export type HardenOutcome = FinishedHardening | Interruption;
+
+const runs = defineRuns<HardenRequest, HardenOptions, FinishedHardening>({
+  command: 'harden',
+  schema: hardenRequestSchema,
+  settingsOf: ({ training }) => training,
+  work: hardenIn,
+  explain: tellToResume,
+});
+
+/** `place`: a folder, or the next free number of a name. A request that is refused leaves no folder. */
+export const startHardening = runs.start;
 
 /** Resumes with the saved request. Refuses another version or device, and changed models or data. */
-export async function resumeHardening(folder: string, options: HardenOptions = {}): Promise<HardenOutcome> {
-  const { request, open } = await openTrainingRun(folder, {
-    ...{ command: 'harden', schema: hardenRequestSchema, cacheFolder: options.cacheFolder },
-  });
-  return runHardening(open, request, options);
-}
+export const resumeHardening = runs.resume;
 
-async function runHardening(
-  open: () => OpenedRun,
-  request: HardenRequest,
-  options: HardenOptions,
-): Promise<HardenOutcome> {
-  if (options.runtime !== undefined) requireSameKind(request, options.runtime);
-  const runtime = options.runtime ?? (await openRuntime(await findSameDevice(request), request.threads));
-  try {
-    const ready = await prepare(runtime, request, options);
-    const { path: folder, lock } = open();
-    try {
-      return await hardenIn(folder, ready, options);
-    } catch (cause) {
-      if (options.signal?.aborted === true && cause === options.signal.reason)
-        return { status: 'interrupted', folder };
-      throw tellToResume(folder, cause);
-    } finally {
-      lock.release();
-    }
-  } finally {
-    if (options.runtime === undefined) await runtime.dispose();
-  }
-}
-
-/** Rounds and audits have their own folders, but only the whole run can be resumed. */
+/** Rounds and audits have folders of their own, but only the whole run can be resumed. */
 export function tellToResume(folder: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError)) return failure;
   const { code, message, hint = '', cause } = failure;
@@ -133,56 +71,27 @@ export function tellToResume(folder: string, failure: unknown): unknown {
   return new MistletoeError(code, message, { hint: whole, cause });
 }
 
-interface ReadyRun {
-  readonly runtime: Runtime;
-  readonly request: HardenRequest;
-  readonly target: Target;
-  readonly conversations: readonly Conversation[];
-  readonly cache: CacheOptions & ReadingOptions;
-}
-
-/** Loads and checks everything first, so that errors appear before hours of generation. */
-async function prepare(
-  runtime: Runtime,
-  request: HardenRequest,
-  { events, cacheFolder, verifyCache }: HardenOptions,
-): Promise<ReadyRun> {
-  const { targetFolder, from, data, chatTemplate, date, training } = request;
-  const cache: CacheOptions & ReadingOptions = {
-    onNotice: (text) => events?.onNotice?.(text),
-    ...(cacheFolder === undefined ? {} : { cacheFolder }),
-    ...(verifyCache === undefined ? {} : { verifyCache }),
-    ...(from.taps === undefined ? {} : { taps: from.taps }),
-  };
-  const conversations = await readConversations(data.file);
-  if (!training.generate) refuseUnanswered(conversations);
-  const template = chatTemplate === undefined ? { date } : { chatTemplate, date };
-  const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
-  await loadDrafter(from.folder, { target: target.model, tokenizer: target.tokenizer, ...cache });
-  return { runtime, request, target, conversations, cache };
-}
-
-async function hardenIn(folder: string, ready: ReadyRun, options: HardenOptions): Promise<HardenOutcome> {
+async function hardenIn(
+  folder: string,
+  ready: ReadyRun<HardenRequest>,
+  options: HardenOptions,
+): Promise<FinishedHardening | undefined> {
   const { request, target, conversations, cache } = ready;
   const { events = {}, signal } = options;
-  events.onOpen?.({ folder, request });
-  const read = { folder, signal, onAnswers: events.onAnswers };
-  if (request.answers !== undefined) takeAnswers(request.answers, folder, 'harden');
-  const texts = await prepareTexts(target, conversations, request.training, read);
-  if (texts === undefined) return { status: 'interrupted', folder };
+  const texts = await readTexts(folder, 'harden', ready, request.training, options);
+  if (texts === undefined) return undefined;
   const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
   const rounds = { request, folder, target, texts, prompts, cache, events, signal };
   const hardened = await hardenRounds({ ...rounds, role: 'hardened' });
   const made: MadeRounds = { hardened };
   for (const role of request.baselines) made[role] = await hardenRounds({ ...rounds, role });
   const audited = await auditAll(folder, ready, options, made);
-  if (audited === undefined) return { status: 'interrupted', folder };
+  if (audited === undefined) return undefined;
   const result = describeResult(request, { texts, made, ...audited });
-  writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, 'harden');
+  writeResult(folder, 'harden', result);
   return { status: 'complete', folder, hardened: hardened.drafter, result };
 }
 
-/** The trained drafters of each role. */
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
 
 interface Audited {
@@ -190,10 +99,9 @@ interface Audited {
   readonly auditMs: number;
 }
 
-/** Undefined where it was interrupted. */
 async function auditAll(
   folder: string,
-  { request, runtime }: ReadyRun,
+  { request, runtime }: ReadyRun<HardenRequest>,
   { events = {}, signal, cacheFolder, verifyCache, writeAuditReports }: HardenOptions,
   made: MadeRounds,
 ): Promise<Audited | undefined> {

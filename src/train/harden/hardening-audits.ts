@@ -1,7 +1,7 @@
 /**
- * Whether hardening held: audits of the drafters before and after it, on prompts, seeds and suffix lengths that training
- * never saw. `fresh` is the audit that anybody would run; `other-objective` drives what no search of the training drove;
- * `stronger` has ten times the steps. Each is a run of `mistletoe audit` in a folder of its own, with its own reports.
+ * Audits the drafters before and after hardening, on prompts, seeds and suffix lengths that training never saw.
+ * `other-objective` uses an objective that training did not search with; `stronger` has ten times the steps. Each is
+ * a run of `mistletoe audit`.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,9 +23,8 @@ import { chooseOtherObjective } from './hardening-settings.js';
 export interface AuditWork {
   readonly request: HardenRequest;
   readonly runtime: Runtime;
-  /** Of the hardening run; audits lie in `audits/NAME`. */
   readonly folder: string;
-  /** The first is the one before hardening. */
+  /** The first is the drafter before hardening. */
   readonly drafters: readonly AuditedDrafter[];
   readonly cacheFolder?: string | undefined;
   readonly verifyCache?: boolean | undefined;
@@ -34,7 +33,6 @@ export interface AuditWork {
   readonly writeAuditReports?: WriteAuditReports | undefined;
 }
 
-/** Writes the reports of a finished audit into its folder. */
 export type WriteAuditReports = (
   folder: string,
   result: AuditResult,
@@ -50,24 +48,17 @@ export const auditFolder = (folder: string, name: HardeningAudit): string => joi
 
 export interface FinishedAudit {
   readonly result: AuditResult;
-  /** All starts of it together. */
   readonly elapsedMs: number;
 }
 
-/** Undefined where it was interrupted. */
+/** Undefined if interrupted. */
 export async function auditHardened(
   work: AuditWork,
   name: HardeningAudit,
 ): Promise<FinishedAudit | undefined> {
   const { runtime, folder, signal, events, cacheFolder, verifyCache } = work;
   const place = auditFolder(folder, name);
-  const options = {
-    runtime,
-    ...(signal === undefined ? {} : { signal }),
-    ...(events === undefined ? {} : { events }),
-    ...(cacheFolder === undefined ? {} : { cacheFolder }),
-    ...(verifyCache === undefined ? {} : { verifyCache }),
-  };
+  const options = { runtime, signal, events, cacheFolder, verifyCache };
   const outcome = existsSync(join(place, configFile))
     ? await resumeAudit(place, options)
     : await startAudit(place, await describeAudit(work, name), options);
@@ -92,7 +83,7 @@ export async function describeAudit(
     ...(device.kind === 'cuda' ? { dtype: device.dtype } : {}),
     command: `mistletoe harden (its audit "${name}")`,
   });
-  // Folders of a run are all called alike; in reports their drafters are told apart by what they are.
+  // The folders have the same names, so reports use the roles.
   const named = planned.drafters.map((drafter, index) => {
     const id = [request.from.name, ...(index === 0 ? [] : [drafters[index]!.role])].join('-');
     return { ...drafter, id, name: id };

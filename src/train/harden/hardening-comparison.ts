@@ -1,6 +1,6 @@
 /**
- * Two drafters under one audit. What is independent is the prompt: both drafters are measured on the same ones, so
- * prompts are paired, resampled as pairs and tested as pairs; seeds of one prompt are pooled before.
+ * Compares two drafters under one audit. Prompts are the independent unit: they are paired, resampled and tested as
+ * pairs, with their seeds pooled.
  */
 import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import type { Interval, StepCounts } from '../../measure/bootstrap.js';
@@ -16,12 +16,11 @@ import type {
   TrainedRole,
 } from './hardening-result.js';
 
-/** Where the drop may be as small as this, what it is divided by is noise, and so is the ratio. */
+/** Below this drop a ratio is noise. */
 const leastDrop = 0.01;
-/** Of a p-value that is called small. */
 const significance = 0.05;
 
-/** `roles`: those of the result's drafters, in their order. */
+/** `roles`: one per drafter of the result. */
 export function compareAudit(
   audit: HardeningAudit,
   { setup, drafters }: AuditResult,
@@ -44,7 +43,6 @@ export function compareAudit(
   };
 }
 
-/** Each against the drafter before; then hardening against what it must beat. */
 const comparedRoles: readonly (readonly [TrainedRole, DrafterRole])[] = [
   ['hardened', 'before'],
   ...baselineNames.map((name) => [name, 'before'] as const),
@@ -79,7 +77,7 @@ function pairPrompts(then: DrafterResult, now: DrafterResult): readonly PromptPa
   });
 }
 
-/** A prompt weighs the same under attack as without, however many seeds attacked it. */
+/** Averages over seeds, so that each prompt has the same weight. */
 function measuredOf({ skipped, arms }: PromptResult): Measured | undefined {
   const meanOf = (name: string): StepCounts | undefined => {
     const found = arms.filter(({ arm }) => arm === name).map(({ sameAnswer }) => sameAnswer);
@@ -111,7 +109,7 @@ function comparePrompts(
     const nothing = { dropThen: null, dropNow: null, dropLess: null, dropRatio: null };
     return { ...base, ...nothing, cleanLoss: null, pValue: null, pLarger: null };
   }
-  // One seed for all: the intervals of one comparison are over the same resamples.
+  // One seed: all intervals use the same resamples.
   const over = (statistic: (some: readonly PromptPair[]) => number): Interval =>
     bootstrapInterval(pairs, statistic, { seed });
   const dropsOf = (side: Side): number[] => pairs.map((pair) => dropOf([pair], side));
@@ -119,7 +117,7 @@ function comparePrompts(
   return {
     ...{ ...base, dropThen, dropNow: over((some) => dropOf(some, 'now')) },
     dropLess: over((some) => dropOf(some, 'then') - dropOf(some, 'now')),
-    // The few resamples whose drop is smaller still lie in the tail that is cut; they must only stay finite.
+    // Resamples below this are in the tail that is cut; they only must stay finite.
     dropRatio:
       dropThen.low < leastDrop
         ? null
@@ -132,14 +130,14 @@ function comparePrompts(
 
 export type Effect = 'smaller' | 'larger' | 'unclear' | 'unknown';
 
-/** Whether the drop has changed: it is said to have only where interval and test agree. */
+/** Interval and test must agree. */
 export function judgeDrop({ dropLess, pValue, pLarger }: HardenedChange): Effect {
   if (dropLess === null || pValue === null || pLarger === null) return 'unknown';
   if (dropLess.low > 0 && pValue < significance) return 'smaller';
   return dropLess.high < 0 && pLarger < significance ? 'larger' : 'unclear';
 }
 
-/** Whether the clean accepted length changed; fewer than five prompts decide nothing. */
+/** At least five prompts are needed. */
 export function judgePrice({ cleanLoss }: HardenedChange): Effect {
   if (cleanLoss === null) return 'unknown';
   if (cleanLoss.n >= minPairs && cleanLoss.low > 0) return 'smaller';

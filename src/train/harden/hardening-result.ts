@@ -1,4 +1,4 @@
-/** What a hardening run says of itself, for result.json, the report and callers. */
+/** The result of a hardening run, for result.json and reports. */
 import type { PairedTest } from '../../audit/result.js';
 import type { describeMachine } from '../../measure/machine.js';
 import type { ExampleCounts } from '../data/examples.js';
@@ -9,10 +9,9 @@ import type { Interval } from '../../measure/bootstrap.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 
-/** Drafters that a run trains: on searched suffixes, and as baselines. Runs up to version 0.2 could have `paraphrase`. */
+/** Versions up to 0.2 also had `paraphrase`. */
 export const trainedRoles = ['hardened', 'random', 'paraphrase'] as const;
 export type TrainedRole = (typeof trainedRoles)[number];
-/** In the order of the audits. */
 export const drafterRoles = ['before', ...trainedRoles] as const;
 export type DrafterRole = (typeof drafterRoles)[number];
 
@@ -25,7 +24,7 @@ export interface HardeningResult {
   readonly request: Pick<HardenRequest, 'training' | 'hardening' | 'baselines' | 'data'>;
   readonly audit: Omit<HardenRequest['audit'], 'prompts'> & { readonly prompts: number };
   readonly texts: HardeningTexts;
-  /** [kind of texts][round]; none of a baseline that was not asked for. */
+  /** [role][round]; empty for a baseline that was not requested. */
   readonly rounds: Readonly<Record<TrainedRole, readonly RoundRecord[]>>;
   readonly audits: readonly AuditComparison[];
   readonly times: HardeningTimes;
@@ -39,7 +38,7 @@ export interface HardeningTexts {
   readonly heldOut: ExampleCounts;
 }
 
-/** All starts of the run together; the target's clean answers are not among them. */
+/** Over all starts of the run, without the target's clean answers. */
 export interface HardeningTimes {
   readonly searchMs: number;
   readonly trainingMs: number;
@@ -47,16 +46,16 @@ export interface HardeningTimes {
 }
 
 export interface RoundRecord {
-  /** Prompts that were attacked or reworded, those of them that gave texts, and these texts. */
+  /** Attacked prompts, those with at least one suffix, and their suffixes. */
   readonly prompts: number;
   readonly found: number;
   readonly suffixes: number;
-  /** Of a search; 0 of a baseline. */
+  /** 0 for baselines. */
   readonly searchSteps: number;
-  /** Mean accepted length along clean answers under the suffixes found; null of a baseline. */
+  /** Mean accepted length along clean answers under the found suffixes; null for baselines. */
   readonly attackedLength: number | null;
   readonly updates: number;
-  /** On clean held-out texts, before and after the round's training. */
+  /** On clean held-out texts, before and after training. */
   readonly cleanBefore: number | null;
   readonly cleanAfter: number | null;
 }
@@ -73,32 +72,31 @@ export interface AuditComparison {
 
 export interface HardenedRow {
   readonly role: DrafterRole;
-  /** Null where no prompt could be audited. */
   readonly clean: Interval | null;
   readonly attacked: Interval | null;
   readonly drop: Interval;
   readonly tests: readonly PairedTest[];
   readonly promptsAudited: number;
-  /** Those of them on which the search found nothing inside its bounds: they count as no drop. */
+  /** Prompts on which the search found nothing within its bounds; they count as no drop. */
   readonly promptsWithoutSuffix: number;
 }
 
-/** One drafter against another, over the prompts that count for both; intervals are over these prompts. */
+/** One drafter against another over the prompts that both have. */
 export interface HardenedChange {
   readonly role: TrainedRole;
   readonly against: DrafterRole;
   readonly prompts: number;
-  /** Null where no prompt counts for both, as all of the following. */
+  /** This and the following are null if no prompt counts for both. */
   readonly dropThen: Interval | null;
   readonly dropNow: Interval | null;
-  /** Drop then - drop now: above 0 the drop is smaller. */
+  /** dropThen - dropNow: positive if the drop is smaller now. */
   readonly dropLess: Interval | null;
-  /** Drop now / drop then; null also where the drop then is too near 0 for a ratio to mean anything. */
+  /** dropNow / dropThen; null if dropThen is too close to 0. */
   readonly dropRatio: Interval | null;
-  /** 1 - clean length now / then: the price. */
+  /** 1 - clean length now / then. */
   readonly cleanLoss: Interval | null;
-  /** That the drop of a prompt is smaller now, one-sided. */
+  /** One-sided: the drop is smaller now. */
   readonly pValue: number | null;
-  /** That it is larger, one-sided. */
+  /** One-sided: the drop is larger now. */
   readonly pLarger: number | null;
 }

@@ -1,26 +1,33 @@
 /**
- * The rounds of one role: search for suffixes against the current drafter, let the target answer behind them, and train on
- * these texts mixed with clean ones. A finished round has a round.json, which a resumed run reads.
+ * The rounds of one role: search suffixes against the current drafter, let the target answer after them, train on
+ * these texts mixed with clean ones. A finished round has a round.json.
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { configFile } from '../../runs/run-units.js';
-import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
+import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { loadDrafter } from '../../draft/systems.js';
+import { configFile } from '../../runs/run-units.js';
+import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
-import { takeRound } from './attacked-prompts.js';
 import { planBatches } from '../data/batches.js';
+import type { Conversation } from '../data/conversations.js';
 import type { Example } from '../data/examples.js';
 import { refuseUnknownTokens } from '../data/examples.js';
+import type { TrainingTexts } from '../data/training-texts.js';
+import { trainDrafter } from '../loop/train-drafter.js';
+import type { LogLine } from '../loop/training-log.js';
+import { findLengths } from '../training-result.js';
 import type { HardenRequest } from './harden-request.js';
 import type { RoundRecord } from './hardening-result.js';
 import type { Baseline } from './hardening-settings.js';
 import { searchSettings } from './hardening-settings.js';
+import type { PromptHunt } from './suffix-hunt.js';
+import { SuffixHunt } from './suffix-hunt.js';
 import type { SuffixedPrompt } from './suffixed-texts.js';
 import {
   createSuffixedExamples,
@@ -29,19 +36,37 @@ import {
   recallRounds,
   spreadSuffixes,
 } from './suffixed-texts.js';
-import type { PromptHunt } from './suffix-hunt.js';
-import { SuffixHunt } from './suffix-hunt.js';
-import { trainDrafter } from '../loop/train-drafter.js';
-import type { LogLine } from '../loop/training-log.js';
-import { findLengths } from '../training-result.js';
-import type { TrainingTexts } from '../data/training-texts.js';
+
+/** Selects the prompts that each round attacks. */
+/** The first user message of each training conversation, shuffled. */
+export function listPrompts(
+  conversations: readonly Conversation[],
+  training: readonly Example[],
+  seed: number,
+): readonly Prompt[] {
+  const trained = new Set(training.map(({ id, conversationId = id }) => conversationId));
+  const prompts = conversations.flatMap(({ id, messages }): Prompt[] => {
+    const asked = messages.find(({ role }) => role === 'user')?.content;
+    return asked !== undefined && trained.has(id) ? [{ id, text: asked, turns: [asked] }] : [];
+  });
+  createRandom(seed, 'hardening prompts').shuffle(prompts);
+  return prompts;
+}
+
+/** Starts again from the beginning if there are too few. */
+export function takeRound<Item>(prompts: readonly Item[], round: number, count: number): readonly Item[] {
+  const taken = Math.min(count, prompts.length);
+  return Array.from({ length: taken }, (_, place) => prompts[(round * taken + place) % prompts.length]!);
+}
 
 export interface RoundEvents {
-  /** Before the searches of a round and before its training; what an earlier start has done counts. */
-  readonly onPhase?: (place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void;
-  readonly onHunt?: (place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void;
-  readonly onLine?: (place: RoundPlace, line: LogLine) => void;
-  readonly onNotice?: (text: string) => void;
+  /** Before the searches and before the training of a round; `done` includes earlier starts. */
+  readonly onPhase?:
+    ((place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void) | undefined;
+  readonly onHunt?:
+    ((place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void) | undefined;
+  readonly onLine?: ((place: RoundPlace, line: LogLine) => void) | undefined;
+  readonly onNotice?: ((text: string) => void) | undefined;
 }
 
 export interface RoundPlace {
@@ -54,11 +79,9 @@ export interface RoundPlace {
 export interface RoundsWork {
   readonly role: 'hardened' | Baseline;
   readonly request: HardenRequest;
-  /** Of the run. */
   readonly folder: string;
   readonly target: Target;
   readonly texts: TrainingTexts;
-  /** To attack; rounds take them from the front. */
   readonly prompts: readonly Prompt[];
   readonly cache: CacheOptions & ReadingOptions;
   readonly events: RoundEvents;
@@ -83,7 +106,7 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   for (let round = 0; round < count; round++) {
     signal?.throwIfAborted();
     const place = join(folder, role, `round-${round + 1}`);
-    // Without this check, a folder deleted during the run would be created again, without its contents.
+    // Otherwise a folder deleted during the run would be created again without its contents.
     if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
     const found = await attack(work, round, drafter, place);
@@ -134,7 +157,7 @@ async function attack(
   return found;
 }
 
-/** In the first round there would be nothing to train on; later ones have the suffixes of the rounds before. */
+/** Fails in the first round, which would have nothing to train on; later rounds reuse earlier suffixes. */
 function tellNothingFound(
   { role, events }: RoundsWork,
   round: number,
@@ -142,7 +165,7 @@ function tellNothingFound(
 ): void {
   const reason = found[0]?.skipped ?? 'there is no prompt to attack.';
   const sentence = `None of the ${found.length} prompts of round ${round + 1} gave a suffix; of the first: ${reason}`;
-  // A baseline is trained on clean texts then: no reason to lose what was hardened for hours.
+  // A baseline is then trained on clean texts, so hours of hardening are not lost.
   if (round === 0 && role === 'hardened') {
     throw new MistletoeError('incomplete', sentence, {
       hint: 'Give data with longer answers, or search longer or in wider bounds (--search-steps, --epsilon); then begin a new run.',
@@ -153,7 +176,6 @@ function tellNothingFound(
 
 interface RoundTraining {
   readonly round: number;
-  /** To begin with. */
   readonly drafter: string;
   readonly place: string;
   readonly found: readonly SuffixedPrompt[];
@@ -185,12 +207,12 @@ async function train(
   return finished;
 }
 
-/** Training speaks of its own folder; in a hardening run there are many. */
+/** Training errors name last/; a hardening run has many. */
 function nameRound({ role, round }: RoundPlace, cause: unknown): unknown {
   if (!(cause instanceof MistletoeError) || !cause.message.includes(' last/')) return cause;
   const { code, message, hint } = cause;
   const named = message.replace(' last/', ` ${role}/round-${round}/last/`);
-  return new MistletoeError(code, named, { cause, ...(hint === undefined ? {} : { hint }) });
+  return new MistletoeError(code, named, { cause, hint });
 }
 
 export function describeFound(
@@ -224,7 +246,7 @@ const finishedSchema = z.strictObject({
 });
 type FinishedRound = z.infer<typeof finishedSchema>;
 
-/** An unreadable round is trained again from its saved state, to the same drafter. */
+/** An unreadable round is trained again, to the same drafter. */
 function readFinished(place: string): FinishedRound | undefined {
   const text = readIfThere(join(place, finishedFile));
   if (text === undefined) return undefined;

@@ -1,4 +1,3 @@
-/** The settings of a hardening run. */
 import type { ObjectiveName } from '../../audit/search/objectives.js';
 import { objectiveNames } from '../../audit/search/objectives.js';
 import { presets, schemaOf } from '../../audit/settings.js';
@@ -85,16 +84,15 @@ export const hardeningDefaults: HardeningSettings = {
   seed: 0,
 };
 
-/** Going on from trained weights wants a lower rate than beginning with fresh ones. */
+/** Lower than for fresh weights. */
 export const hardeningRate = 2e-4;
-/** Updates between two measurements on held-out texts, and between two saved states. */
+/** Updates between measurements, and between saved states. */
 export const hardeningPace = 50;
 
-/** Audits of the end, in their order: `fresh` is always there. */
+/** `fresh` is always included. */
 export const auditNames = ['fresh', 'other-objective', 'stronger'] as const;
 export type HardeningAudit = (typeof auditNames)[number];
 
-/** What hardening must beat: the same rounds with random suffixes. */
 export const baselineNames = ['random'] as const;
 export type Baseline = (typeof baselineNames)[number];
 
@@ -110,11 +108,11 @@ export function completeHardening(given: Partial<HardeningSettings> = {}): Harde
   );
 }
 
-/** How searches and audits of a run understand a prompt and its answer; how hard they try is apart from that. */
+/** Settings that searches take from the audits. */
 const shared = ['window', 'shortestAnswer', 'maxNewTokens', 'chat', 'allowNonAscii'] as const;
 const bounds = ['epsilon', 'keep', 'divergence'] as const;
 
-/** The search on one prompt of a round: as short as a demonstration, in the bounds of the audits at the end. */
+/** A short search within the bounds of the audits. */
 export function searchSettings(
   { searchSteps, searchGrowth, objectives, suffixLengths, suffixesPerPrompt }: HardeningSettings,
   audit: AuditSettings,
@@ -132,13 +130,13 @@ export function searchSettings(
   };
 }
 
-/** What an attacker might try next: those that say most about acceptance come first. */
+/** The most informative about acceptance first. */
 const triedInTurn: readonly ObjectiveName[] = [
   ...(['margin', 'total-variation', 'expected-length', 'surprisal'] as const),
   ...(['one-sided', 'reverse-kl', 'kl'] as const),
 ];
 
-/** For the audit that drives what no search of the training has driven, nor the fresh audit. */
+/** An objective that neither training nor the fresh audit uses. */
 export function chooseOtherObjective(
   { objective }: AuditSettings,
   { objectives }: HardeningSettings,

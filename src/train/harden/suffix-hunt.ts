@@ -1,7 +1,6 @@
 /**
- * Suffixes to train against: short searches of the audit on one prompt after the other, with the drafter as it is now.
- * A search hands on several suffixes inside its bounds, and all of them are worth training on. Random suffixes of the same
- * lengths are the cheap baseline: what training on them reaches needs no search at all.
+ * Suffixes to train against: short audit searches, prompt by prompt, against the current drafter. All suffixes that a
+ * search finds within its bounds are used. Random suffixes of the same lengths are the baseline.
  */
 import { drawRandomSuffix, fluentSuffix, listAllowedTokens } from '../../audit/arms/controls.js';
 import { preparePrompt, joinPrompt } from '../../audit/arms/audit-prompt.js';
@@ -24,31 +23,28 @@ import type { Drafter } from '../../draft/drafter.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Baseline } from './hardening-settings.js';
 
-/** Searched, or a baseline. */
 export type SuffixSource = 'searched' | Baseline;
 
 export interface HuntOptions {
-  /** Objective and suffix length change from prompt to prompt. */
+  /** Objective and suffix length vary from prompt to prompt. */
   readonly settings: AuditSettings;
   readonly seed: number;
-  /** Names the round and the prompt, so that each draws from streams of its own. */
+  /** Names the random streams. */
   readonly name: string;
-  /** Suffixes that are kept of one search, or drawn. */
   readonly count: number;
   readonly source: SuffixSource;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface HuntedPrompt {
-  /** Why there is no suffix, in one sentence; null where there is one. */
+  /** Null if there is a suffix. */
   readonly skipped: string | null;
-  /** [suffix] the whole prompt with it. */
+  /** [suffix] The whole prompt. */
   readonly promptIds: readonly (readonly number[])[];
-  /** [suffix] accepted length along the clean answer; of random ones it is not measured. */
+  /** [suffix] Accepted length along the clean answer; null for random suffixes. */
   readonly lengths: readonly (number | null)[];
 }
 
-/** Where the texts of a round come from, prompt by prompt. */
 export interface PromptHunt {
   hunt(prompt: Prompt, options: HuntOptions): Promise<HuntedPrompt>;
   dispose(): Promise<void>;
@@ -62,13 +58,12 @@ export class SuffixHunt implements PromptHunt {
   constructor(
     private readonly target: Target,
     private readonly drafter: Drafter,
-    /** Levels of the drafts whose acceptance is searched against. */
     private readonly levels: number,
   ) {
     this.passRows = new PassRows(target.model.runtime);
   }
 
-  /** A prompt that cannot be searched is passed over: there are others. */
+  /** A prompt that cannot be searched is skipped. */
   async hunt(prompt: Prompt, options: HuntOptions): Promise<HuntedPrompt> {
     try {
       const prepared = await preparePrompt(this.target, prompt, { ...options.settings, seed: options.seed });
@@ -76,7 +71,7 @@ export class SuffixHunt implements PromptHunt {
         ? this.drawAll(prepared, options)
         : this.search(prepared, options));
     } catch (cause) {
-      // Too short an answer, too long a prompt, tokens that do not survive as text.
+      // The answer is too short, the prompt too long, or its tokens do not survive as text.
       const isExpected =
         cause instanceof MistletoeError && ['incomplete', 'context', 'text'].includes(cause.code);
       if (!isExpected) throw cause;
@@ -111,7 +106,7 @@ export class SuffixHunt implements PromptHunt {
       {
         ...{ scorer, starts, random: createRandom(seed, 'hunt', 'search', name) },
         allowed: this.allowedTokens(settings),
-        ...(signal === undefined ? {} : { signal }),
+        signal,
       },
       {
         ...settings,
@@ -121,7 +116,7 @@ export class SuffixHunt implements PromptHunt {
     ).finally(() => {
       scorer.dispose();
     });
-    // What an interrupted search has found is not what the whole one would have.
+    // An interrupted search has found too little.
     signal?.throwIfAborted();
     const kept = finalists.slice(0, count);
     return {

@@ -1,13 +1,12 @@
 /**
- * The texts that a round of hardening adds: prompts with suffixes, and what the target answers to them. They lie in
- * suffixes.jsonl of the round, a line a prompt, so that a killed round asks for none of them twice.
+ * The texts that a round adds: prompts with suffixes and the target's answers, one line per prompt in suffixes.jsonl,
+ * so that a killed round repeats none of them.
  */
 import { z } from 'zod';
 import type { AuditSettings } from '../../audit/settings.js';
 import { createRandom } from '../../core/random.js';
-import { Engine } from '../../decode/engine/engine.js';
+import { Engine, sequenceBytes } from '../../decode/engine/engine.js';
 import { decodePlain } from '../../decode/plain.js';
-import { sequenceBytes } from '../../decode/engine/sequence-bytes.js';
 import type { Target } from '../../decode/target.js';
 import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
 import { appendText } from '../../runs/run-writes.js';
@@ -22,7 +21,6 @@ const lineSchema = z.strictObject({
   prompt: z.string(),
   objective: z.string(),
   suffixLength: z.int(),
-  /** Why there are no texts; null where there are some. */
   skipped: z.string().nullable(),
   texts: z.array(z.strictObject({ promptIds: ids, answerIds: ids, length: z.number().nullable() })),
   elapsedMs: z.number(),
@@ -31,11 +29,10 @@ export type SuffixedPrompt = z.infer<typeof lineSchema>;
 
 export interface HuntRound {
   readonly target: Target;
-  /** Asked for once, and only where something is left to do. */
+  /** Called once, only if prompts are left. */
   readonly openHunt: () => Promise<PromptHunt>;
   readonly prompts: readonly Prompt[];
   readonly settings: HardeningSettings;
-  /** Of the audits at the end: searches understand prompts as they do. */
   readonly audit: AuditSettings;
   readonly source: SuffixSource;
   /** From 0. */
@@ -72,7 +69,7 @@ async function huntRest(work: HuntRound, hunt: PromptHunt, found: SuffixedPrompt
 
 export const formatFound = (line: SuffixedPrompt): string => `${JSON.stringify(line)}\n`;
 
-/** One prompt of a round by its place: it does not depend on the others. */
+/** Independent of the other prompts. */
 export async function huntPrompt(
   work: Omit<HuntRound, 'file' | 'openHunt'>,
   hunt: PromptHunt,
@@ -106,7 +103,7 @@ export async function huntPrompt(
   return { prompt: prompt.id, objective, suffixLength, skipped, texts, elapsedMs };
 }
 
-/** The prompts of a round that are done; behind the first line that is not whole, all are done again. */
+/** Prompts from the first invalid line on are searched again. */
 export function readFound(file: string): SuffixedPrompt[] {
   const lines = readLines(file);
   const found: SuffixedPrompt[] = [];
@@ -120,7 +117,7 @@ export function readFound(file: string): SuffixedPrompt[] {
   return found;
 }
 
-/** What the target itself says behind each of them, greedily. */
+/** Greedy. */
 function answerAll(
   {
     target,
@@ -134,10 +131,9 @@ function answerAll(
   const { model, stopIds, tokenizer } = target;
   return Promise.all(
     prompts.map(async (promptIds) => {
-      const request = {
-        ...{ promptIds, maxNewTokens, sampling: { temperature: 0 }, seed: settings.seed },
-        ...{ stopIds, tokenizer, ...(signal === undefined ? {} : { signal }) },
-      };
+      const { seed } = settings;
+      const greedy = { sampling: { temperature: 0 }, seed };
+      const request = { promptIds, maxNewTokens, ...greedy, stopIds, tokenizer, signal };
       const bytes = sequenceBytes(request, model);
       const { tokenIds } = await engine.run((scheduler) => decodePlain(model, { ...request, scheduler }), {
         bytes,
@@ -148,7 +144,6 @@ function answerAll(
   );
 }
 
-/** As texts to learn from; prompts are read only. */
 export function createSuffixedExamples(
   found: readonly SuffixedPrompt[],
   { round, maxTokens }: { readonly round: number; readonly maxTokens: number },
@@ -163,11 +158,10 @@ export function createSuffixedExamples(
   );
 }
 
-/** The suffixes of the last rounds; older ones are forgotten. [round] */
 export const recallRounds = (rounds: readonly (readonly Example[])[], count: number): readonly Example[] =>
   rounds.slice(-count).flat();
 
-/** Clean and suffixed texts in the wanted share, each of the fewer kind as often as it takes. */
+/** Repeats the smaller kind to reach the share. */
 export function mixExamples(
   clean: readonly Example[],
   suffixed: readonly Example[],
@@ -189,14 +183,13 @@ function repeatExamples(examples: readonly Example[], copies: number): readonly 
 }
 
 /**
- * Puts suffixes found on one question behind other questions: searches are expensive, and the drafter should learn to ignore
- * stray tokens in any prompt. The example keeps the question's clean answer; the loss uses the target's own distribution
- * there, whether or not the target would still give that answer.
+ * Appends the suffixes of one question to other questions: searches are expensive, and a drafter should learn to
+ * ignore stray tokens in any prompt. The example keeps the clean answer; the loss uses the target's own distribution,
+ * whether or not the target would still give that answer.
  */
 interface SpreadOptions {
   readonly round: number;
   readonly maxTokens: number;
-  /** Questions that each suffix is put behind. */
   readonly count: number;
   readonly seed: number;
 }
@@ -232,7 +225,7 @@ export function spreadSuffixes(
 
 const promptOf = ({ tokens, isLearnt }: Example): Int32Array => tokens.subarray(0, isLearnt.indexOf(1));
 
-/** At their ends: what stands behind a suffix. */
+/** From the end. */
 function countShared(left: ArrayLike<number>, right: ArrayLike<number>): number {
   let shared = 0;
   const most = Math.min(left.length, right.length);

@@ -1,6 +1,6 @@
 import { afterAll, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { floatsOf } from '../../runtime/program.js';
 import type { AdamOptions } from './adamw.js';
 import { buildUpdate, updateInputs } from './adamw.js';

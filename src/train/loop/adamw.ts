@@ -1,11 +1,9 @@
 /**
- * AdamW with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101) as one graph over all parameters. Before it,
- * gradients are divided by what they were summed over and scaled down together where their common length is above a limit.
- *
- *   m <- b1 m + (1 - b1) g        v <- b2 v + (1 - b2) g^2
- *   p <- p - rate (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p)
- *
- * Matrices decay; norms and biases, which are vectors, do not.
+ * AdamW with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101) as one graph over all parameters.
+ * Gradients are first divided by their count and clipped by their common norm.
+ * m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2
+ * p <- p - rate (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p)
+ * Only matrices decay, not norms and biases.
  */
 import {
   add,
@@ -30,7 +28,7 @@ export interface AdamOptions {
   readonly secondDecay: number; // b2
   readonly epsilon: number;
   readonly weightDecay: number;
-  /** Length of all gradients together, above which they are scaled down to it. */
+  /** Max norm of all gradients together. */
   readonly clip: number;
 }
 
@@ -39,12 +37,12 @@ export const adamDefaults: AdamOptions = {
   ...{ weightDecay: 0, clip: 0.5 },
 };
 
-/** The smallest normal number: the square root of 0 shall be 0. */
+/** The smallest normal number, so that the square root of 0 is 0. */
 const tiny = 2 ** -126;
 
 const squareRoot = (x: Tensor): Tensor => multiply(x, reciprocalSquareRoot(maximum(x, tiny)));
 
-/** Outputs: the updated parameters and moments, and `norm`, the length of the gradients before clipping. */
+/** Outputs: updated parameters and moments, and `norm` before clipping. */
 export function buildUpdate(
   shapes: ReadonlyMap<string, readonly number[]>,
   { firstDecay, secondDecay, epsilon, weightDecay, clip }: AdamOptions,
@@ -93,7 +91,7 @@ export function buildUpdate(
   return outputs;
 }
 
-/** The scalars of an update; `update` counts from 0, `count` is what the gradients were summed over. */
+/** `update` counts from 0. */
 export function updateInputs(
   { rate, update, count }: { readonly rate: number; readonly update: number; readonly count: number },
   { firstDecay, secondDecay }: AdamOptions,

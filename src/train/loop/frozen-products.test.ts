@@ -8,7 +8,7 @@ import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import { weightGradients } from '../../graph/weight-gradients.js';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { float32 } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import { shareFrozenProducts } from './frozen-products.js';

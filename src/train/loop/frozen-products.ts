@@ -30,7 +30,6 @@ export function shareFrozenProducts(
     known.set(tensor, frozen);
     return frozen;
   };
-  /** Rows that only a scale of the norm makes learn. */
   const isScaledFrozen = (tensor: Tensor): boolean =>
     tensor.operation === 'rmsNorm' && isFrozen(tensor.inputs[0]!) && !isFrozen(tensor.inputs[1]!);
 
@@ -97,7 +96,6 @@ function multiplyRows({ attributes }: TensorOf<'contract'>, rows: Tensor, matrix
   return contract(rows, matrix, `${left.join(' ')}, ${right.join(' ')} -> ${output.join(' ')}`, scale);
 }
 
-/** The rows of a slice, computed from all rows and sliced afterwards. */
 function moveSlice(x: Tensor, compute: (whole: Tensor) => Tensor): Tensor | undefined {
   if (x.operation !== 'slice' || x.attributes.axis === x.shape.length - 1) return undefined;
   const { axis, start, end } = x.attributes;

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { TextBatch } from '../data/text-batch.js';
-import { addLengths, walkAnswers } from './held-out-length.js';
+import type { TextBatch } from '../data/batches.js';
+import { addLengths, walkAnswers } from './training-loop.js';
 import { acceptedLengthOf } from '../../measure/bootstrap.js';
 
 const tokens = Int32Array.of(1, 2, 10, 11, 12, 13, 14, 0);

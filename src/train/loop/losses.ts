@@ -9,7 +9,10 @@
  * A draft vocabulary smaller than the target's learns the target's distribution within it, and nothing where the target's
  * most likely token lies outside. Sums over tokens, not means: batches are of different sizes, and the update divides.
  */
-import type { Tensor } from '../../graph/tensor.js';
+import type { DraftedLogits, Drafter } from '../../draft/drafter.js';
+import { dropFirst, dropLast } from '../../draft/programs/states.js';
+import { requireGraph } from '../../draft/reading/checks.js';
+import { multiplyDimensions, symbol } from '../../graph/dimension.js';
 import {
   add,
   greater,
@@ -23,35 +26,94 @@ import { argmax, gatherRows, pick } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reductions.js';
 import { reshape, transpose } from '../../graph/operations/shaping.js';
-import { multiplyDimensions } from '../../graph/dimension.js';
-import { dropFirst, dropLast } from '../../draft/programs/states.js';
+import type { Tensor } from '../../graph/tensor.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import type { AttentionContext } from '../../model/decoder-layer.js';
 import { projectToVocabulary } from '../../model/decoder.js';
+import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { NamedValues } from '../../runtime/program.js';
 import { float32, int32 } from '../../runtime/program.js';
-import type { TextBatch } from '../data/text-batch.js';
-import type { Pair } from './training-graph.js';
-import { batch, draftAlong, featuresInput, positionsInput, row, weightsInput } from './training-graph.js';
+import type { TextBatch } from '../data/batches.js';
+import { maskTexts } from '../data/batches.js';
+
+/**
+ * What one batch of training looks like as inputs of a graph: tokens of texts, what each counts and where in its text it
+ * stands, and a mask by which each text sees itself alone. The target is frozen, its features and taps come in from
+ * teacher-states.ts.
+ */
+export interface Pair {
+  readonly target: CausalModel;
+  readonly drafter: Drafter;
+}
+
+const batch = symbol('batch');
+const row = symbol('row');
+
+/** Inputs that a batch gives to every program. */
+export const tokensInput = (): Tensor => input('tokens', [batch, row], 'int32');
+
+const weightsInput = (): Tensor => input('weights', [batch, row]);
+
+/** Of each token in its own text. */
+const positionsInput = (): Tensor => input('positions', [batch, row]);
+
+const featuresInput = ({ configuration }: CausalModel): Tensor =>
+  input('features', [batch, row, configuration.hiddenSize]);
+
+/** Drafts of all positions along the texts. */
+function draftAlong({ target, drafter }: Pair, depth: number, features: Tensor): DraftedLogits {
+  const graph = requireGraph(drafter);
+  const { hiddenSize } = target.configuration;
+  const tokens = tokensInput();
+  const taps =
+    drafter.taps.length === 0 ? undefined : input('taps', [batch, row, drafter.taps.length * hiddenSize]);
+  return graph.draftLogits(
+    {
+      ...{ features, taps, firstRow: 0, past: undefined },
+      embedWith: (table) => gatherRows(table, tokens),
+      context: declareContext('draft.', graph.attention?.sizes.headSize ?? 2),
+    },
+    depth,
+  );
+}
+
+export function declareContext(prefix: string, headSize: number): AttentionContext {
+  const angles = (name: string): Tensor => input(`${prefix}${name}`, [row, headSize / 2]);
+  return { cosine: angles('cosine'), sine: angles('sine'), mask: input('mask', [batch, row, row]) };
+}
+
+/** Values for what declareContext asks for. */
+export function contextInputs(
+  prefix: string,
+  rotary: RotaryTable,
+  batch: TextBatch,
+  window?: number,
+): NamedValues {
+  const [count, length] = batch.shape;
+  const { cosine, sine } = rotary.anglesAt(Int32Array.from({ length }, (_, position) => position));
+  const shape = [length, cosine.length / length];
+  return {
+    mask: float32(maskTexts(batch, window), [count, length, length]),
+    [`${prefix}cosine`]: float32(cosine, shape),
+    [`${prefix}sine`]: float32(sine, shape),
+  };
+}
 
 export interface Objective {
-  /** Levels of a draft that are trained. */
   readonly depth: number;
   readonly labels: 'soft' | 'tokens';
-  /** Weight of a level relative to the previous one. */
   readonly decay: number;
-  /** Weight of the feature distance; 0 if the drafter predicts no features. */
   readonly featureWeight: number;
-  /** Weight of the labels. */
   readonly labelWeight: number;
-  /** Width of the uniform noise on the features that the drafter reads. */
   readonly noise: number;
 }
 
 export interface LossGraph {
-  /** Sum over all tokens in the loss. [1] */
+  /** Sum over the tokens in the loss. [1] */
   readonly loss: Tensor;
-  /** Cross-entropy of each level, over its counted rows together, without its weight. [depth] -> [1] */
+  /** [level] Unweighted cross-entropy over the level's rows. [1] */
   readonly levels: readonly Tensor[];
-  /** Rows that a level counts: fewer the deeper it is, and only those whose token can be drafted. [depth] -> [1] */
+  /** [level] Counted rows: fewer at deeper levels, and only tokens that can be drafted. [1] */
   readonly rows: readonly Tensor[];
 }
 
@@ -63,11 +125,10 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const [weights, positions] = [weightsInput(), positionsInput()];
   const weightsOf = (level: number): Tensor =>
     dropFirst(select(greater(positions, level + 1), weights, 0), level + 2);
-  // Cut before they are projected: scores are far larger. No draft is about the token of the first row or of the last.
+  // Cut before projecting: logits are far larger. No draft predicts the first row's token or the last.
   const judging = dropLast(dropFirst(truth, 1), 1);
   const teacher = labels === 'soft' ? describeTeacher(pair, judging) : undefined;
   const judged = drafted.logits.map((logits, level) => {
-    // The last row predicts the token after the text.
     const scores = logSoftmax(dropLast(logits, 1));
     const own = weightsOf(level);
     if (teacher === undefined) {
@@ -104,7 +165,7 @@ export function buildChoices(pair: Pair, depth: number): readonly Tensor[] {
 
 interface Teacher {
   readonly distribution: Tensor; // [batch, row - 2, draft vocabulary]
-  /** 1 where the target's most likely token can be drafted; undefined where all can. */
+  /** 1 if the target's most likely token can be drafted; undefined if all can. */
   readonly isInside: Tensor | undefined; // [batch, row - 2]
 }
 
@@ -123,7 +184,6 @@ function describeTeacher({ target, drafter }: Pair, features: Tensor): Teacher {
   return { distribution: softmax(within), isInside: reshape(inside, places) };
 }
 
-/** Inputs of a loss besides texts and states. */
 export function labelInputs({ target, drafter }: Pair, { tokens, shape }: TextBatch): NamedValues {
   const drafted = drafter.graph?.targetTokens;
   if (drafted === undefined) {
@@ -155,7 +215,6 @@ function smoothDistance(left: Tensor, right: Tensor): Tensor {
   return flatten(mean(select(greater(size, 1), subtract(size, 0.5), near), [-1]));
 }
 
-/** Without a last axis of one element. */
 const flatten = (x: Tensor): Tensor => reshape(x, x.shape.slice(0, -1));
 
 const total = (x: Tensor): Tensor => reshape(sum(x, [0, 1]), [1]);

@@ -1,16 +1,14 @@
 /**
- * Parameters during training, in buffers of the runtime: for each parameter its values, the sum of its gradients and
- * AdamW's two moments. Programs read them as inputs and update them in place, by the names from slotName.
+ * Per parameter its values, summed gradients and AdamW's two moments, in buffers of the runtime. Programs read and
+ * update them in place, by the names from slotName.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Destination, ResidentValue, Runtime } from '../../runtime/program.js';
 import { resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 
-/** Kinds of values that a parameter has. */
 export type ParameterSlot = 'parameter' | 'gradient' | 'mean' | 'square';
 
-/** A weight of a drafter, as programs read it. */
 export interface ParameterValues {
   readonly shape: readonly number[];
   readonly data: Float32Array;
@@ -27,7 +25,6 @@ export class ParameterBuffers {
 
   constructor(
     runtime: Runtime,
-    /** [name] */
     readonly shapes: ReadonlyMap<string, readonly number[]>,
   ) {
     for (const [name, shape] of shapes) {
@@ -37,14 +34,12 @@ export class ParameterBuffers {
     }
   }
 
-  /** As inputs of a program. */
   residents(slots: readonly ParameterSlot[]): Readonly<Record<string, ResidentValue>> {
     return Object.fromEntries(
       this.list(slots).map(({ key, shape, buffer }) => [key, resident(buffer, shape)]),
     );
   }
 
-  /** As outputs of a program. */
   destinations(slots: readonly ParameterSlot[]): Readonly<Record<string, Destination>> {
     return Object.fromEntries(this.list(slots).map(({ key, buffer }) => [key, buffer]));
   }
@@ -60,7 +55,6 @@ export class ParameterBuffers {
     return values;
   }
 
-  /** Restores the whole state; refuses a partial one. */
   restore(values: ReadonlyMap<string, Float32Array>): void {
     const missing = this.list(keptSlots).find(({ key }) => !values.has(key));
     if (missing !== undefined) {

@@ -1,8 +1,8 @@
-/** A drafter's own weights as values, from wherever they lie. */
+/** Reads a drafter's own weights. */
 import { readExactly, withFile } from '../../checkpoint/binary-file.js';
 import type { FloatDType } from '../../checkpoint/element-decoding.js';
 import { decodeFloats } from '../../checkpoint/element-decoding.js';
-import { joinParts } from '../../checkpoint/weight-parts.js';
+import { joinParts } from '../../checkpoint/weight-recipe.js';
 import type { HalfType } from '../../core/half-floats.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { Drafter } from '../../draft/drafter.js';
@@ -16,16 +16,15 @@ import type {
 } from '../../runtime/weights.js';
 import type { ParameterValues } from './parameter-buffers.js';
 
-/** By the names that its graph reads them by. What it borrows of its target is not among them. */
+/** By the graph's names; borrowed weights of the target are not included. */
 export async function readParameters(
   drafter: Pick<Drafter, 'name' | 'graph'>,
 ): Promise<ReadonlyMap<string, ParameterValues>> {
-  // A drafter's own weights stand first; the target's, where it reads any, behind them.
+  // The drafter's own weights come first, then the target's.
   const [own] = requireGraph(drafter).weights;
   return readStore(own!);
 }
 
-/** All weights of a store as float32; the arrays are the caller's. */
 export async function readStore(store: WeightStore): Promise<ReadonlyMap<string, ParameterValues>> {
   if (store.kind === 'file') return readFromFile(store);
   if (store.kind === 'memory') return readFromMemory(store);
@@ -58,7 +57,7 @@ function readFromFile({ path, tensors }: FileWeights): Promise<Map<string, Param
 function readFromMemory({ tensors }: MemoryWeights): Map<string, ParameterValues> {
   const values = new Map<string, ParameterValues>();
   for (const [name, { shape, data, dtype }] of tensors) {
-    // A copy: whoever trains writes into it, and programs still read the original.
+    // A copy: training writes to it while programs read the original.
     const { buffer } = data.slice();
     values.set(name, { shape, data: decode(new Uint8Array(buffer), dtype) });
   }
@@ -75,7 +74,7 @@ async function readPart({ shape, dtype, read }: DirectPart): Promise<Float32Arra
   const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
   let filled = 0;
   for await (const piece of read()) {
-    // Pieces come out of larger buffers, at places where no float may begin.
+    // Pieces of larger buffers may be misaligned for floats.
     const some = decode(piece.slice(), dtype);
     values.set(some, filled);
     filled += some.length;
@@ -91,14 +90,12 @@ function decode(raw: Uint8Array<ArrayBuffer>, dtype: StoredType = 'float32'): Fl
 }
 
 /**
- * Blocks that are one. The authors of Medusa and Hydra repeat one module where a head has several blocks, and their files
- * hold it under several names; their code runs the last one everywhere. Blocks that are equal when training begins
- * therefore learn as one and stay equal.
+ * Ties equal blocks. Medusa and Hydra repeat one module where a head has several blocks and store it under several
+ * names; their code runs the last one everywhere. Equal blocks therefore learn as one.
  */
-/** medusa.HEAD.LAYER.weight and hydra.HEAD.blockN.weight, without the number. */
 const repeated = [/^(medusa\.\d+)\.\d+(\.weight|\.bias)$/, /^(hydra\.\d+\.block)\d+(\.weight|\.bias)$/];
 
-/** [name] the name under which it learns; its own unless it is tied to an earlier one. */
+/** [name] The name under which it learns. */
 export function tieWeights(values: ReadonlyMap<string, ParameterValues>): ReadonlyMap<string, string> {
   const first = new Map<string, string>(); // [name without number]
   const ties = new Map<string, string>();

@@ -9,9 +9,8 @@ import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js
 import { formatShape, quote } from '../../checkpoint/stored-tensor.js';
 import type { TensorSource } from '../../checkpoint/tensor-source.js';
 import { floatSource, storedSource, writtenTypeOf } from '../../checkpoint/tensor-source.js';
-import { cutPart } from '../../checkpoint/weight-parts.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
+import { cutPart, resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { restoreFolder } from '../../checkpoint/written-folder.js';
 import { MistletoeError } from '../../core/errors.js';
 import { misfit } from '../../draft/reading/checks.js';
@@ -20,20 +19,19 @@ import { refuseAtOnce } from '../../draft/draft-system.js';
 import { recogniseCheckpoint, systemTitles } from '../../draft/systems.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
 import { embeddingName, outputName } from '../../model/tied-output.js';
-import { describingFiles, writeCheckpoint } from '../systems/new-checkpoint.js';
+import { describingFiles, writeCheckpoint } from '../../draft/fresh/new-checkpoint.js';
 import { countValues } from './parameter-buffers.js';
 
 export interface SaveRequest extends ReadingOptions {
-  /** The folder that the drafter was loaded from. */
   readonly from: string;
-  /** May be the same one. A drafter that lies there is replaced as a whole, anything else is left and refused. */
+  /** A drafter at this path is replaced as a whole; anything else is refused. */
   readonly to: string;
-  /** By the names that the drafter's graph has for its weights; those that are not given stay as they are. */
+  /** By the graph's names; other weights stay as they are. */
   readonly values: ReadonlyMap<string, Float32Array>;
-  /** float32 unless asked for as `from` has each tensor. */
-  readonly dtype?: 'float32' | 'source';
-  /** Goes into config.json, over what is there. */
-  readonly config?: Readonly<Record<string, unknown>>;
+  /** `source`: the type of each tensor in `from`. */
+  readonly dtype?: 'float32' | 'source' | undefined;
+  /** Merged into config.json. */
+  readonly config?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export async function saveDrafter(request: SaveRequest): Promise<void> {
@@ -42,7 +40,7 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
   const checkpoint = await openCheckpoint(from);
   const { system, layout } = recogniseCheckpoint(checkpoint);
   if (system === undefined) throw misfit(from, `has ${layout}`, `Supported: ${systemTitles.join(', ')}.`);
-  const { recipes } = system.describe(checkpoint, refuseAtOnce, taps === undefined ? {} : { taps });
+  const { recipes } = system.describe(checkpoint, refuseAtOnce, { taps });
   resolveRecipes(checkpoint, recipes);
   const trained = assignValues(checkpoint, recipes, values);
   const written = [...checkpoint.tensors.values()].filter(({ name }) => !isStale(name, checkpoint, trained));
@@ -54,15 +52,13 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
   });
 }
 
-/** A tensor's place in the weight that it is a part of. */
 interface TrainedPart {
   readonly recipe: WeightRecipe;
   readonly place: number;
-  /** Of the whole weight; undefined where it was not trained. */
+  /** The whole weight; undefined if untrained. */
   readonly values: Float32Array | undefined;
 }
 
-/** [tensor] */
 function assignValues(
   { folder }: Checkpoint,
   recipes: readonly WeightRecipe[],
@@ -88,7 +84,7 @@ function assignValues(
   return parts;
 }
 
-/** What the graph's names have before the recipes': `eagle3.`, for instance. */
+/** The prefix of the graph's names, such as `eagle3.`. */
 function findScope(folder: string, recipes: readonly WeightRecipe[], keys: readonly string[]): string {
   const names = new Set(recipes.map(({ name }) => name));
   const known = (scope: string): number =>
@@ -137,7 +133,6 @@ function describeConfig(
   return { ...config, ...Object.fromEntries(named.map((key) => [key, 'float32'])), ...added };
 }
 
-/** The file name that the system's authors use, with .safetensors. */
 function nameWeights({ files }: Checkpoint): string {
   const [file, ...others] = files.map((path) => basename(path));
   if (file === undefined || others.length > 0 || file === 'pytorch_model.bin') return 'model.safetensors';

@@ -1,16 +1,12 @@
 /**
- * Hidden states of the target, kept on the disk as float16 so that later epochs need not compute them again. One file,
- * to which entries are only ever added, up to a size. Behind a mark and a digest of what the states follow from, each
- * entry is
- *
- *   bytes of the id, rows, width, checksum of the states, checksum of these four and the id   (5 x uint32)
- *   the id as UTF-8, then the states   [row, width]
- *
- * Damaged parts are not used but computed again: the file is cut at an incomplete entry or damaged header, states with a
- * wrong checksum are ignored, and a file made for another target or other data is emptied.
- *
- * A run must end with the same weights whether states are computed or read. So training uses what `put` returns: the
- * states as they would be read back, whether they were stored or not.
+ * Hidden states of the target as float16 in one append-only file of limited size, so that later epochs need not
+ * compute them. After a mark and a digest of their origin, each entry is
+ * id bytes, rows, width, checksum of the states, checksum of these four and the id (5 x uint32)
+ * the id as UTF-8, then the states [row, width]
+ * Damaged states are computed again: the file is cut at an incomplete entry or damaged header, states with a wrong
+ * checksum are ignored, and a file of another target or other data is emptied.
+ * A run must end with the same weights whether states are computed or read, so training uses what `put` returns: the
+ * states as they would be read back.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
@@ -21,12 +17,10 @@ import { describeCause, MistletoeError } from '../../core/errors.js';
 import { decodeHalves, encodeHalves } from '../../core/half-floats.js';
 
 export interface StateStoreOptions {
-  /** Bytes that the file may have. */
   readonly limitBytes: number;
-  /** What the states follow from: target, taps, tokens of the examples. A file made for another is emptied. */
-  readonly identity?: string;
-  /** Told once that nothing more is stored, and once that states do not fit float16. */
-  readonly onNotice?: (message: string) => void;
+  /** Identifies target, taps and examples. A file with another identity is emptied. */
+  readonly identity?: string | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 export interface StoredStates {
@@ -35,7 +29,6 @@ export interface StoredStates {
 }
 
 interface Entry {
-  /** Of the states. */
   readonly position: number;
   readonly shape: readonly [number, number];
   readonly checksum: number;
@@ -181,7 +174,6 @@ export class StateStore {
     if (this.end < status.size) ftruncateSync(this.file, this.end);
   }
 
-  /** Where the last whole entry ends. */
   private readEntries(start: number, size: number): number {
     let end = start;
     const head = Buffer.alloc(headBytes);
@@ -233,7 +225,6 @@ function decodeHead(head: Buffer): [number, number, number, number] {
 const bytesOf = (bits: Uint16Array): Uint8Array =>
   new Uint8Array(bits.buffer, bits.byteOffset, bits.byteLength);
 
-/** Infinite or NaN. */
 const isBeyond = (bits: number): boolean => (bits & 0x7c00) === 0x7c00;
 
 function writeWhole(file: number, bytes: Uint8Array): void {

@@ -8,9 +8,9 @@ import { embedTokens, runDecoder } from '../../model/decoder.js';
 import type { MixedValues, Program } from '../../runtime/program.js';
 import { bufferOf, float32, int32 } from '../../runtime/program.js';
 import type { StateStore } from './state-store.js';
-import type { TextBatch, TextPlace } from '../data/text-batch.js';
-import type { Pair } from './training-graph.js';
-import { contextInputs, declareContext, tokensInput } from './training-graph.js';
+import type { TextBatch, TextPlace } from '../data/batches.js';
+import type { Pair } from './losses.js';
+import { contextInputs, declareContext, tokensInput } from './losses.js';
 
 export class TeacherStates {
   private constructor(
@@ -38,7 +38,6 @@ export class TeacherStates {
     return this.store === undefined ? this.compute(batch) : this.readKept(this.store, batch);
   }
 
-  /** The outputs stay in the runtime's buffers. */
   private async compute(batch: TextBatch): Promise<MixedValues> {
     const { target, drafter } = this.pair;
     const { slidingWindow } = target.configuration;

@@ -1,19 +1,17 @@
-/** Trains a drafter on given texts, in a folder with its state, its log and the trained drafters. */
 import { join } from 'node:path';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { loadDrafter } from '../../draft/systems.js';
 import { adamDefaults } from './adamw.js';
-import type { BatchPlan } from '../data/batches.js';
+import type { BatchPlan, TextBatch } from '../data/batches.js';
 import { readParameters } from './parameters.js';
 import { saveDrafter } from './saved-drafter.js';
 import type { TrainSettings } from '../settings.js';
 import { objectiveOf } from '../settings.js';
 import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
-import type { TextBatch } from '../data/text-batch.js';
 import type { LogLine } from './training-log.js';
 import { TrainingLog } from './training-log.js';
 import type { TrainingEnd } from './training-loop.js';
@@ -23,13 +21,10 @@ import { freshProgress, loadState, removeUnfinished, saveState } from './trainin
 
 export interface DrafterTraining {
   readonly target: Target;
-  /** The drafter to begin with. */
   readonly start: string;
   readonly plan: BatchPlan;
-  /** Held-out texts. */
   readonly validation: readonly TextBatch[];
   readonly settings: TrainSettings;
-  /** Has state.safetensors, log.jsonl, best/ and last/; training resumes from the state if there is one. */
   readonly folder: string;
   readonly cache: CacheOptions & ReadingOptions;
   readonly signal?: AbortSignal | undefined;
@@ -56,19 +51,17 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     keepStates === 0
       ? undefined
       : StateStore.open(join(folder, 'states.bin'), {
-          ...{ limitBytes: keepStates, identity: `taps ${drafter.taps.join()}` },
-          ...(cache.onNotice === undefined ? {} : { onNotice: cache.onNotice }),
+          limitBytes: keepStates,
+          identity: `taps ${drafter.taps.join()}`,
+          onNotice: cache.onNotice,
         });
   const trainer = await Trainer.create(pair, values, {
     ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed, store },
     freezeVocabulary: settings.freeze === 'vocabulary',
   });
   const keep = async (name: string): Promise<void> => {
-    // Weights that are not trained stay as they were.
-    await saveDrafter({
-      ...{ from: start, to: join(folder, name), values: await trainer.readWeights() },
-      ...(cache.taps === undefined ? {} : { taps: cache.taps }),
-    });
+    const values = await trainer.readWeights();
+    await saveDrafter({ from: start, to: join(folder, name), values, taps: cache.taps });
   };
   try {
     const stateFile = join(folder, 'state.safetensors');
@@ -113,7 +106,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
   }
 }
 
-/** Such a run could neither continue nor end. */
+/** Such a run could never end. */
 function refuseFurther(file: string, { update }: TrainingProgress, { steps }: TrainSettings): void {
   if (update <= steps) return;
   throw new MistletoeError(

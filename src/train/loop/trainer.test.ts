@@ -11,7 +11,7 @@ import type { Objective } from './losses.js';
 import { readParameters } from './parameters.js';
 import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
-import type { TextBatch } from '../data/text-batch.js';
+import type { TextBatch } from '../data/batches.js';
 
 const models = new TinyModels(tiny);
 const folder = makeTemporaryFolder();

@@ -13,37 +13,29 @@ import { float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
 import type { AdamOptions } from './adamw.js';
 import { buildUpdate, updateInputs } from './adamw.js';
 import { shareFrozenProducts } from './frozen-products.js';
-import type { Objective } from './losses.js';
-import { buildChoices, buildLoss, labelInputs } from './losses.js';
+import type { Objective, Pair } from './losses.js';
+import { buildChoices, buildLoss, contextInputs, labelInputs } from './losses.js';
 import { allSlots, countValues, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
 import type { ParameterValues } from './parameter-buffers.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
 import { tieWeights } from './parameters.js';
-import type { TextBatch } from '../data/text-batch.js';
-import { positionsInTexts } from '../data/text-batch.js';
-import type { Pair } from './training-graph.js';
-import { contextInputs } from './training-graph.js';
+import type { TextBatch } from '../data/batches.js';
+import { positionsInTexts } from '../data/batches.js';
 
 export interface TrainerOptions {
   readonly objective: Objective;
   readonly adam: AdamOptions;
-  /** Of the noise on features. */
   readonly seed: number;
-  /** Whether embeddings and output stay as they are. */
   readonly freezeVocabulary?: boolean | undefined;
-  /** Where the target's states are kept; they are computed for every batch without it. */
+  /** Without it, states are computed for every batch. */
   readonly store?: StateStore | undefined;
 }
 
 export interface BatchLoss {
-  /** Tokens in the loss. */
   readonly count: number;
-  /** The objective, of all of them together. */
   readonly loss: number;
-  /** [level] cross-entropy, of all counted rows together. */
   readonly levels: readonly number[];
-  /** [level] rows that it counts. */
   readonly rows: readonly number[];
 }
 
@@ -59,13 +51,13 @@ export class Trainer {
     private readonly gradients: Program,
     private readonly updater: Program,
     shapes: ReadonlyMap<string, readonly number[]>,
-    /** [trained weight] the name of the parameter that it is. */
+    /** [trained weight] Name of its parameter. */
     private readonly ties: ReadonlyMap<string, string>,
   ) {
     this.buffers = new ParameterBuffers(pair.target.runtime, shapes);
   }
 
-  /** `values` are the drafter's own weights; those that the loss reads are trained. */
+  /** `values`: the drafter's own weights; those in the loss are trained. */
   static async create(
     pair: Pair,
     values: ReadonlyMap<string, ParameterValues>,
@@ -80,7 +72,7 @@ export class Trainer {
     const own = [...new Set(ties.values())];
     const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
     const plain = { loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) };
-    // Measured on the CPU alone.
+    // Measured on the CPU only.
     const isShared = pair.target.runtime.name === 'onnx';
     const losses = isShared ? shareFrozenProducts(plain, new Set(names)) : plain;
     const outputs = { ...losses, ...sumGradients(losses.loss, ties) };
@@ -97,7 +89,7 @@ export class Trainer {
     return trainer;
   }
 
-  /** Adds the gradients of a batch to the sums. `step` tells the noise of one batch from that of another. */
+  /** `step` seeds the noise. */
   async accumulate(batch: TextBatch, step: number): Promise<BatchLoss> {
     const { objective, seed } = this.options;
     const states = await this.teacher.read(batch);
@@ -125,7 +117,7 @@ export class Trainer {
     };
   }
 
-  /** Updates all parameters and clears the gradients. Returns the norm of the mean gradient before clipping. */
+  /** Returns the norm of the mean gradient before clipping. */
   async update(update: number, rate: number): Promise<number> {
     const scalars = updateInputs({ rate, update, count: Math.max(1, this.learnt) }, this.options.adam);
     const inputs = { ...scalars, ...this.buffers.residents(allSlots) };
@@ -153,7 +145,6 @@ export class Trainer {
     return names.map((name) => integersOf(outputs, name));
   }
 
-  /** The trained weights as they are now, by their own names. */
   async readWeights(): Promise<ReadonlyMap<string, Float32Array>> {
     const parameters = await this.buffers.read(['parameter']);
     return new Map(
@@ -195,7 +186,6 @@ function isFrozen(name: string, { drafter }: Pair, { freezeVocabulary = false }:
   return drafter.system !== 'speculative-sampling' && isEmbedding;
 }
 
-/** Gradients on top of what was summed before. */
 function sumGradients(loss: Tensor, ties: ReadonlyMap<string, string>): NamedTensors {
   const sums: Record<string, Tensor> = {};
   for (const [name, gradient] of weightGradients(loss, [...ties.keys()])) {
@@ -205,7 +195,7 @@ function sumGradients(loss: Tensor, ties: ReadonlyMap<string, string>): NamedTen
   return sums;
 }
 
-/** The trained weights come from buffers, the others from their stores. */
+/** Trained weights come from buffers, the others from their stores. */
 function compileFed(
   { target, drafter }: Pair,
   outputs: NamedTensors,

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { BatchPlan } from '../data/batches.js';
 import { defaultSettings } from '../settings.js';
 import type { BatchLoss, Trainer } from './trainer.js';
-import type { Pair } from './training-graph.js';
+import type { Pair } from './losses.js';
 import type { LogLine } from './training-log.js';
 import { trainSteps } from './training-loop.js';
 

@@ -1,6 +1,6 @@
 /**
- * The state of a run in one file: parameters, AdamW's moments and progress. It is written atomically, so a killed run
- * resumes from the last complete state and ends with the same bytes. Log lines after that state are cut.
+ * A run's state in one file: parameters, AdamW's moments and progress. It is replaced atomically, so a killed run
+ * resumes from the last complete state. Later log lines are cut.
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -13,11 +13,8 @@ import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors
 import { describeCause, MistletoeError } from '../../core/errors.js';
 
 const progressSchema = z.strictObject({
-  /** Updates made. */
   update: z.int().min(0),
-  /** The longest accepted length on held-out texts, and after which update. */
   best: z.strictObject({ update: z.int().min(0), length: z.number() }).nullable(),
-  /** Measurements since then. */
   sinceBest: z.int().min(0),
   elapsedMs: z.number().min(0),
 });
@@ -27,7 +24,6 @@ export const freshProgress: TrainingProgress = { update: 0, best: null, sinceBes
 
 export interface TrainingState {
   readonly progress: TrainingProgress;
-  /** [slotName] */
   readonly values: ReadonlyMap<string, Float32Array>;
 }
 
@@ -43,7 +39,7 @@ export async function saveState(path: string, { progress, values }: TrainingStat
   ]);
 }
 
-/** Removes states that a killed process was writing. No other process writes one, because the run is locked. */
+/** Removes states that a killed process was writing. */
 export function removeUnfinished(path: string): void {
   const folder = dirname(path);
   const opening = `${basename(path)}.`;
@@ -51,7 +47,6 @@ export function removeUnfinished(path: string): void {
     if (name.startsWith(opening) && name.endsWith('.tmp')) rmSync(join(folder, name), { force: true });
 }
 
-/** Undefined if none was saved yet. */
 export async function loadState(path: string): Promise<TrainingState | undefined> {
   if (!existsSync(path)) return undefined;
   try {

@@ -7,7 +7,7 @@ import { readFloat32 } from '../../../src/checkpoint/read-tensor.js';
 import type { Checkpoint, StoredTensor } from '../../../src/checkpoint/stored-tensor.js';
 import type { ModelConfiguration } from '../../../src/model/configuration.js';
 import { parseConfiguration } from '../../../src/model/configuration.js';
-import type { Llama3Scaling } from '../../../src/model/rotary/rotary-frequencies.js';
+import type { Llama3Scaling } from '../../../src/model/rotary/rotary.js';
 import type { GgufMetadata, GgufValue } from './encode-gguf.js';
 import { encodeGgufHeader, pad } from './encode-gguf.js';
 import type { WritableType } from './gguf-values.js';

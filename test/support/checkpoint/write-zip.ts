@@ -1,5 +1,5 @@
-import type { PlacedEntry } from '../../../src/checkpoint/torch/write-zip.js';
-import { checksumOf, encodeDirectory, encodeLocalHeader } from '../../../src/checkpoint/torch/write-zip.js';
+import type { PlacedEntry } from '../../../src/checkpoint/torch/zip.js';
+import { checksumOf, encodeDirectory, encodeLocalHeader } from '../../../src/checkpoint/torch/zip.js';
 
 /** A zip of anything, in memory. */
 export function encodeZip(

@@ -1,7 +1,7 @@
 /**
- * An NVIDIA GPU through its driver, NVRTC and cuBLASLt. It shares the primary context with whatever else in the process
- * uses the GPU, and has a stream of its own. Waiting asks an event again and again between turns of the event loop: a
- * thread that waits in the driver spins as well, has no context of its own, and answers later.
+ * An NVIDIA GPU through its driver, NVRTC and cuBLASLt. It uses the primary context and a stream of its own. Waiting
+ * polls an event between turns of the event loop: a thread that waits in the driver would spin as well and answer
+ * later.
  */
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
@@ -10,12 +10,11 @@ import { MistletoeError } from '../../../core/errors.js';
 import { ignoreLoss } from '../../device-failures.js';
 import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';
 import type { Driver } from './driver.js';
-import { bytesOf } from '../kernels/element-size.js';
+import { bytesOf } from '../kernels/kernel-text.js';
 import type { Cuda } from './find-devices.js';
 import { describeDevice, loadCuda } from './find-devices.js';
-import { compilerOptions } from './kernel-compiler.js';
+import { compilerOptions, KernelStore } from './kernel-compiler.js';
 import { CudaKernel, CudaModule, LaunchArguments } from '../programs/kernel-launch.js';
-import { KernelStore } from './kernel-store.js';
 import { MatrixProducts, workspaceBytes } from '../programs/matrix-products.js';
 import { Staging } from './staging.js';
 
@@ -40,7 +39,7 @@ export class CudaDevice implements Device {
   #disposed = false;
   #isRecording = false;
 
-  /** @param ordinal which of the GPUs that the driver sees, counted from 0 */
+  /** @param ordinal index among the GPUs that the driver sees */
   static open(ordinal = 0): CudaDevice {
     return new CudaDevice(loadCuda(), ordinal);
   }
@@ -65,7 +64,7 @@ export class CudaDevice implements Device {
         this.#measure(work),
       );
     } catch (cause) {
-      // The context takes everything that was made in it along, unless others hold it too.
+      // Also frees everything in the context, unless others hold it.
       this.#release();
       throw cause;
     }
@@ -175,7 +174,7 @@ export class CudaDevice implements Device {
     try {
       work();
     } catch (cause) {
-      // What was written down so far is thrown away; the stream must not stay in this state.
+      // End the capture, or the stream would stay in this state.
       if (
         this.#driver.status('cuStreamEndCapture', this.#stream, this.#scratch) === 0 &&
         this.#scratch[0] !== 0n
@@ -232,7 +231,7 @@ export class CudaDevice implements Device {
     }
   }
 
-  /** Milliseconds of work on the device, behind a write that leaves little of what it reads in caches. */
+  /** Milliseconds on the device, after a write that evicts the caches. */
   #measure(work: () => void): number | undefined {
     if (this.#isRecording) return undefined;
     const driver = this.#driver;
@@ -274,7 +273,6 @@ export class CudaDevice implements Device {
   }
 }
 
-/** A CUDA graph, ready to run. */
 class CudaRecording implements Recording {
   constructor(
     readonly executable: bigint,

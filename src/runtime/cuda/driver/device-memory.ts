@@ -1,62 +1,88 @@
 /**
- * Device memory for what outlives a run (rows, weights, tables), and one arena for what does not. Freed pieces are kept
- * by size and reused: all work goes to one stream, so a new owner writes to a piece only after its last reader is done.
- * Rows that nobody freed are freed when JavaScript collects them.
+ * Device memory for values that outlive a run (rows, weights, tables), and one arena for the others. Freed pieces are
+ * kept by size and reused: all work is on one stream, so a new owner writes only after the last reader is done. Owners
+ * free their rows.
  */
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import type { Allocation, RowCopy, RowMemory } from './device-rows.js';
 import type { Address, Device, Kernel, KernelModule } from './device.js';
-import { PiecePool } from './piece-pool.js';
 
 /**
- * The garbage collector sees objects of a hundred bytes, not the megabytes of device memory behind them. This requests a
- * collection each time the rows in use have grown by 512 MiB or 1/64 of the device since the last memory came back.
+ * Reuses device memory by size. An allocation takes 0.1 ms or more, which is a lot for a pass of 4 ms, so the more
+ * pieces of a size exist, the more are allocated at once.
  */
-const [maxBytes, shareOfDevice] = [512 << 20, 1 / 64];
+interface Slab {
+  readonly address: Address;
+  readonly size: number;
+  readonly count: number;
+  idle: number;
+}
 
-export class GcPressure {
-  private bytes = 0;
-  private lowest = 0;
-  private readonly step: number;
+/** Limits of one allocation: pieces, bytes, share of the device. */
+const [maxPieces, maxBytes, shareOfDevice] = [16, 32 << 20, 1 / 256];
 
-  constructor(
-    totalBytes: number,
-    private readonly collect: () => void = collectGarbage,
-  ) {
-    this.step = Math.min(maxBytes, totalBytes * shareOfDevice);
+export class PiecePool {
+  private readonly idle = new Map<number, Address[]>(); // by size
+  private readonly slabs = new Map<Address, Slab>(); // by each of its pieces
+  private readonly counts = new Map<number, number>(); // of pieces, by size
+
+  constructor(private readonly device: Pick<Device, 'allocate' | 'free' | 'totalBytes'>) {}
+
+  take(size: number): Address {
+    const known = this.idle.get(size)?.pop();
+    const address = known ?? this.allocate(size);
+    this.slabs.get(address)!.idle -= 1;
+    return address;
   }
 
-  take(bytes: number): void {
-    this.bytes += bytes;
-    if (this.bytes - this.lowest < this.step) return;
-    this.collect();
-    // Finalizers run later; rows that survive the collection are still in use.
-    this.lowest = this.bytes;
+  giveBack(address: Address): void {
+    const slab = this.slabs.get(address)!;
+    slab.idle += 1;
+    const list = this.idle.get(slab.size);
+    if (list === undefined) this.idle.set(slab.size, [address]);
+    else list.push(address);
   }
 
-  giveBack(bytes: number): void {
-    this.bytes -= bytes;
-    this.lowest = Math.min(this.lowest, this.bytes);
+  /** Frees slabs without a piece in use; returns whether there was any. */
+  release(): boolean {
+    const free = [...new Set(this.slabs.values())].filter(({ idle, count }) => idle === count);
+    for (const { address, size, count } of free) {
+      const own = new Set(piecesOf(address, size, count));
+      for (const piece of own) this.slabs.delete(piece);
+      this.idle.set(size, this.idle.get(size)!.filter((piece) => !own.has(piece))); // prettier-ignore
+      this.counts.set(size, this.counts.get(size)! - count);
+      this.device.free(address);
+    }
+    return free.length > 0;
+  }
+
+  /** One piece for the caller; the others are idle. */
+  private allocate(size: number): Address {
+    const known = this.counts.get(size) ?? 0;
+    const room = Math.min(maxBytes, this.device.totalBytes * shareOfDevice);
+    const count = Math.max(1, Math.min(known, maxPieces, Math.floor(room / size)));
+    const { address, made } = this.allocateOr(size, count);
+    const slab: Slab = { address, size, count: made, idle: made };
+    this.counts.set(size, known + made);
+    const [first, ...others] = piecesOf(address, size, made);
+    for (const piece of [first!, ...others]) this.slabs.set(piece, slab);
+    this.idle.set(size, [...(this.idle.get(size) ?? []), ...others]);
+    return first!;
+  }
+
+  /** Falls back to one piece, then to freeing idle slabs. */
+  private allocateOr(size: number, count: number): { readonly address: Address; readonly made: number } {
+    try {
+      return { address: this.device.allocate(size * count), made: count };
+    } catch (cause) {
+      if (count > 1) return this.allocateOr(size, 1);
+      if (!this.release()) throw cause;
+      return { address: this.device.allocate(size), made: 1 };
+    }
   }
 }
 
-let collector: (() => void) | undefined;
-
-function collectGarbage(): void {
-  collector ??= findCollector();
-  collector();
-}
-
-function findCollector(): () => void {
-  try {
-    setFlagsFromString('--expose-gc');
-    return runInNewContext('gc') as () => void;
-  } catch {
-    // Without --expose-gc, memory comes back whenever the collector runs.
-    return () => undefined;
-  }
-}
+const piecesOf = (address: Address, size: number, count: number): readonly Address[] =>
+  Array.from({ length: count }, (_, index) => address + BigInt(index * size));
 
 const copyRowsSource = `
 extern "C" __global__ void copyRows(const int* sizes, float* to, const float* from, const int* picks, const int* places) {
@@ -74,7 +100,7 @@ extern "C" __global__ void copyRows(const int* sizes, float* to, const float* fr
 const smallest = 512;
 const largePage = 2 * 1024 * 1024;
 
-/** Sizes grow by an eighth of a power of two: little is wasted, and a freed piece fits many. */
+/** Steps of an eighth of a power of two: little waste, and freed pieces fit many requests. */
 function roundUp(bytes: number): number {
   if (bytes <= smallest) return smallest;
   if (bytes >= 8 * largePage) return Math.ceil(bytes / largePage) * largePage;
@@ -89,9 +115,9 @@ interface Piece {
 
 export class DeviceMemory implements RowMemory {
   private readonly pieces: PiecePool;
-  private readonly held: GcPressure;
-  private readonly collected = new FinalizationRegistry<Piece & { readonly isRows: boolean }>((piece) => {
-    this.giveBack(piece);
+  /** For rows whose owner forgot to free them. */
+  private readonly collected = new FinalizationRegistry<Address>((address) => {
+    this.pieces.giveBack(address);
   });
   private arena: Piece = { address: 0n, bytes: 0 };
   private module: KernelModule | undefined;
@@ -99,36 +125,27 @@ export class DeviceMemory implements RowMemory {
 
   constructor(readonly device: Device) {
     this.pieces = new PiecePool(device);
-    this.held = new GcPressure(device.totalBytes);
   }
 
-  /** @param isRows rows of a pass, which may be left to the collector; programs free their weights and tables */
-  take(bytes: number, isRows = false): Allocation {
+  take(bytes: number): Allocation {
     const size = roundUp(bytes);
     const address = this.pieces.take(size);
-    const piece = { address, bytes: size, isRows };
-    if (isRows) this.held.take(size);
     let isHeld = true;
     const token = {};
     const allocation: Allocation = {
-      ...{ address, bytes: size },
+      address,
+      bytes: size,
       free: () => {
         if (!isHeld) return;
         isHeld = false;
         this.collected.unregister(token);
-        this.giveBack(piece);
+        this.pieces.giveBack(address);
       },
     };
-    this.collected.register(allocation, piece, token);
+    this.collected.register(allocation, address, token);
     return allocation;
   }
 
-  private giveBack({ address, bytes, isRows }: Piece & { readonly isRows: boolean }): void {
-    this.pieces.giveBack(address);
-    if (isRows) this.held.giveBack(bytes);
-  }
-
-  /** Scratch memory that runs share, one after the other. */
   reserveArena(bytes: number): Address {
     if (bytes <= this.arena.bytes) return this.arena.address;
     if (this.arena.bytes > 0) this.device.free(this.arena.address);

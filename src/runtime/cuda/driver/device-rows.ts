@@ -1,12 +1,11 @@
-/** Rows in a device's memory. Views share an allocation, which goes back when it is freed or nobody holds a view any more. */
+/** Rows in device memory. Views share an allocation, which is returned when freed or when no view is left. */
 import { MistletoeError } from '../../../core/errors.js';
 import type { RowBuffer } from '../../row-buffer.js';
 import { countRows, requireRows } from '../../row-buffer.js';
 import type { Address } from './device.js';
 
-/** What rows need of the runtime that they belong to. */
 export interface RowMemory {
-  take(bytes: number, isRows?: boolean): Allocation;
+  take(bytes: number): Allocation;
   upload(to: Address, values: ArrayBufferView): void;
   download(from: Address, into: ArrayBufferView): Promise<void>;
   copy(to: Address, from: Address, bytes: number): void;
@@ -32,7 +31,7 @@ const floatBytes = 4;
 export class DeviceRows implements RowBuffer {
   constructor(
     readonly memory: RowMemory,
-    /** Kept, so that the memory lives as long as a view of it. */
+    /** Keeps the memory alive while a view exists. */
     private readonly allocation: Allocation,
     readonly address: Address,
     readonly rowCount: number,
@@ -84,7 +83,6 @@ export class DeviceRows implements RowBuffer {
     this.allocation.free();
   }
 
-  /** Refuses to be filled with another number of values than it has. */
   requireSize(values: number): void {
     requireRows(this, 0, values / this.width);
   }
@@ -100,7 +98,7 @@ function requireRow(row: number, count: number): void {
 }
 
 export function allocateRows(memory: RowMemory, rowCount: number, width: number): DeviceRows {
-  const allocation = memory.take(floatBytes * rowCount * width, true);
+  const allocation = memory.take(floatBytes * rowCount * width);
   return new DeviceRows(memory, allocation, allocation.address, rowCount, width);
 }
 

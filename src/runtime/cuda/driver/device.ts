@@ -1,40 +1,34 @@
 /**
- * One GPU as the lowering sees it: memory by address, kernels compiled from source, products of matrices. All work goes
- * to one stream, in the order in which it was asked for; only reading back and `synchronize` wait for it. Every call that
- * fails throws a MistletoeError that names the call.
+ * One GPU as the lowering sees it. All work goes to one stream in order; only reading back and `synchronize` wait.
+ * Failing calls throw a MistletoeError that names the call.
  */
 
-/** An address in the device's memory. */
 export type Address = bigint;
 
-/** How values lie in memory. */
 export type ElementType = 'float32' | 'bfloat16' | 'float16' | 'int32' | 'bool';
 
-/** Those that products read and weights are stored in. */
 export type FloatType = Extract<ElementType, 'float32' | 'bfloat16' | 'float16'>;
 
 export interface Device {
   readonly name: string;
   readonly computeCapability: readonly [major: number, minor: number];
   readonly totalBytes: number;
-  /** Bytes that could be allocated now. */
   freeBytes(): number;
-  /** Aligned to 256 bytes; what it holds is undefined. */
+  /** Aligned to 256 bytes; uninitialized. */
   allocate(bytes: number): Address;
   free(address: Address): void;
-  /** Takes the values at the time of the call: the array may change afterwards. */
+  /** Copies the values during the call. */
   upload(to: Address, values: ArrayBufferView): void;
-  /** Waits until everything asked for before is done. */
+  /** Waits for all earlier work. */
   download(from: Address, into: ArrayBufferView): Promise<void>;
   copy(to: Address, from: Address, bytes: number): void;
   clear(at: Address, bytes: number): void;
-  /** CUDA C++ whose kernels are `extern "C" __global__`. */
   compile(source: string): KernelModule;
   launch(launch: Launch): void;
   multiply(product: Product): void;
   /**
-   * Writes down the launches, products, copies and clears that `work` asks for, in place of doing them: replaying them
-   * costs one call. They read and write the addresses that they were given.
+   * Records launches, products, copies and clears instead of running them; replaying costs one call. Addresses are
+   * fixed.
    */
   record(work: () => void): Recording;
   replay(recording: Recording): void;
@@ -42,7 +36,6 @@ export interface Device {
   dispose(): void;
 }
 
-/** Work that was written down; only the device that made it knows what it is. */
 export interface Recording {
   free(): void;
 }
@@ -52,7 +45,6 @@ export interface KernelModule {
   unload(): void;
 }
 
-/** A kernel's handle; only the device that made it knows what it is. */
 export interface Kernel {
   readonly name: string;
 }
@@ -62,25 +54,23 @@ export interface Launch {
   readonly grid: readonly [x: number, y: number, z: number];
   /** Threads of a block, along x. */
   readonly block: number;
-  readonly sharedBytes?: number;
-  /** Addresses for pointers, numbers for ints, in the kernel's order. */
+  readonly sharedBytes?: number | undefined;
+  /** Addresses for pointers, numbers for ints. */
   readonly arguments: readonly (Address | number)[];
 }
 
-/** One operand of a stack of row-major matrices [batch][rows][columns]. */
+/** A stack of row-major matrices [batch][rows][columns]. */
 export interface MatrixOperand {
   readonly address: Address;
   readonly type: ElementType;
-  /** Elements from one row to the next, and from one matrix of the stack to the next (0: the same one each time). */
+  /** In elements; a batch stride of 0 repeats one matrix. */
   readonly rowStride: number;
   readonly batchStride: number;
   /** Stored as its transpose: [columns][rows]. */
   readonly transposed: boolean;
 }
 
-/**
- * result = scale * left * right, with sums in float32: [batch][rows][columns] = [batch][rows][inner] [batch][inner][columns]
- */
+/** result = scale * left * right with float32 sums. [batch][rows][columns] */
 export interface Product {
   readonly rows: number;
   readonly columns: number;
@@ -89,8 +79,7 @@ export interface Product {
   readonly scale: number;
   readonly left: MatrixOperand;
   readonly right: MatrixOperand;
-  /** float32 or a half type; never transposed. */
   readonly result: Omit<MatrixOperand, 'transposed'>;
-  /** Added to it: of its type, lying as it does elsewhere. */
-  readonly addend?: Address;
+  /** Added to the result; same type and layout. */
+  readonly addend?: Address | undefined;
 }

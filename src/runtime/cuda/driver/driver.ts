@@ -1,13 +1,13 @@
 /**
- * CUDA's driver, call by call. Names are those of the library: where cuda.h maps a function to a later version of itself
- * (cuMemAlloc to cuMemAlloc_v2), the plain name is another function with 32-bit sizes.
+ * CUDA's driver API. Where cuda.h maps a function to a later version (cuMemAlloc to cuMemAlloc_v2), the plain name is
+ * another function with 32-bit sizes.
  */
 import { MistletoeError } from '../../../core/errors.js';
 import { DeviceLostError, OutOfMemoryError } from '../../device-failures.js';
 import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
 import { bindFunctions } from './native-library.js';
 
-// Addresses on the device (CUdeviceptr) are 64-bit integers in C and pass as pointers do.
+// CUdeviceptr is a 64-bit integer in C and passes as a pointer.
 const parameters = {
   cuInit: 'unsigned int flags',
   cuDriverGetVersion: 'void *version',
@@ -56,11 +56,11 @@ const parameters = {
 
 export type DriverCall = keyof typeof parameters;
 
-/** After these, too, no call works: the device's memory is broken, or it fell off the bus. */
+/** Uncorrectable memory errors or a lost device: no call works afterwards. */
 const lostCodes: ReadonlySet<number> = new Set([214, 999]);
 
 export const statusCodes = { outOfMemory: 2, noDevice: 100, notFound: 500, notReady: 600 } as const;
-// From 700 to 720 a kernel has failed, and the process cannot use the device any more.
+// Kernel failures: the process cannot use the device any more.
 const [firstKernelFailure, lastKernelFailure] = [700, 720];
 
 const memoryHint =
@@ -72,7 +72,6 @@ const lostHint =
   'The GPU cannot be used by this process any more. Look with nvidia-smi whether it is there, and start again.';
 
 export class Driver {
-  /** CUDA's major version, for example 13. */
   readonly major: number;
   readonly #functions: Readonly<Record<DriverCall, StatusFunction>>;
   readonly #readString: Native['readString'];
@@ -92,31 +91,30 @@ export class Driver {
     if (status !== 0) throw this.failure(name, status);
   }
 
-  /** For calls of which some failures mean something. */
+  /** For calls where some failures are expected. */
   status(name: DriverCall, ...values: NativeValue[]): number {
     return this.#functions[name](...values);
   }
 
-  /** Of a call that writes a pointer or a size through its first parameter. */
+  /** For calls that write a pointer or a size through the first parameter. */
   pointer(name: DriverCall, ...values: NativeValue[]): bigint {
     this.call(name, this.#pointer, ...values);
     return this.#pointer[0]!;
   }
 
-  /** Of a call that writes an int through its first parameter. */
+  /** For calls that write an int through the first parameter. */
   integer(name: DriverCall, ...values: NativeValue[]): number {
     this.call(name, this.#integer, ...values);
     return this.#integer[0]!;
   }
 
-  /** Of the device whose context is current. */
   memory(): { readonly freeBytes: number; readonly totalBytes: number } {
     const [free, total] = [this.#pointer.subarray(0, 1), this.#pointer.subarray(1)];
     this.call('cuMemGetInfo_v2', free, total);
     return { freeBytes: Number(free[0]!), totalBytes: Number(total[0]!) };
   }
 
-  /** A context is current for one thread; calls take the current one. */
+  /** A context is current per thread. */
   makeCurrent(context: bigint): void {
     if (this.#context === context) return;
     this.call('cuCtxSetCurrent', context);

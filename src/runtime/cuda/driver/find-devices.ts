@@ -1,10 +1,144 @@
-/** Which GPUs there are, asked without taking any of them, so that a default can be chosen and explained. */
-import { MistletoeError, describeCause } from '../../../core/errors.js';
+/** Finds GPUs without opening them. */
+import { existsSync, readdirSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { describeCause, MistletoeError } from '../../../core/errors.js';
 import { Driver } from './driver.js';
 import { KernelCompiler } from './kernel-compiler.js';
-import { compilerLibrary, driverLibrary, openLibrary, productLibrary } from './libraries.js';
 import type { Native, NativeLibrary } from './native-library.js';
 import { loadNative } from './native-library.js';
+
+/**
+ * Finds CUDA's libraries. The driver installs its own; the compiler and cuBLASLt come with the toolkit, distribution
+ * packages or Python wheels.
+ */
+export interface LibraryDescription {
+  readonly purpose: string;
+  /** The preferred one first. */
+  readonly names: readonly string[];
+  readonly hint: string;
+}
+
+export const driverLibrary: LibraryDescription = {
+  purpose: "NVIDIA's driver",
+  names: ['libcuda.so.1'],
+  hint: 'Install an NVIDIA driver for CUDA 12.0 or later; in a container, start it with the GPU passed through.',
+};
+
+/** A library newer than the driver would load and then fail. */
+export function compilerLibrary(driverMajor: number): LibraryDescription {
+  return {
+    purpose: "CUDA's compiler at run time, NVRTC,",
+    names: versions(driverMajor).map((major) => `libnvrtc.so.${major}`),
+    hint: `Install the CUDA toolkit or "pip install ${wheel('cuda-nvrtc', driverMajor)}", or add its folder to LD_LIBRARY_PATH.`,
+  };
+}
+
+export function productLibrary(driverMajor: number): LibraryDescription {
+  return {
+    purpose: "CUDA's library of matrix products, cuBLASLt,",
+    names: versions(driverMajor).map((major) => `libcublasLt.so.${major}`),
+    hint: `Install the CUDA toolkit or "pip install ${wheel('cublas', driverMajor)}", or add its folder to LD_LIBRARY_PATH.`,
+  };
+}
+
+const versions = (driverMajor: number): number[] => [13, 12].filter((major) => major <= driverMajor);
+const wheel = (name: string, driverMajor: number): string =>
+  `nvidia-${name}${driverMajor < 13 ? '-cu12' : ''}`;
+
+/** Inputs of the search; tests use a temporary root. */
+export interface Places {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly root: string;
+  readonly home: string;
+}
+
+export const systemPlaces = (): Places => ({ environment: process.env, root: '/', home: homedir() });
+
+const systemFolders = [
+  'usr/local/cuda*/lib64',
+  'usr/local/cuda*/targets/*/lib',
+  'usr/lib/x86_64-linux-gnu',
+  'usr/lib/aarch64-linux-gnu',
+  'usr/lib64',
+  'usr/lib/wsl/lib',
+];
+const wheelFolders = ['cuda_nvrtc', 'cublas', 'cu13'].map((name) => `nvidia/${name}/lib`);
+const pythonPackages = ['lib/python3*/site-packages', 'lib/python3*/dist-packages'];
+
+/** Existing folders, those named by the user first. */
+export function libraryFolders({ environment, root, home }: Places): string[] {
+  const named = (environment.LD_LIBRARY_PATH ?? '').split(':').filter(Boolean);
+  const toolkits = [environment.CUDA_HOME, environment.CUDA_PATH].filter((path) => path !== undefined);
+  const pythons = [
+    ...[environment.VIRTUAL_ENV, environment.CONDA_PREFIX].filter((path) => path !== undefined),
+    join(root, 'usr/local'),
+    join(root, 'usr'),
+    ...expand(root, 'opt/*'),
+    join(home, '.local'),
+  ];
+  const folders = [
+    ...named,
+    ...toolkits.flatMap((path) => [join(path, 'lib64'), join(path, 'lib')]),
+    ...systemFolders.flatMap((pattern) => expand(root, pattern)),
+    ...pythons.flatMap((prefix) =>
+      pythonPackages.flatMap((packages) =>
+        wheelFolders.flatMap((folder) => expand(prefix, `${packages}/${folder}`)),
+      ),
+    ),
+  ];
+  return [...new Set(folders)].filter((folder) => existsSync(folder));
+}
+
+/** Expands a pattern with stars, the highest version first. */
+function expand(base: string, pattern: string): string[] {
+  const [head, ...rest] = pattern.split('/');
+  let paths = [base];
+  for (const part of [head!, ...rest]) {
+    paths = paths.flatMap((path) => (part.includes('*') ? matches(path, part) : [join(path, part)]));
+  }
+  return paths.filter((path) => existsSync(path));
+}
+
+function matches(folder: string, pattern: string): string[] {
+  if (!existsSync(folder)) return [];
+  const escaped = pattern.replace(/[.+?^${}()|[\]\\]/g, '\\$&').replaceAll('*', '.*');
+  const expression = new RegExp(`^${escaped}$`);
+  return readdirSync(folder)
+    .filter((name) => expression.test(name))
+    .sort((a, b) => b.localeCompare(a, 'en', { numeric: true }))
+    .map((name) => join(folder, name));
+}
+
+/** Each name as the system's loader finds it, then with its known folders. */
+export function libraryCandidates(names: readonly string[], places: Places): string[] {
+  const folders = libraryFolders(places);
+  return names.flatMap((name) => [
+    name,
+    ...folders.map((folder) => join(folder, name)).filter((path) => existsSync(path)),
+  ]);
+}
+
+export function openLibrary(
+  native: Pick<Native, 'open'>,
+  { purpose, names, hint }: LibraryDescription,
+  places: Places = systemPlaces(),
+): NativeLibrary {
+  const failures: string[] = [];
+  for (const path of libraryCandidates(names, places)) {
+    try {
+      return native.open(path);
+    } catch (cause) {
+      if (path.includes('/')) failures.push(`${path} (${describeCause(cause)})`);
+    }
+  }
+  const wanted = names.length === 0 ? 'a version that the driver can run' : names.join(' or ');
+  const found =
+    failures.length > 0
+      ? `found but not loaded: ${failures.join(', ')}`
+      : `looked for by the system's loader, in LD_LIBRARY_PATH, in ${systemFolders.map((folder) => `/${folder}`).join(', ')} and in Python's nvidia packages`;
+  throw new MistletoeError('runtime', `${purpose} is missing: ${wanted}, ${found}.`, { hint });
+}
 
 export interface FoundDevice {
   readonly ordinal: number;
@@ -15,7 +149,6 @@ export interface FoundDevice {
 
 export type DeviceSearch =
   | { readonly devices: readonly FoundDevice[]; readonly reason?: undefined }
-  /** Why there are none, as a sentence, and what to do about it. */
   | { readonly devices: readonly []; readonly reason: string; readonly hint: string | undefined };
 
 export interface Cuda {
@@ -27,7 +160,7 @@ export interface Cuda {
 
 let loaded: Cuda | undefined;
 
-/** Once for each thread: which context is current is a matter of the thread, and the driver keeps count of it. */
+/** Per thread, because the current context is per thread. */
 export function loadCuda(): Cuda {
   if (loaded !== undefined) return loaded;
   const native = loadNative();

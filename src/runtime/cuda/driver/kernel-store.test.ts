@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
-import { KernelStore } from './kernel-store.js';
+import { KernelStore } from './kernel-compiler.js';
 
 const root = mkdtempSync(join(tmpdir(), 'mistletoe-kernels-'));
 afterAll(() => {

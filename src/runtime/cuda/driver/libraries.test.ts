@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../../core/errors.js';
-import type { Places } from './libraries.js';
+import type { Places } from './find-devices.js';
 import {
   compilerLibrary,
   driverLibrary,
   libraryCandidates,
   openLibrary,
   productLibrary,
-} from './libraries.js';
+} from './find-devices.js';
 import { fakeLibrary } from '../../../../test/support/runtime/cuda/fake-library.js';
 
 describe('the search for libraries', () => {

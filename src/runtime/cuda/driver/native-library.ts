@@ -1,34 +1,32 @@
 /**
- * The one door to native code: shared libraries opened through koffi, an optional dependency that only a GPU asks for.
- * Everything behind it is numbers, addresses as bigints, and typed arrays that C reads and writes in place during a call.
- * Memory that C keeps across calls has to come from `allocate`: a typed array of JavaScript's may move.
+ * Native code through koffi, an optional dependency for GPUs. Values are numbers, addresses as bigints, and typed
+ * arrays that C reads and writes during a call. Memory that C keeps must come from `allocate`: a JavaScript array may
+ * move.
  */
 import { createRequire } from 'node:module';
 import { MistletoeError, describeCause } from '../../../core/errors.js';
 
 export type NativeValue = number | bigint | string | null | ArrayBufferView | readonly string[];
 
-/** Returns the status that nearly every call of CUDA's libraries has for a result. */
 export type StatusFunction = (...values: NativeValue[]) => number;
 
 export interface NativeLibrary {
   readonly path: string;
-  /** The function of a C prototype. */
   bind(prototype: string): (...values: NativeValue[]) => unknown;
 }
 
 export interface Native {
   open(path: string): NativeLibrary;
-  /** Memory that stays where it is until `free`. */
+  /** Memory that never moves. */
   allocate(bytes: number): bigint;
   free(address: bigint): void;
-  /** The memory at an address, shared and not copied. */
+  /** Shared, not copied. */
   view(address: bigint, bytes: number): ArrayBuffer;
-  /** A C string; empty where the address is 0. */
+  /** Empty at address 0. */
   readString(address: bigint): string;
 }
 
-// Compilers recurse deeply, and calls run on a stack of koffi's own, which by default is smaller than a thread's.
+// Compilers recurse deeply, and koffi's stack is small by default.
 const stackBytes = 16 << 20;
 
 export function loadNative(): Native {
@@ -36,7 +34,7 @@ export function loadNative(): Native {
   try {
     koffi.config({ ...koffi.config(), sync_stack_size: stackBytes });
   } catch {
-    // Somebody has loaded a library through koffi before: its stack stays as it is.
+    // Another library was loaded through koffi before; its stack size stays.
   }
   return {
     open(path) {
@@ -67,7 +65,7 @@ function requireKoffi(): typeof import('koffi') {
   }
 }
 
-/** All functions of a table from name to C parameters, each with a status for a result. */
+/** Binds functions by name and C parameters; each returns a status. */
 export function bindFunctions<Name extends string>(
   library: NativeLibrary,
   parameters: Readonly<Record<Name, string>>,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { PiecePool } from './piece-pool.js';
+import { PiecePool } from './device-memory.js';
 
 /** Memory that is counted, of which there is so much. */
 function createMemory(totalBytes: number, room = totalBytes) {

@@ -1,8 +1,7 @@
 /**
- * Host memory that the GPU reads and writes by itself while the program goes on. Values on their way up are copied into it
- * first, because the driver promises to have read an ordinary array by the end of an asynchronous copy only for small ones,
- * and a caller may change its array at once. Values on their way down land in it, because an asynchronous copy into an
- * ordinary array would hold up the thread until all work before it is done.
+ * Pinned host memory for asynchronous copies. Uploads are copied into it, because the caller may change its array at
+ * once. Downloads land in it, because an asynchronous copy into ordinary memory would block the thread until all
+ * earlier work is done.
  */
 import type { Driver } from './driver.js';
 import { statusCodes } from './driver.js';
@@ -18,18 +17,16 @@ const slotBytes = 8 << 20;
 const slotCount = 3;
 const alignment = 256;
 const smallestDownload = 64 << 10;
-/** Larger ones are rare, and given back at once. */
 const largestKept = 64 << 20;
 
 export class Staging {
   readonly #driver: Driver;
   readonly #native: Pick<Native, 'view'>;
   readonly #stream: bigint;
-  /** Uploads fill one slot after another; a slot is filled again when the event behind its last copy has passed. */
+  /** Filled in turn; a slot is reused after the event of its last copy. */
   readonly #slots: { readonly memory: PinnedMemory; readonly event: bigint; recorded: boolean }[] = [];
   #slot = 0;
   #position = 0;
-  /** Free memory for downloads, by its size. */
   readonly #kept = new Map<number, PinnedMemory[]>();
   readonly #events: bigint[] = [];
 
@@ -70,7 +67,7 @@ export class Staging {
     return next;
   }
 
-  /** Asks for the copy now, so that work asked for later cannot change the values; returns what waits for them. */
+  /** Starts the copy now, so that later work cannot change the values. */
   download(from: bigint, into: Uint8Array): { readonly event: bigint; readonly finish: () => void } {
     const size = Math.max(smallestDownload, 2 ** Math.ceil(Math.log2(into.length)));
     const memory = this.#kept.get(size)?.pop() ?? this.#pin(size);
@@ -85,14 +82,12 @@ export class Staging {
     };
   }
 
-  /** An event behind everything asked for so far. */
   record(): bigint {
     const event = this.#events.pop() ?? this.#createEvent();
     this.#driver.call('cuEventRecord', event, this.#stream);
     return event;
   }
 
-  /** Whether the event has passed; it is to be forgotten then. */
   passed(event: bigint): boolean {
     const status = this.#driver.status('cuEventQuery', event);
     if (status === statusCodes.notReady) return false;

@@ -1,6 +1,6 @@
 /**
- * What all kernels of attention say alike of the item that they work on: `head` of `sequence`, of which `rows` look at
- * `columns`. Heads fall into lanes, and within a lane into groups that share a key-value head.
+ * Common declarations of attention kernels, for `head` of `sequence` with `rows` and `columns`. Heads belong to
+ * lanes, and within a lane to groups that share a key-value head.
  */
 import { multiplyDimensions } from '../../../graph/dimension.js';
 import { lanesOf, ownersOfMask } from '../../../graph/operations/attention-view.js';
@@ -20,7 +20,6 @@ export function declareAttentionSizes(
   text.line(`const int columns = ${text.dimension(mask.shape.at(-1)!)};`);
 }
 
-/** Of `head`: its lane, and its key-value head within that and among all. */
 export function declareKeyHead(text: KernelText, { attributes }: TensorOf<'attention'>): void {
   const { heads, keyValueHeads } = attributes;
   text.line(`const int laneOf = head / ${heads};`);
@@ -28,7 +27,6 @@ export function declareKeyHead(text: KernelText, { attributes }: TensorOf<'atten
   text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
 }
 
-/** Which row of the mask is added to the scores of a row. */
 export function findMaskRow(mask: Tensor, row: string): string {
   const before = { all: undefined, batch: 'sequence', lanes: 'laneOf' }[ownersOfMask(mask)];
   return before === undefined ? row : `(${before} * rows + ${row})`;

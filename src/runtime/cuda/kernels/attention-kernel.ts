@@ -1,12 +1,9 @@
 /**
- * Attention over a long past as one kernel: a block of threads for each head and each few rows, one softmax over all
- * segments, computed while the columns go by (Milakov and Gimelshein, 1805.02867). In each chunk of columns warps share
- * the columns for the scores, then one warp has one row for the softmax, and at last each thread has a place or four of the
- * head and groups of threads share the columns for the mixing of values. Rows of a block share what is read of the past:
- * a warp keeps all of its queries in registers, and adds up the scores of a column for all rows at once, at each step with
- * half of the rows in half of its lanes.
- *
- * For very many rows products of whole matrices are faster, and gradients need the weights: there attention is spelled out.
+ * Attention over a long past in one kernel: one block per head and few rows, with one online softmax over all
+ * segments (Milakov and Gimelshein, 1805.02867). In each chunk of columns, warps share the columns for the scores,
+ * one warp per row computes the softmax, and groups of threads share the columns to mix the values. All rows of a
+ * block share each read of the past.
+ * For very many rows matrix products are faster, and gradients need the weights: attention is decomposed there.
  */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { countElements } from '../../../graph/dimension.js';
@@ -17,18 +14,12 @@ import { writeKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
 
-/** Threads of a block. */
 const threads = 512;
 const warps = threads / 32;
-/** Rows of a block, columns whose scores are kept at a time, and columns that a thread reads ahead. */
-const forms = {
-  few: { rows: 1, columns: 1024, ahead: 4 },
-  many: { rows: 8, columns: 256, ahead: 2 },
-} as const;
-/** Rows from which on blocks have several. */
-export const manyRows = 5;
+/** Per block: rows, columns per chunk, and columns that a thread reads ahead. */
+const [R, chunk, ahead] = [8, 256, 2];
 
-/** What the kernel can do; everything else is spelled out. */
+/** Otherwise attention is decomposed. */
 export function isAttentionFusable({
   attributes: { segments },
   inputs: [queries],
@@ -41,13 +32,11 @@ export function planAttention(
   tensor: TensorOf<'attention'>,
   result: KernelOperand,
   find: FindOperand,
-  form: keyof typeof forms,
 ): KernelPlan {
   const [queries, mask, ...sides] = tensor.inputs;
   const [batch, position, heads] = tensor.shape;
   const size = tensor.shape.at(-1) as number;
   const { segments, scale, keyValueHeads } = tensor.attributes;
-  const { rows: R, columns: chunk, ahead } = forms[form];
   const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
   const [V, vector] = size % 4 === 0 ? [4, 'float4'] : [1, 'float'];
   const places = size / V; // of which each is with one thread
@@ -88,7 +77,7 @@ export function planAttention(
         declareKeyHead(text, tensor);
         text.line('__syncthreads();');
         text.block(`for (int i = threadIdx.x; i < ${R * size}; i += blockDim.x)`, () => {
-          // Rows that are not there repeat the last one and are not stored.
+          // Missing rows repeat the last one and are not stored.
           text.line(`const int row = firstRow + min(i / ${size}, own - 1);`);
           text.line(`const int place = i % ${size};`);
           const value = code.element(queries!, { axes: ['sequence', 'row', 'head', 'place'] });
@@ -119,12 +108,12 @@ export function planAttention(
               text.line(`float score[${R}] = {};`);
               text.line('#pragma unroll');
               text.block(`for (int i = 0; i < ${perLane}; i++)`, () => {
-                // What is not there meets a query of zeros.
+                // Missing places meet a query of zeros.
                 text.line(`const ${vector} value = key[min(lane + 32 * i, ${places - 1})];`);
                 const products = fields.map((field) => `kept[r][i]${field} * value${field}`).join(' + ');
                 eachRow(`score[r] += ${products};`);
               });
-              writeScatteredSums(text, R);
+              writeScatteredSums(text);
               text.line(`if (lane % ${32 / R} == 0) scores[u * ${R} + lane / ${32 / R}] = score[0];`);
             });
             text.line('__syncthreads();');
@@ -169,7 +158,7 @@ export function planAttention(
                 text.line(
                   `const ${vector} value = (${pointerTo(values, text)} + ${element('first + u')})[at];`,
                 );
-                const power = readPowers(text, R);
+                const power = readPowers(text);
                 power.forEach((each, r) => {
                   for (const field of fields) text.line(`sum[${r}]${field} += ${each} * value${field};`);
                 });
@@ -200,10 +189,10 @@ export function planAttention(
   );
 }
 
-/** `score` of all rows added over a warp: what is left in score[0] is of row lane / (32 / rows). */
-function writeScatteredSums(text: KernelText, rows: number): void {
+/** Sums `score` of all rows over a warp; score[0] is then of row lane / (32 / rows). */
+function writeScatteredSums(text: KernelText): void {
   let step = 16;
-  for (let half = rows / 2; half >= 1; half /= 2, step /= 2) {
+  for (let half = R / 2; half >= 1; half /= 2, step /= 2) {
     text.line('#pragma unroll');
     text.block(`for (int r = 0; r < ${half}; r++)`, () => {
       text.line(`const float sent = (lane & ${step}) != 0 ? score[r] : score[r + ${half}];`);
@@ -216,11 +205,9 @@ function writeScatteredSums(text: KernelText, rows: number): void {
   );
 }
 
-/** The powers of all rows at column u. */
-function readPowers(text: KernelText, rows: number): readonly string[] {
-  if (rows < 4) return Array.from({ length: rows }, (_, r) => `scores[u * ${rows} + ${r}]`);
-  return Array.from({ length: rows / 4 }, (_, index) => {
-    text.line(`const float4 power${index} = powersOf[u * ${rows / 4} + ${index}];`);
+function readPowers(text: KernelText): readonly string[] {
+  return Array.from({ length: R / 4 }, (_, index) => {
+    text.line(`const float4 power${index} = powersOf[u * ${R / 4} + ${index}];`);
     return ['x', 'y', 'z', 'w'].map((field) => `power${index}.${field}`);
   }).flat();
 }

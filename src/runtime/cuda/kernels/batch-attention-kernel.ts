@@ -1,10 +1,8 @@
 /**
- * Attention of many short sequences behind a common past, such as candidates behind a prompt, on tensor cores. A block has
- * a head of a sequence, up to 64 of its rows and 64 columns at a time: all of its threads bring keys and values to shared
- * memory as halves, rotated on the way where that is still to be done, and its four warps have 16 rows each. While a block
- * waits for memory, others compute.
- *
- * Everything that products read is rounded as products of the graph round it; sums and the softmax are float32.
+ * Attention of many short sequences with a common past (candidates after a prompt) on tensor cores. A block has one
+ * head of a sequence, up to 64 rows and 64 columns at a time: its threads load keys and values to shared memory as
+ * halves, rotating them if needed, and each of its four warps has 16 rows.
+ * Operands are rounded like those of products; sums and softmax are float32.
  */
 import type { HalfType } from '../../../core/half-floats.js';
 import { countElements, equalShapes } from '../../../graph/dimension.js';
@@ -17,16 +15,16 @@ import { narrow } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
 import type { TileWriting } from './tile-softmax.js';
 import { declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
-import { loadEight, pairOf, storeFour } from './wide-elements.js';
+import { loadEight, pairOf, storeFour } from './wide-kernels.js';
 
 const warps = 4;
 const threads = 32 * warps;
 const blockRows = warps * tileRows;
-/** Columns that are in shared memory at a time. */
+/** Columns in shared memory at a time. */
 const chunk = 64;
-/** Blocks of a processor at a time, which leaves registers for what a row mixes. */
+/** Leaves enough registers per thread. */
 const blocksOfProcessor = 3;
-/** Between two rows in shared memory lie so many halves more, so that lanes read from different banks. */
+/** Padding against bank conflicts. */
 const spacing = 8;
 
 interface BatchWriting extends TileWriting {
@@ -76,7 +74,7 @@ export function planBatchAttention(
   );
 }
 
-/** Queries through the room of keys into registers: [16 places][the four words that a lane has of them]. */
+/** Queries go to registers through the keys' shared memory. [16 places][4 words] */
 function writeQueries(writing: BatchWriting): void {
   const { text, tensor, size } = writing;
   const words = (size + spacing) / 2;
@@ -113,7 +111,7 @@ function writeSegment(writing: BatchWriting, index: number): void {
     text.line(`const int length = ${text.dimension(keys.shape.at(-3)!)};`);
     text.block(`for (int first = 0; first < length; first += ${chunk})`, () => {
       text.line(`const int here = min(${chunk}, length - first);`);
-      // Whole groups of 16 columns: those that are not there repeat the last one and weigh nothing.
+      // Groups of 16 columns; missing ones repeat the last and have weight 0.
       text.line('const int whole = (here + 15) / 16 * 16;');
       text.line('__syncthreads();');
       for (const [side, room] of [
@@ -144,7 +142,7 @@ function writeSegment(writing: BatchWriting, index: number): void {
   });
 }
 
-/** Two places of a value lie in one word: words of two columns make one for each place. */
+/** A word holds two places of a value; two columns' words are recombined per place. */
 function writeMixing({ text, size, type }: BatchWriting, multiply: string): void {
   const words = (size + spacing) / 2;
   text.line(`const unsigned* const value = (const unsigned*)valueRoom + 2 * t * ${words} + g;`);
@@ -170,7 +168,7 @@ function writeMixing({ text, size, type }: BatchWriting, multiply: string): void
   });
 }
 
-/** A lane has four places of its rows that follow each other, of every 16. */
+/** A lane has four adjacent places of every 16. */
 function storeRows({ text, result, size }: BatchWriting): void {
   text.line('#pragma unroll');
   text.block('for (int r = 0; r < 2; r++)', () => {
@@ -187,7 +185,7 @@ function storeRows({ text, result, size }: BatchWriting): void {
         storeFour(text, result, 'to + 16 * j', values);
       });
     });
-  // Keys of the next item take the room of this one's.
+  // The next item overwrites the keys.
   text.line('__syncthreads();');
 }
 
@@ -195,16 +193,13 @@ interface BroughtRows {
   readonly tensor: Tensor; // [..., length, heads, size]
   readonly room: string;
   readonly count: number | string;
-  /** Which row it is that is brought to a row of the room. */
   readonly row: (own: string) => string;
   readonly heads: string;
   readonly head: string;
-  /** What is added to a row of the tensor, whose rows of all sequences follow each other. */
   readonly start: string;
-  readonly scale?: number;
+  readonly scale?: number | undefined;
 }
 
-/** Rows of a head into shared memory as halves. */
 function bringRows(writing: BatchWriting, rows: BroughtRows): void {
   const { text, code, size, type, find } = writing;
   const { tensor, room, count, heads, head, start, scale = 1 } = rows;
@@ -245,7 +240,7 @@ function bringRows(writing: BatchWriting, rows: BroughtRows): void {
   });
 }
 
-/** Whether a tensor is nothing but another one, rotated, that can be rotated where it is read. */
+/** Whether it only rotates another tensor, so that reading can rotate. */
 export function isPlainRotation(tensor: Tensor): boolean {
   const root = rootOf(tensor);
   const size = tensor.shape.at(-1);
@@ -253,7 +248,6 @@ export function isPlainRotation(tensor: Tensor): boolean {
   return typeof size === 'number' && size % 16 === 0 && root.inputs[1]!.shape[1] === size / 2;
 }
 
-/** Where what is rotated lies, and the angles. */
 function findRotation(tensor: Tensor, find: FindOperand) {
   if (!isPlainRotation(tensor)) return undefined;
   const [x, cosine, sine] = rootOf(tensor).inputs.map((side) => find(rootOf(side)));

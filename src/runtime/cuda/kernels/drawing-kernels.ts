@@ -1,14 +1,13 @@
 /**
- * Rows from which tokens are drawn, each by a block of threads. What is kept of a row lies above a cut: a value, and an
- * index where several have that value. The cut is found bit by bit, by counting or adding up what lies above it, so that
- * nothing is sorted or moved. Sums that decide something are double: they are the same however many threads share a row.
+ * Drawing tokens from rows, one block per row. Kept values lie above a cut (a value, and an index among equals),
+ * which is found bit by bit by counting or summing, without sorting. Deciding sums are double: independent of the
+ * number of threads.
  */
 import type { TensorOf } from '../../../graph/tensor.js';
 import type { RowWriting } from './kernel-plan.js';
 import type { KernelText } from './kernel-text.js';
 import { overRow, writeMaximum } from './kernel-plan.js';
 
-/** How many elements of the row fulfil a condition on `order` and `j`. */
 function writeCount({ text, element }: RowWriting, name: string, condition: string): void {
   text.line(`int ${name};`);
   text.block('', () => {
@@ -21,7 +20,6 @@ function writeCount({ text, element }: RowWriting, name: string, condition: stri
   });
 }
 
-/** The sum of exponentials of the elements that fulfil a condition. */
 function writeMass({ text, element }: RowWriting, name: string, condition: string): void {
   text.line(`double ${name};`);
   text.block('', () => {
@@ -37,7 +35,7 @@ function writeMass({ text, element }: RowWriting, name: string, condition: strin
 
 const isKept = '(order > cut || (order == cut && j < bound))';
 
-/** Moves `bound` so that `stay` of the kept elements at the cut stay, those of the lowest indices. */
+/** Moves `bound` so that the `stay` lowest indices at the cut are kept. */
 function writeTies(writing: RowWriting): void {
   const { text } = writing;
   writeCount(writing, 'equal', 'order == cut && j < bound');
@@ -106,7 +104,7 @@ export function writeKeepLikeliest(
   });
 }
 
-/** Each warp adds up a part of the row; the one in whose part the drawn index lies looks for it there. */
+/** Each warp sums a part of the row; the one whose part contains the drawn index searches it. */
 export function writeDraw({ inputs: [, uniform] }: TensorOf<'draw'>, writing: RowWriting): void {
   const { text, code, result, element } = writing;
   text.line('__shared__ double parts[32];');
@@ -136,7 +134,7 @@ export function writeDraw({ inputs: [, uniform] }: TensorOf<'draw'>, writing: Ro
   text.line('__syncthreads();');
 }
 
-/** `found`, or, where rounding leaves none, the last `possible` index. */
+/** `found`, or the last `possible` index if rounding leaves none. */
 function writeSearch(text: KernelText, element: () => string): void {
   text.line('int found = -1, possible = first;');
   text.block('for (int start = first; start < last && found < 0; start += 32)', () => {

@@ -1,8 +1,6 @@
 /**
- * One element of a tensor as CUDA code. Operations that compute each element from few others (arithmetic, casts, views,
- * look-ups) are written into the kernel that needs them, so that a chain of them never touches memory; whatever lies in
- * memory ends the chain and is loaded. An index is kept flat (row-major) as long as nobody needs its axes: a chain of
- * arithmetic over equal shapes divides nothing.
+ * CUDA code for one element of a tensor. Arithmetic, casts, views and look-ups are inlined into the kernel that needs
+ * them; values in memory end the chain. Indices stay flat (row-major) until axes are needed, which avoids divisions.
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { Shape } from '../../../graph/dimension.js';
@@ -10,13 +8,12 @@ import { equalShapes } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { KernelOperand, KernelText, ValueType } from './kernel-text.js';
 
-/** Where an element is: by its axes, or by its place in row-major order. */
 export type ElementIndex = { readonly axes: readonly string[] } | { readonly flat: string };
 
-/** Where a tensor lies, if it does: undefined is computed where it is needed. */
+/** Undefined if it is computed where it is needed. */
 export type FindOperand = (tensor: Tensor) => KernelOperand | undefined;
 
-/** Elements that a kernel has computed before, all at one flat index. */
+/** Elements that the kernel has already computed, all at one flat index. */
 export interface GivenElements {
   readonly at: string;
   readonly names: ReadonlyMap<Tensor, string>;
@@ -50,7 +47,7 @@ export function flatOf(text: KernelText, index: ElementIndex, shape: Shape): str
   return flat;
 }
 
-/** The index into an operand that is repeated along axes where it has length 1 or none. */
+/** Index into an operand that is broadcast. */
 function repeated(text: KernelText, index: ElementIndex, from: Shape, to: Shape): ElementIndex {
   if (equalShapes(from, to)) return index;
   const axes = axesOf(text, index, to).slice(to.length - from.length);
@@ -75,11 +72,9 @@ const arithmetic: Readonly<Record<string, (a: string, b: string, c: string) => s
   select: (a, b, c) => `${a} != 0 ? ${b} : ${c}`,
 };
 
-/** Operations whose elements need the elements at the same place, where shapes are equal. */
 export const isElementwise = ({ operation }: Tensor): boolean =>
   operation in arithmetic || operation === 'cast' || operation === 'stopGradient' || operation === 'reshape';
 
-/** Operations whose elements are written into the kernels that need them. */
 export const isWrittenInPlace = ({ operation }: Tensor): boolean =>
   operation in arithmetic || operation in views || operation === 'constant' || operation === 'cast';
 
@@ -121,7 +116,7 @@ const views: { readonly [Name in Tensor['operation']]?: ViewCode<Name> } = {
       const [last, size] = [starts.at(-1)!, code.text.dimension(part.shape[axis]!)];
       starts.push(last === '0' ? size : code.text.define('int', `${last} + ${size}`));
     }
-    // By halves: a pass joins what all layers made, and most of its parts would be asked for in vain.
+    // Binary search: a pass joins the outputs of all layers.
     const find = (from: number, until: number): string => {
       if (until - from === 1) {
         const own = [...axes];
@@ -141,7 +136,7 @@ const views: { readonly [Name in Tensor['operation']]?: ViewCode<Name> } = {
     const rank = indices!.shape.length;
     const row = code.element(indices!, { axes: axes.slice(0, rank) });
     const last = `${code.text.dimension(table!.shape[0]!)} - 1`;
-    // An index outside would read foreign memory; it is the caller's fault, and must not end the process.
+    // A wrong index must not read foreign memory or end the process.
     const safe = code.text.define('int', `max(0, min(${row}, ${last}))`);
     return code.element(table!, { axes: [safe, ...axes.slice(rank)] });
   },
@@ -176,7 +171,7 @@ const views: { readonly [Name in Tensor['operation']]?: ViewCode<Name> } = {
 };
 
 interface Choice {
-  /** undefined in the last: otherwise. */
+  /** Undefined in the last: otherwise. */
   readonly when: string | undefined;
   readonly then: () => string;
 }
@@ -188,7 +183,6 @@ export class ElementCode {
     private readonly given?: GivenElements,
   ) {}
 
-  /** An expression for the element of a tensor at this index. */
   element(tensor: Tensor, index: ElementIndex): string {
     const { text } = this;
     const type = elementType(tensor);
@@ -231,7 +225,7 @@ export class ElementCode {
     }
   }
 
-  /** A value that is computed in one of several ways, of which the others are not tried. */
+  /** Evaluates one of several alternatives. */
   choose(type: ValueType, choices: readonly Choice[]): string {
     const { text } = this;
     const name = text.name('c');
@@ -247,7 +241,7 @@ export class ElementCode {
   }
 }
 
-/** Of a constant with one value; larger ones lie in memory. */
+/** Larger constants are in memory. */
 function literal({ attributes, dtype }: TensorOf<'constant'>): string {
   const [value = 0] = attributes.values;
   if (dtype === 'int32' || dtype === 'bool') return `(${Math.trunc(value)})`;

@@ -1,15 +1,12 @@
-/** One kernel of a schedule, and what kernels have in common. */
+/** Kernels of a schedule and what they share. */
 import type { Dimension } from '../../../graph/dimension.js';
 import type { FindOperand } from './element-code.js';
 import { ElementCode } from './element-code.js';
-import { halfCode } from './half-code.js';
+import { halfCode, tensorCoreCode } from './device-code.js';
 import type { KernelOperand } from './kernel-text.js';
 import { KernelText } from './kernel-text.js';
-import { tensorCoreCode } from './tensor-core-code.js';
 
-/** Sums and counts over a block of threads, and the order of floats, for kernels that decide by them. */
-
-/** A sum over all threads of a block, the same in every thread: each warp adds the parts of all warps. */
+/** Sum over a block, the same in every thread. */
 const writeBlockSum = (name: string, type: string, zero: string): string =>
   `
 __device__ ${type} ${name}(${type} value) {
@@ -39,33 +36,33 @@ ${writeBlockSum('blockSum', 'float', '0.0f')}
 ${writeBlockSum('blockCount', 'int', '0')}
 ${writeBlockSum('blockSumOfDoubles', 'double', '0.0')}`;
 
-/** A kernel before it has a name: the same text may serve many places. */
+/** A kernel without a name: equal texts are shared. */
 export interface KernelPlan {
   readonly write: (name: string) => string;
-  /** In the order of its parameters behind the first, which holds the values of the symbols. */
+  /** In the order of its parameters after the first, which holds the symbols' values. */
   readonly operands: readonly KernelOperand[];
   readonly symbols: readonly string[];
   readonly threads: ThreadNeed;
 }
 
-/** How many threads a kernel can use: one for each element, a block for each row of some width, or blocks of a size. */
 export type ThreadNeed =
   | {
       readonly kind: 'elements';
       readonly count: Dimension;
-      /** Elements of a thread at a time; one unless told. */
-      readonly each?: number;
+      /** Elements per thread; default 1. */
+      readonly each?: number | undefined;
     }
   | { readonly kind: 'rows'; readonly count: Dimension; readonly width: Dimension }
   | {
       readonly kind: 'blocks';
       readonly count: Dimension;
       readonly block: number;
-      /** So many times more: for each so much of a length, up to a number. */
-      readonly parts?: { readonly length: Dimension; readonly each: number; readonly most: number };
+      /** Multiplies the blocks: one per `each` of `length`, up to `most`. */
+      readonly parts?:
+        { readonly length: Dimension; readonly each: number; readonly most: number } | undefined;
     };
 
-/** Helpers that kernels may call; the compiler drops what is not used. */
+/** The compiler drops unused helpers. */
 export const kernelPrelude = `${halfCode}${tensorCoreCode}${blockCode}
 
 // What is read only once goes past the first cache, where what is read often stays.
@@ -126,7 +123,7 @@ export interface Writing {
   readonly result: KernelOperand;
 }
 
-/** @param bounds threads of a block at most, and blocks of a processor, where the compiler should use all registers that those leave */
+/** @param bounds max threads per block and min blocks per processor, for the register limit */
 export function writeKernel(
   result: KernelOperand,
   find: FindOperand,
@@ -140,7 +137,7 @@ export function writeKernel(
   return finishKernel([result], threads, writeText, ...bounds);
 }
 
-/** The same with several results, for kernels that find their operands by themselves. */
+/** With several results, for kernels that find their operands themselves. */
 export function finishKernel(
   results: readonly KernelOperand[],
   threads: ThreadNeed,
@@ -158,13 +155,10 @@ export function finishKernel(
   };
 }
 
-/** What kernels over whole rows have in common. */
 export interface RowWriting extends Writing {
-  /** The element of the row at j. */
   readonly element: () => string;
 }
 
-/** All elements of a row. A thread that has several of them loads some at once. */
 export function overRow(text: KernelText, write: () => void): void {
   text.line('#pragma unroll 4');
   text.block('for (int j = threadIdx.x; j < width; j += blockDim.x)', write);

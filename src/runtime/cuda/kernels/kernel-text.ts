@@ -1,13 +1,22 @@
 /**
- * The text of one kernel while it is written: its parameters in the order in which they are first needed, the symbols
- * whose values it reads, and statements in nested scopes, so that a value that was computed once is used again wherever
- * it is still in sight. Names follow the order of use alone: the same work on other data is the same text, and compiled
- * once.
+ * The text of one kernel while it is written: parameters in order of first use, symbols, and statements in nested
+ * scopes, so that a computed value is reused while in scope. Names depend only on the order of use, so equal work
+ * gives equal text, which is compiled once.
  */
 import type { Dimension, Shape } from '../../../graph/dimension.js';
 import type { ElementType } from '../driver/device.js';
 
-/** What a kernel reads or writes: a piece of memory, by the key of whoever knows where it is. */
+const sizes: Readonly<Record<ElementType, number>> = {
+  float32: 4,
+  bfloat16: 2,
+  float16: 2,
+  int32: 4,
+  bool: 1,
+};
+
+export const bytesOf = (type: ElementType): number => sizes[type];
+
+/** A piece of memory, identified by `key`. */
 export interface KernelOperand {
   readonly key: object;
   readonly type: ElementType;
@@ -21,13 +30,11 @@ export const storageTypes: Readonly<Record<ElementType, string>> = {
   bool: 'unsigned char',
 };
 
-/** A value as it is stored. */
 export function narrow(type: ElementType, value: string): string {
   if (type === 'bool') return `(${value}) != 0`;
   return type === 'bfloat16' ? `toBfloat16(${value})` : type === 'float16' ? `toFloat16(${value})` : value;
 }
 
-/** What a value is while it is computed with. */
 export type ValueType = 'float' | 'int';
 
 export const valueTypeOf = (type: ElementType): ValueType =>
@@ -40,12 +47,11 @@ interface Scope {
 
 export class KernelText {
   readonly operands: KernelOperand[] = [];
-  /** Symbols whose values the kernel reads, each as s0, s1, ... */
+  /** Passed as s0, s1, ... */
   readonly symbols: string[] = [];
   private readonly scopes: Scope[] = [{ lines: [], known: new Map() }];
   private names = 0;
 
-  /** The parameter through which an operand is reached. */
   pointer(operand: KernelOperand): string {
     const known = this.operands.findIndex(({ key, type }) => key === operand.key && type === operand.type);
     if (known >= 0) return `p${known}`;
@@ -94,12 +100,11 @@ export class KernelText {
     this.scopes.at(-1)!.lines.push(`${'  '.repeat(this.scopes.length)}${text}`);
   }
 
-  /** A fresh variable's name. */
   name(prefix: string): string {
     return `${prefix}${this.names++}`;
   }
 
-  /** The variable that holds this expression, which was computed before or is now. */
+  /** Reuses the variable if the expression was computed before. */
   define(type: ValueType, expression: string): string {
     if (/^(?:\w+|-?\d+)$/.test(expression)) return expression;
     const key = `${type} ${expression}`;
@@ -113,7 +118,7 @@ export class KernelText {
     return name;
   }
 
-  /** Statements in braces behind a head such as `if (...)`; what they compute is forgotten behind them. */
+  /** Values computed inside are out of scope afterwards. */
   block(head: string, write: () => void): void {
     this.line(`${head} {`);
     this.scopes.push({ lines: [], known: new Map() });
@@ -124,9 +129,8 @@ export class KernelText {
   }
 
   /**
-   * The whole kernel; its first parameter holds the values of the symbols.
-   * @param bounds threads of a block at most, and blocks that a processor shall have room for: the compiler uses all
-   * registers that those leave
+   * The whole kernel; its first parameter holds the symbols' values.
+   * @param bounds max threads per block and min blocks per processor, for the register limit
    */
   finish(name: string, written: ReadonlySet<object>, bounds: readonly number[] = []): string {
     const bound = bounds.length === 0 ? '' : `__launch_bounds__(${bounds.join(', ')}) `;

@@ -1,7 +1,6 @@
 /**
- * Kernels for what a graph computes outside products of matrices. Most are one loop over the elements of the result;
- * operations that look at whole rows give each row to a block of threads, which share what they find in order, so that
- * sums do not depend on chance.
+ * Kernels for everything except matrix products: loops over elements, and row operations with one block per row and a
+ * fixed order of sums.
  */
 import { countElements, multiplyDimensions } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
@@ -13,7 +12,6 @@ import type { KernelOperand } from './kernel-text.js';
 import { writeDraw, writeKeepLikeliest } from './drawing-kernels.js';
 import { planWideMap, planWideNorm } from './wide-kernels.js';
 
-/** Each element of a tensor by itself, into memory. */
 export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand): KernelPlan {
   const wide = planWideMap(tensor, result, find);
   if (wide !== undefined) return wide;
@@ -79,7 +77,6 @@ const rowOperations: {
   draw: writeDraw,
 };
 
-/** `largest`, and the sum of exponentials below it. */
 function writeExponentials(writing: RowWriting): string {
   writeMaximum(writing);
   const { text, element } = writing;
@@ -91,7 +88,7 @@ function writeExponentials(writing: RowWriting): string {
   return 'total';
 }
 
-/** Takes the first behind the last one taken, `count` times: `bound` at `last`. */
+/** Takes the next in rank `count` times: `bound` at `last`. */
 function writeRanks(writing: RowWriting, count: number, take: (writing: RowWriting) => void): void {
   const { text, element } = writing;
   text.line('float bound = INFINITY;');
@@ -118,7 +115,6 @@ type RowTensor = Extract<Tensor, { readonly operation: RowOperation }>;
 
 export const isRowOperation = (tensor: Tensor): tensor is RowTensor => tensor.operation in rowOperations;
 
-/** An operation that looks at rows along the last axis, each by a block of threads. */
 export function planRows(tensor: RowTensor, result: KernelOperand, find: FindOperand): KernelPlan {
   const wide = tensor.operation === 'rmsNorm' ? planWideNorm(tensor, result, find) : undefined;
   if (wide !== undefined) return wide;
@@ -139,7 +135,6 @@ export function planRows(tensor: RowTensor, result: KernelOperand, find: FindOpe
   });
 }
 
-/** A sum along any axes, each element by a block that adds in a fixed order. */
 export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: FindOperand): KernelPlan {
   const [x] = tensor.inputs;
   const { axes } = tensor.attributes;
@@ -167,7 +162,6 @@ export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: Fi
   });
 }
 
-/** Rows added at given places, each element in the order of the rows. */
 export function planScatter(
   tensor: TensorOf<'scatterAddRows'>,
   result: KernelOperand,

@@ -1,25 +1,132 @@
 /**
- * Few rows times matrices of weights as one kernel. Nothing but the speed at which weights arrive counts here. They lie as
- * [column, inner], so that all that makes one column follows each other: a warp streams one line, or some lines at once,
- * 16 bytes a thread, adds up its products, and goes on with other lines until none are left. The next loads, at the end of
- * a line those of the next one, start before what has arrived is used. Blocks are as many as a large GPU has room for, and
- * lines that follow each other belong to different blocks: all of its processors end at the same time.
- *
- * The first loads start before the block looks at the rows. Rows may come as they are or through an rmsNorm that each
- * block computes for itself, and what is stored may be anything that needs sums of the same row and column alone: a
- * residual added, or a gate times what it lets through, with two matrices read at once. Several such tensors of the same
- * rows (queries, keys and values) lie side by side in one launch. Rounding is that of the products it stands for: rows
- * are rounded to the type of the weights, sums are float32 and rounded as products by themselves are.
+ * Few rows times weight matrices in one kernel, bound by the bandwidth of the weights. Matrices are stored as
+ * [column, inner]: a warp streams one line (or several), 16 bytes per thread, and continues with further lines. The
+ * next loads start before the arrived values are used. Adjacent lines belong to different blocks, so all processors
+ * finish together.
+ * The first loads start before the rows are read. Rows come from memory or from an rmsNorm that each block computes.
+ * The result may be any elementwise function of sums at the same row and column (a residual, a gate with two
+ * matrices), and several tensors of the same rows (q, k, v) share a launch. Rounding is that of separate products.
  */
+import type { Shape } from '../../../graph/dimension.js';
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { FloatType } from '../driver/device.js';
 import type { FindOperand } from './element-code.js';
-import { ElementCode } from './element-code.js';
-import type { SmallBatchTuning, SmallBatchWork } from './small-batch-code.js';
-import { elementsOfLoad, writeNorm } from './small-batch-code.js';
+import { axesOf, ElementCode } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { finishKernel } from './kernel-plan.js';
-import type { KernelText } from './kernel-text.js';
-import { narrow } from './kernel-text.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
+import { bytesOf, narrow, storageTypes } from './kernel-text.js';
+
+/** Types and tuning of small-batch-kernel.ts. */
+/** Rows that come from an rmsNorm: each block computes them itself. */
+interface NormWriting {
+  readonly text: KernelText;
+  readonly find: FindOperand;
+  readonly rows: number;
+  readonly inner: number;
+  /** In shared memory. */
+  readonly type: FloatType;
+  readonly threads: number;
+}
+
+/**
+ * Returns the name of the rows in shared memory. Each thread keeps its values until the row's sum is known.
+ */
+function writeNorm(
+  { text, find, rows, inner, type, threads }: NormWriting,
+  norm: TensorOf<'rmsNorm'>,
+): string {
+  const [x, scale] = norm.inputs;
+  const code = new ElementCode(text, find);
+  const each = Math.ceil(inner / threads);
+  const overRow = (write: () => void): void => {
+    text.line('#pragma unroll');
+    text.block(`for (int i = 0; i < ${each}; i++)`, () => {
+      text.line(`const int j = i * ${threads} + threadIdx.x;`);
+      text.block(inner % threads === 0 ? '' : `if (j < ${inner})`, write);
+    });
+  };
+  text.line(`__shared__ uint4 memory[${(rows * inner * bytesOf(type)) / 16}];`);
+  text.line(`${storageTypes[type]}* const normed = (${storageTypes[type]}*)memory;`);
+  text.line(`float scale[${each}];`);
+  overRow(() => {
+    text.line(`scale[i] = ${code.element(scale!, { flat: 'j' })};`);
+  });
+  text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+    // Missing rows repeat the last one and are not stored.
+    text.line('const int row = min(r, rows - 1);');
+    const leading = axesOf(text, { flat: 'row' }, x!.shape.slice(0, -1));
+    text.line(`float kept[${each}] = {};`);
+    text.line('float squares = 0.0f;');
+    overRow(() => {
+      text.line(`kept[i] = ${code.element(x!, { axes: [...leading, 'j'] })};`);
+      text.line('squares += kept[i] * kept[i];');
+    });
+    const { epsilon } = norm.attributes;
+    text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / ${inner} + ${Math.fround(epsilon)}f);`);
+    overRow(() => {
+      text.line(`normed[r * ${inner} + j] = ${narrow(type, 'kept[i] * factor * scale[i]')};`);
+    });
+  });
+  text.line('__syncthreads();');
+  return 'normed';
+}
+
+interface SmallBatchProduct {
+  readonly tensor: Tensor;
+  readonly weights: KernelOperand;
+  /** Type of the product by itself. */
+  readonly type: FloatType;
+}
+
+export interface SmallBatchPart {
+  /** One per matrix; all parts of a launch have the same number. */
+  readonly products: readonly SmallBatchProduct[];
+  readonly columns: number;
+  /** A product, or an elementwise function of products. */
+  readonly tensor: Tensor;
+  readonly result: KernelOperand;
+}
+
+export interface SmallBatchWork {
+  readonly leading: Shape; // the axes of rows
+  readonly inner: number;
+  readonly type: FloatType;
+  readonly left: KernelOperand | TensorOf<'rmsNorm'>;
+  readonly parts: readonly SmallBatchPart[];
+}
+
+interface SmallBatchTuning {
+  readonly threads: number;
+  /** Max blocks, and blocks per processor. */
+  readonly blocks: number;
+  readonly resident: number;
+  /** Lines of each matrix that a warp reads at once, sharing the rows. */
+  readonly lines: number;
+  /** Loads in flight per thread and line. */
+  readonly depth: number;
+}
+
+type ChooseTuning = (rows: number, matrices: number) => SmallBatchTuning;
+
+/**
+ * 64 registers allow four loads in flight: 1024 threads then wait for 64 KiB, twice what an H200 needs. With several
+ * rows, half the threads wait for as much and read two lines at once, because unpacking rows would cost more than the
+ * products.
+ */
+export const defaultTuning: ChooseTuning = (rows, matrices) => {
+  const lines = rows > 1 && matrices === 1 ? 2 : 1;
+  const resident = rows > 1 ? 1 : 2;
+  return { threads: 512, blocks: 132 * resident, resident, lines, depth: 8 / (resident * lines * matrices) };
+};
+
+export const elementsOfLoad = (type: FloatType): number => 16 / bytesOf(type);
+
+/** Static shared memory minus what block sums need. */
+const maxSharedBytes = 47 * 1024;
+
+export const hasRoomForNorm = (rows: number, inner: number, type: FloatType): boolean =>
+  rows * inner * bytesOf(type) <= maxSharedBytes;
 
 export function planSmallBatch(
   work: SmallBatchWork,
@@ -62,12 +169,10 @@ interface SmallBatchWriting extends SmallBatchTuning {
   readonly find: FindOperand;
   readonly rows: number;
   readonly matrices: number;
-  /** Loads that all threads of a warp together take for one line. */
+  /** Loads of a warp per line. */
   readonly loads: number;
-  /** Lines that are read at once, of each part and of all. */
   readonly counts: readonly number[];
   readonly units: number;
-  /** [part][matrix] */
   readonly pointers: readonly (readonly string[])[];
 }
 
@@ -75,12 +180,11 @@ const unroll = '#pragma unroll';
 const range = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
 const lineCount = ({ matrices, lines }: SmallBatchWriting): number => matrices * lines;
 
-/** Where a thread would load behind the end of a line. */
+/** Condition for loads that may pass the end of a line. */
 function isInside({ loads, depth }: SmallBatchWriting, place: string): string | undefined {
   return loads % (32 * depth) === 0 ? undefined : `${place} < ${loads}`;
 }
 
-/** The lines of this warp's unit: which part they belong to, and where they begin for this thread. */
 function locate(writing: SmallBatchWriting): void {
   const { text, work, matrices, lines, loads, counts, pointers } = writing;
   const { parts } = work;
@@ -106,7 +210,7 @@ function locate(writing: SmallBatchWriting): void {
   if (lines > 1) text.line(`line *= ${lines};`);
   range(matrices).forEach((m) => {
     range(lines).forEach((l) => {
-      // Lines that are not there repeat the last one and are not stored.
+      // Missing lines repeat the last one and are not stored.
       const own = l === 0 ? 'line' : `min(line + ${l}, columns - 1)`;
       text.line(`from${m * lines + l} = matrix${m} + ${own} * ${loads} + lane;`);
     });
@@ -137,7 +241,7 @@ function startLoads(writing: SmallBatchWriting): void {
   });
 }
 
-/** What each thread finds in its share of the lines, while those of the next unit begin to arrive. */
+/** Partial sums of each thread, while the next unit's loads start. */
 function addUp(writing: SmallBatchWriting, source: string): void {
   const { text, work, rows, depth, loads, threads, units } = writing;
   const { type, left, parts } = work;
@@ -149,7 +253,7 @@ function addUp(writing: SmallBatchWriting, source: string): void {
   streams.forEach((index) => {
     text.line(`float sum${index}[${rows}] = {};`);
   });
-  // Twice the text would have twice the loads on their way, and no registers for them.
+  // Unrolling would double the loads in flight and exceed the registers.
   text.line('#pragma unroll 1');
   text.block(`for (int at = lane; at < ${loads} + lane; at += ${32 * depth})`, () => {
     text.line(`int next = at - lane + ${32 * depth};`);
@@ -208,7 +312,6 @@ function rounded(value: string, type: FloatType): string {
   return `${type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16'}(${narrow(type, value)})`;
 }
 
-/** The sums of a warp's threads, and each of its elements by one of them. */
 function storeParts(writing: SmallBatchWriting): void {
   const { text, work, find, rows, matrices, lines } = writing;
   range(lineCount(writing)).forEach((index) => {

@@ -1,29 +1,166 @@
 /**
- * Attention of few rows over a long past: a head has several blocks of threads, each with a stretch of the columns, so
- * that the whole device reads the past at once. Each block keeps its part of the softmax open (its largest score, its sum
- * of powers, its mixture), and the one that finishes last joins the parts (Dao et al., flash-decoding). Which block that
- * is depends on chance, what it adds and in which order does not.
- *
- * A block has few threads: groups of them share a column for the scores, each with four values at a time, then a warp has
- * a row for the softmax, and for the mixture each thread has four places of the head. Keys of the new rows themselves,
- * where they are computed element by element (rotated), are computed here, and stored for whoever else reads them.
+ * Attention of few rows over a long past: several blocks per head, each with a stretch of the columns, so that the
+ * whole device reads the past. Each block keeps its largest score, sum of powers and mixture; the last to finish
+ * joins the parts in a fixed order (flash-decoding, Dao et al.).
+ * Groups of threads share a column for the scores, a warp has a row for the softmax, and each thread has four places
+ * for the mixture. Rotated keys of the new rows are computed here and stored for other readers.
  */
 import type { Dimension } from '../../../graph/dimension.js';
 import { countElements } from '../../../graph/dimension.js';
-import type { TensorOf } from '../../../graph/tensor.js';
-import { declareAttentionSizes, declareKeyHead } from './attention-code.js';
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import { rootOf } from '../programs/step.js';
+import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-code.js';
 import type { FindOperand } from './element-code.js';
 import { ElementCode } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { finishKernel } from './kernel-plan.js';
-import type { KernelText } from './kernel-text.js';
-import { rootOf } from '../programs/step.js';
-import type { SplitAttention, SplitWriting } from './split-attention-chunk.js';
-import { chunk, groupFor, lengthOf, threads, writeChunk } from './split-attention-chunk.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
 
-/** Blocks of one head at most; longer stretches go by in chunks. */
+/** One chunk of columns of split attention: scores, softmax, mixture. */
+const threads = 128;
+const chunk = 64;
+/** Threads per column, each with four values at a time. */
+const groupFor = (size: number): number => [8, 4, 2, 1].find((group) => size % (4 * group) === 0) ?? 0;
+
+interface SplitAttention {
+  readonly tensor: TensorOf<'attention'>;
+  readonly result: KernelOperand;
+  readonly scratch: KernelOperand;
+  /** Zeros before and after. */
+  readonly counters: KernelOperand;
+  /** Set if the keys of the new rows are computed here. */
+  readonly ownKeys: { readonly tensor: Tensor; readonly result: KernelOperand } | undefined;
+}
+
+interface SplitWriting {
+  readonly text: KernelText;
+  readonly code: ElementCode;
+  readonly work: SplitAttention;
+  readonly rows: number;
+  readonly size: number;
+  readonly groups: number; // of threads that share columns for the mixture
+  readonly place: (tensor: Tensor) => KernelOperand;
+}
+
+function writeChunk(writing: SplitWriting): void {
+  writeScores(writing);
+  writeSoftmax(writing);
+  writeMixture(writing);
+}
+
+const lengthOf = (text: KernelText, { inputs }: TensorOf<'attention'>, segment: number): string =>
+  text.dimension(inputs[2 + 2 * segment]!.shape.at(-3)!);
+
+function findColumn(writing: SplitWriting, name: string, side: 0 | 1): void {
+  const { text, work, place } = writing;
+  const { attributes, inputs } = work.tensor;
+  const lengths = attributes.segments.map((_, index) => lengthOf(text, work.tensor, index));
+  const starts = ['0'];
+  for (const length of lengths.slice(0, -1)) {
+    const last = starts.at(-1)!;
+    starts.push(last === '0' ? length : text.define('int', `${last} + ${length}`));
+  }
+  text.line(`const float4* ${name};`);
+  attributes.segments.forEach((kind, index) => {
+    const tensor = inputs[2 + 2 * index + side]!;
+    const [from, length, next] = [starts[index]!, lengths[index]!, starts[index + 1]];
+    const otherwise = index === 0 ? '' : 'else ';
+    const head = next === undefined ? otherwise : `${otherwise}if (column < ${next})`;
+    const line = from === '0' ? 'column' : `column - ${from}`;
+    const [stride, own] =
+      kind === 'common' ? [attributes.keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
+    const row = kind === 'own' ? `sequence * ${length} + ${line}` : line;
+    const isMadeHere = side === 0 && kind === 'own' && work.ownKeys !== undefined;
+    const found = isMadeHere
+      ? `ownKeys[${line}]`
+      : `(const float4*)${text.pointer(place(tensor))} + ((long long)(${row}) * ${stride} + ${own}) * ${writing.size / 4}`;
+    text.block(head, () => {
+      text.line(`${name} = ${found};`);
+    });
+  });
+}
+
+function writeScores(writing: SplitWriting): void {
+  const { text, work, rows, size, place } = writing;
+  const group = groupFor(size);
+  const [, mask] = work.tensor.inputs;
+  // All lanes stay together, because they exchange sums.
+  text.block(`for (int base = 0; base < length; base += ${threads / group})`, () => {
+    text.line(`const int u = base + threadIdx.x / ${group};`);
+    text.line('const int column = first + min(u, length - 1);');
+    findColumn(writing, 'key', 0);
+    text.line(`float score[${rows}] = {};`);
+    text.line('#pragma unroll');
+    text.block(`for (int i = threadIdx.x % ${group}; i < ${size / 4}; i += ${group})`, () => {
+      text.line('const float4 value = key[i];');
+      text.line(
+        `for (int r = 0; r < ${rows}; r++) score[r] += query[r][i].x * value.x + query[r][i].y * value.y + query[r][i].z * value.z + query[r][i].w * value.w;`,
+      );
+    });
+    text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+      text.line(
+        `for (int step = ${group / 2}; step > 0; step >>= 1) score[r] += __shfl_xor_sync(0xffffffffu, score[r], step);`,
+      );
+      text.line('const int row = min(r, rows - 1);');
+      const maskRow = findMaskRow(mask!, 'row');
+      const masked = text.load(place(mask!), `(long long)${maskRow} * columns + column`);
+      text.line(`if (u < length && threadIdx.x % ${group} == 0) scores[r][u] = score[r] + ${masked};`);
+    });
+  });
+  text.line('__syncthreads();');
+}
+
+function writeSoftmax({ text, rows }: SplitWriting): void {
+  const overLanes = (join: string): void => {
+    text.line(`for (int step = 16; step > 0; step >>= 1) ${join}`);
+  };
+  text.block(`if (warp < ${rows})`, () => {
+    text.line('float top = -INFINITY;');
+    text.line('for (int u = lane; u < length; u += 32) top = fmaxf(top, scores[warp][u]);');
+    overLanes('top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));');
+    text.line('const float old = largest[warp];');
+    text.line('const float higher = fmaxf(old, top);');
+    text.line('float powers = 0.0f;');
+    text.block('for (int u = lane; u < length; u += 32)', () => {
+      text.line('const float power = expf(scores[warp][u] - higher);');
+      text.line('scores[warp][u] = power;');
+      text.line('powers += power;');
+    });
+    overLanes('powers += __shfl_xor_sync(0xffffffffu, powers, step);');
+    text.line('__syncwarp();');
+    text.block('if (lane == 0)', () => {
+      text.line('shrink[warp] = old == higher ? 1.0f : expf(old - higher);');
+      text.line('total[warp] = total[warp] * shrink[warp] + powers;');
+      text.line('largest[warp] = higher;');
+    });
+  });
+  text.line('__syncthreads();');
+}
+
+const fields = ['x', 'y', 'z', 'w'];
+
+function writeMixture(writing: SplitWriting): void {
+  const { text, rows, groups } = writing;
+  text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+    for (const field of fields) text.line(`sum[r].${field} *= shrink[r];`);
+  });
+  text.block(`if (group < ${groups})`, () => {
+    text.line('#pragma unroll 4');
+    text.block(`for (int u = group; u < length; u += ${groups})`, () => {
+      text.line('const int column = first + u;');
+      findColumn(writing, 'row', 1);
+      text.line('const float4 value = row[at];');
+      text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+        for (const field of fields) text.line(`sum[r].${field} += scores[r][u] * value.${field};`);
+      });
+    });
+  });
+  text.line('__syncthreads();');
+}
+
+/** Max blocks per head. */
 const maxParts = 16;
-/** Heads of all sequences whose parts can be counted; with more of them, the device is busy without parts. */
+/** With more heads than counters, the device is busy without splitting. */
 export const countedHeads = 4096;
 
 export function isSplittable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
@@ -32,7 +169,7 @@ export function isSplittable({ attributes: { segments }, shape }: TensorOf<'atte
   return segments.every((kind) => kind !== 'diagonal');
 }
 
-/** For each head and row, and each of its parts: the mixture, the largest score, the sum of powers. */
+/** Per head, row and part: mixture, largest score, sum of powers. */
 export function scratchShape({ shape }: TensorOf<'attention'>): readonly Dimension[] {
   const [batch, position, heads, size] = shape;
   return [countElements([batch!, position!, heads!]), maxParts, (size as number) + 2];
@@ -110,7 +247,7 @@ function declare({ text, work, rows, size, groups }: SplitWriting): void {
 
 function writeQueries({ text, code, work, rows, size }: SplitWriting): void {
   text.block(`for (int i = threadIdx.x; i < ${rows * size}; i += ${threads})`, () => {
-    // Rows that are not there repeat the last one and are not stored.
+    // Missing rows repeat the last one and are not stored.
     text.line(`const int row = min(i / ${size}, rows - 1);`);
     text.line(`const int place = i % ${size};`);
     const value = code.element(work.tensor.inputs[0]!, { axes: ['sequence', 'row', 'head', 'place'] });
@@ -118,7 +255,7 @@ function writeQueries({ text, code, work, rows, size }: SplitWriting): void {
   });
 }
 
-/** Rows of the segment that is made here, in shared memory; of the blocks that need them, one stores them. */
+/** In shared memory; one block also stores them. */
 function writeOwnKeys(
   { text, code, work, rows, size }: SplitWriting,
   { result }: NonNullable<SplitAttention['ownKeys']>,
@@ -141,7 +278,6 @@ function writeOwnKeys(
   });
 }
 
-/** What the groups of a block mixed, added up: `whole` of row r at place i % size, for those that handle it. */
 function joinGroups({ text, rows, groups }: SplitWriting): void {
   text.line(`if (group < ${groups}) for (int r = 0; r < ${rows}; r++) mixed[group][r][at] = sum[r];`);
   text.line('__syncthreads();');
@@ -182,7 +318,7 @@ function joinParts({ text, work, rows, size, groups }: SplitWriting): void {
   text.line('__syncthreads();');
   text.line('if (!isLast) return;');
   text.line('__threadfence();');
-  // Other blocks have written it: past whatever the compiler or the first cache believes to know.
+  // Written by other blocks: volatile avoids stale caches.
   text.line(`const volatile float* const found = ${text.pointer(scratch)};`);
   text.block(overRows, () => {
     text.line(`const int r = i / ${size};`);

@@ -1,11 +1,8 @@
 /**
- * Attention of many rows on tensor cores: a warp has 16 rows of a head and goes over the columns some at a time, with one
- * softmax that is computed while they go by (Dao, FlashAttention-2, 2307.08691). Keys and values come from memory as the
- * tensor cores want them, since neither the order of a head's places in a sum nor that of the result's columns matters to
- * it: each lane reads four places that follow each other. Where there are few rows, the warps of a block share the columns
- * of the same rows and join what they have at the end.
- *
- * Queries, keys, values and weights are rounded to 10 bits behind the point, and everything else is float32.
+ * Attention of many rows on tensor cores: a warp has 16 rows of a head and an online softmax over the columns
+ * (FlashAttention-2, Dao, 2307.08691). Each lane reads four adjacent places, because the order of places does not
+ * matter. With few rows, the warps of a block share the columns and join their parts at the end.
+ * Operands are rounded to TF32; everything else is float32.
  */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { countElements } from '../../../graph/dimension.js';
@@ -16,17 +13,17 @@ import type { KernelOperand, KernelText } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
 import type { TileWriting } from './tile-softmax.js';
 import { declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
-import { storeEight } from './wide-elements.js';
+import { storeEight } from './wide-kernels.js';
 
-/** Warps of a block, and columns that a warp weighs at once. */
+/** Warps per block, and columns per step. */
 const [warps, chunk] = [8, 32];
-/** Tiles of a block at most: as many as there is shared memory for their queries. */
+/** Limited by shared memory for queries. */
 const maxTiles = 4;
-/** Between two rows of queries in shared memory lie so many floats more, so that lanes read from different banks. */
+/** Padding against bank conflicts. */
 const spacing = 4;
-/** Tiles from which on the device is busy without sharing the columns of one among warps. */
+/** With more tiles, the device is busy without sharing columns among warps. */
 const busyTiles = 512;
-/** What fits into the registers of a thread. */
+/** Register limit. */
 const largestSize = 128;
 
 export function isTileable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
@@ -102,13 +99,12 @@ function declareItem(writing: TileWriting): void {
   declareTile(writing);
 }
 
-/** Queries of all tiles of the block into shared memory, where each is computed once. */
 function writeQueries({ text, code, tensor, size }: TileWriting): void {
   const all = `${tileRows * size} * tilesOfBlock`;
   text.block(`for (int i = threadIdx.x; i < ${all}; i += ${32 * warps})`, () => {
     text.line(`const int place = i % ${size};`);
     text.line(`const int own = i / ${size};`);
-    // Rows that are not there repeat the last one and are not stored.
+    // Missing rows repeat the last one and are not stored.
     text.line(`const int row = min(${tileRows} * firstTile + own, rows - 1);`);
     const value = code.element(tensor.inputs[0]!, { axes: ['sequence', 'row', 'head', 'place'] });
     const scaled = `toTensorCore(${value} * ${Math.fround(tensor.attributes.scale)}f)`;
@@ -117,7 +113,7 @@ function writeQueries({ text, code, tensor, size }: TileWriting): void {
   text.line('__syncthreads();');
 }
 
-/** [16 places, four of which a lane has][row] */
+/** [16 places, four per lane][row] */
 function readQueries({ text, size }: TileWriting): void {
   text.line(`float4 query[${size / 16}][2];`);
   text.line(
@@ -137,7 +133,6 @@ function writeSegment(writing: TileWriting, index: number): void {
   const kind = segments[index]!;
   const [stride, own] = kind === 'common' ? [keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
   const start = kind === 'own' ? `sequence * length + ` : '';
-  /** Where the four places begin that follow so many of a row. */
   const fours = (column: string, offset: string): string =>
     `((long long)(${start}${column}) * ${stride} + ${own}) * ${size / 4} + ${offset}`;
   const eachGroup = (write: () => void): void => {
@@ -149,7 +144,6 @@ function writeSegment(writing: TileWriting, index: number): void {
     text.line('const int skipped = (part + parts - chunksBefore % parts) % parts;');
     text.block(`for (int first = ${chunk} * skipped; first < length; first += ${chunk} * parts)`, () => {
       text.line(`float score[${chunk / 8}][4] = {};`);
-      // Sums of different columns do not wait for each other.
       text.line('#pragma unroll');
       text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
         eachGroup(() => {
@@ -186,7 +180,7 @@ function writeSegment(writing: TileWriting, index: number): void {
   });
 }
 
-/** Halves of the warps that share rows hand what they have to the other half, until one of them has it all. */
+/** Pairwise reduction over the warps that share rows. */
 function joinParts({ text, size }: TileWriting): void {
   const slot = 'joined[(part - half) * tilesOfBlock + warp % tilesOfBlock]';
   const other = 'joined[part * tilesOfBlock + warp % tilesOfBlock]';
@@ -224,7 +218,7 @@ function joinParts({ text, size }: TileWriting): void {
   });
 }
 
-/** A lane has eight places of its rows that follow each other, of every 32. */
+/** A lane has eight adjacent places of every 32. */
 function storeRows({ text, result, size }: TileWriting): void {
   text.block('if (isBusy && part == 0)', () => {
     text.line('#pragma unroll');
@@ -248,7 +242,7 @@ function storeRows({ text, result, size }: TileWriting): void {
   });
 }
 
-/** Four values that follow each other, as tensor cores read them; halves are nothing but that already. */
+/** Four adjacent values, rounded to TF32; halves are exact already. */
 function loadFour(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
   const name = text.name('four');
   if (operand.type === 'float32') {

@@ -1,13 +1,12 @@
 /**
- * What kernels of attention on tensor cores have in common: a warp has a tile of 16 rows of a head, lane 4 g + t of it
- * rows g and g + 8, and one softmax goes over all columns while they go by.
+ * Common parts of tensor-core attention: a warp has 16 rows of a head (lane 4 g + t: rows g and g + 8) and an online
+ * softmax.
  */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-code.js';
 import type { ElementCode } from './element-code.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
-/** Rows of a warp. */
 export const tileRows = 16;
 
 export interface TileWriting {
@@ -15,9 +14,7 @@ export interface TileWriting {
   readonly code: ElementCode;
   readonly tensor: TensorOf<'attention'>;
   readonly result: KernelOperand;
-  /** Of a head. */
   readonly size: number;
-  /** Columns that a warp weighs at once. */
   readonly chunk: number;
   readonly place: (side: Tensor) => KernelOperand;
 }
@@ -31,14 +28,13 @@ export function declareSizes({ text, tensor }: TileWriting): void {
   text.line(`const int tiles = (rows + ${tileRows - 1}) / ${tileRows};`);
 }
 
-/** Of `tile` of `head` of `sequence`: its rows, what it sees, and what it has seen so far. */
 export function declareTile({ text, tensor, size }: TileWriting): void {
   const [, mask] = tensor.inputs;
   text.line(`const int row0 = ${tileRows} * tile + g;`);
   text.line('const int row1 = row0 + 8;');
   declareKeyHead(text, tensor);
   for (const r of [0, 1]) {
-    // Rows that are not there repeat the last one and are not stored.
+    // Missing rows repeat the last one and are not stored.
     const read = `min(row${r}, rows - 1)`;
     text.line(`const long long mask${r} = (long long)${findMaskRow(mask!, read)} * columns;`);
   }
@@ -47,7 +43,6 @@ export function declareTile({ text, tensor, size }: TileWriting): void {
   text.line(`float mixed[${size / 8}][4] = {};`);
 }
 
-/** Scores become powers below the largest so far, and what was mixed before shrinks with it. */
 export function writeSoftmax(
   { text, tensor, size, chunk, place }: TileWriting,
   keep: (power: string) => string,
@@ -76,7 +71,7 @@ export function writeSoftmax(
   text.block('for (int r = 0; r < 2; r++)', () => {
     for (const step of [1, 2])
       text.line(`higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], ${step}));`);
-    // A row may have seen nothing yet.
+    // A row may have no column yet.
     text.line('zero[r] = higher[r] == -INFINITY ? 0.0f : higher[r];');
     text.line('shrink[r] = __expf(top[r] - zero[r]);');
     text.line('top[r] = higher[r];');

@@ -1,24 +1,83 @@
 /**
- * The same kernels for elements that lie side by side, eight or four at a time: a load of 16 bytes costs what one of two
- * bytes costs, and kernels over many rows do little but load and store.
+ * Kernels that process eight or four adjacent elements per thread: memory-bound kernels need 16-byte loads.
  */
+import type { HalfType } from '../../../core/half-floats.js';
 import type { Shape } from '../../../graph/dimension.js';
 import { countElements, equalShapes } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import { rootOf } from '../programs/step.js';
 import type { FindOperand } from './element-code.js';
 import { ElementCode, isElementwise } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { finishKernel } from './kernel-plan.js';
-import type { KernelOperand } from './kernel-text.js';
-import { rootOf } from '../programs/step.js';
-import { loadEight, storeEight, storeFour } from './wide-elements.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
 
-/** Elements of a thread at a time. */
+/** Loads and stores of 16 bytes. */
+/** Elements 8 * at to 8 * at + 7. */
+export function loadEight(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
+  const pointer = text.pointer(operand);
+  const fields = ['x', 'y', 'z', 'w'];
+  if (operand.type === 'float32' || operand.type === 'int32') {
+    const vector = operand.type === 'float32' ? 'float4' : 'int4';
+    return [0, 1].flatMap((half) => {
+      const name = text.name('wide');
+      text.line(`const ${vector} ${name} = ((const ${vector}*)${pointer})[2 * ${at} + ${half}];`);
+      return fields.map((field) => `${name}.${field}`);
+    });
+  }
+  const name = text.name('wide');
+  const convert = operand.type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16';
+  text.line(`const uint4 ${name} = ((const uint4*)${pointer})[${at}];`);
+  return fields.flatMap((field) =>
+    ['', ' >> 16'].map((shift) =>
+      text.define('float', `${convert}((unsigned short)(${name}.${field}${shift}))`),
+    ),
+  );
+}
+
+/** `at` is a multiple of four. */
+export function storeFour(
+  text: KernelText,
+  operand: KernelOperand,
+  at: string,
+  values: readonly string[],
+): void {
+  const pointer = text.pointer(operand);
+  const { type } = operand;
+  if (type === 'float32' || type === 'int32') {
+    const vector = type === 'float32' ? 'float4' : 'int4';
+    text.line(`*(${vector}*)(${pointer} + ${at}) = ${vector}{${values.join(', ')}};`);
+    return;
+  }
+  const pairs = [0, 2].map((first) => pairOf(type as HalfType, values[first]!, values[first + 1]!));
+  text.line(`*(uint2*)(${pointer} + ${at}) = uint2{${pairs.join(', ')}};`);
+}
+
+/** `at` is a multiple of eight. */
+export function storeEight(
+  text: KernelText,
+  operand: KernelOperand,
+  at: string,
+  values: readonly string[],
+): void {
+  const { type } = operand;
+  if (type === 'float32' || type === 'int32') {
+    storeFour(text, operand, at, values.slice(0, 4));
+    storeFour(text, operand, `${at} + 4`, values.slice(4));
+    return;
+  }
+  const pairs = [0, 2, 4, 6].map((first) => pairOf(type as HalfType, values[first]!, values[first + 1]!));
+  text.line(`*(uint4*)(${text.pointer(operand)} + ${at}) = uint4{${pairs.join(', ')}};`);
+}
+
+export const pairOf = (type: HalfType, first: string, second: string): string =>
+  `${type === 'bfloat16' ? 'packBfloat16' : 'packFloat16'}(${first}, ${second})`;
+
 const together = 8;
-/** Operands that are loaded so at once, as far as registers go. */
+/** Limited by registers. */
 const maxOperands = 4;
 
-/** Each element of a tensor that needs nothing but elements at its own place; undefined where that is not so. */
+/** Undefined if some element needs others than those at its own place. */
 export function planWideMap(
   tensor: Tensor,
   result: KernelOperand,
@@ -43,7 +102,7 @@ export function planWideMap(
   });
 }
 
-/** What lies in memory of what a tensor is computed from, all of it of the tensor's shape. */
+/** Operands in memory, all of the tensor's shape. */
 function listLeaves(tensor: Tensor, find: FindOperand): ReadonlyMap<Tensor, KernelOperand> | undefined {
   const leaves = new Map<Tensor, KernelOperand>();
   const visit = (node: Tensor): boolean => {
@@ -68,23 +127,21 @@ function listLeaves(tensor: Tensor, find: FindOperand): ReadonlyMap<Tensor, Kern
 const isNumber = (tensor: Tensor): boolean => tensor.operation === 'constant' && tensor.shape.length === 0;
 const isWide = ({ type }: KernelOperand): boolean => type !== 'bool';
 
-/** Whether elements come in whole groups, whatever the lengths are. */
 function isDivided(shape: Shape): boolean {
   const width = shape.at(-1);
   return typeof width === 'number' && width % together === 0;
 }
 
-/** Whether loads of 16 bytes begin where they have to: what comes from outside may be rows of something longer. */
+/** Inputs may be rows of a longer buffer, so they may be unaligned for 16-byte loads. */
 function isAligned({ operation, shape }: Tensor): boolean {
   const width = shape.at(-1);
   return operation !== 'input' || (typeof width === 'number' && width % 4 === 0);
 }
 
-/** Threads of a block that norms a row, each with some of it in registers. */
 const normThreads = 512;
 const maxKept = 8;
 
-/** rmsNorm of rows that lie in memory as floats: each is read once. */
+/** Reads each row once. */
 export function planWideNorm(
   { attributes: { epsilon }, inputs: [x, scale], shape }: TensorOf<'rmsNorm'>,
   result: KernelOperand,

@@ -1,21 +1,18 @@
 /**
- * From row-major products to what cuBLASLt computes, D = op(A) op(B) of column-major matrices. The same memory read by
- * columns is the transpose, and (L R)ᵀ = Rᵀ Lᵀ: so A is the right side, B the left, and D the result, none of them moved.
+ * Row-major products for cuBLASLt, which computes D = op(A) op(B) with column-major matrices. Row-major memory is the
+ * column-major transpose and (L R)ᵀ = Rᵀ Lᵀ, so A is the right side, B the left, and nothing is moved.
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { FloatType, MatrixOperand, Product } from '../driver/device.js';
 
-/** A stack of column-major matrices as they lie in memory, before op() transposes them. */
 export interface ColumnMajorOperand {
   readonly address: bigint;
   readonly type: FloatType;
   readonly rows: number;
   readonly columns: number;
-  /** Elements from one column to the next; never less than `rows`. */
   readonly leadingDimension: number;
   readonly batchStride: number;
   readonly transposed: boolean;
-  /** The largest power of two, up to 256, that divides the address in bytes. */
   readonly alignment: number;
 }
 
@@ -49,7 +46,6 @@ export function toColumnMajor(product: Product): ColumnMajorProduct {
   };
 }
 
-/** The transpose of a row-major [rows][columns], or that itself where the transpose is what is stored. */
 function readByColumns(
   product: Product,
   operand: MatrixOperand,
@@ -69,7 +65,7 @@ function readByColumns(
     type,
     rows: storedColumns,
     columns: storedRows,
-    // The stride of a single row is never used, and need not make sense.
+    // The stride of a single row is unused and may be anything.
     leadingDimension: Math.max(rowStride, storedColumns),
     batchStride: product.batch === 1 ? 0 : operand.batchStride,
     transposed,
@@ -82,7 +78,7 @@ function alignmentOf(address: bigint): number {
   return low === 0 ? 256 : low & -low;
 }
 
-/** Products with one key differ only in addresses and scale, and share their descriptors and algorithm. */
+/** Products with one key differ only in addresses and scale. */
 export function productKey({ a, b, d, batch }: ColumnMajorProduct): string {
   const parts = [a, b, d].map(
     ({ type, rows, columns, leadingDimension, batchStride, transposed, alignment }) =>

@@ -1,7 +1,6 @@
 /**
- * A graph as work for a device. A run sends everything that comes from the host in one piece (inputs, and the lengths
- * that kernels read), launches its steps, copies what is to stay into buffers, and waits only if the host wants something
- * back. A run like the one before it (the same layout, the same buffers read) is recorded, and the next ones replay it.
+ * A program on a device. A run uploads all host values in one piece, launches its steps, copies kept outputs to
+ * buffers, and waits only for host outputs. A repeated run (same layout and buffers) is recorded and then replayed.
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { Dimension, DimensionBindings } from '../../../graph/dimension.js';
@@ -19,41 +18,73 @@ import type {
 import { resident } from '../../program.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';
-import type { Address, Kernel } from '../driver/device.js';
+import type { Address, Kernel, Recording } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
-import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
-import { layOutRun, measureWith, roundLengths } from './run-layout.js';
+import { bindValues, layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
 import type { OutputKind, RunPlan } from './run-plan.js';
 import { describeRows, findExact, listRows, planRun } from './run-plan.js';
-import { bindValues, packValues, viewValues } from './run-values.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
+
+/**
+ * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
+ * sequences need new ones all the time, so the least recently replayed is dropped.
+ */
+/** Several times what a sequence with drafts or an audit step needs. */
+const usualMost = 96;
+
+export interface RecordedRun {
+  recording: Recording | undefined;
+}
+
+export class RecordingShelf {
+  /** The least recently used first. */
+  private readonly runs = new Set<RecordedRun>();
+
+  constructor(private readonly most = usualMost) {}
+
+  get size(): number {
+    return this.runs.size;
+  }
+
+  use(run: RecordedRun): void {
+    this.runs.delete(run);
+    this.runs.add(run);
+    if (this.runs.size <= this.most) return;
+    const [oldest] = this.runs;
+    this.drop(oldest!);
+  }
+
+  drop(run: RecordedRun): void {
+    this.runs.delete(run);
+    run.recording?.free();
+    run.recording = undefined;
+  }
+}
 
 export interface ProgramParts {
   readonly inputs: readonly InputDescription[];
   readonly schedule: Schedule;
   readonly kernels: ReadonlyMap<KernelPlan, Kernel>;
-  /** Weights and tables, which lie there from the beginning. [place's key] */
+  /** Weights and tables. [place's key] */
   readonly constantAddresses: ReadonlyMap<object, Address>;
-  /** Of all programs of the runtime. */
   readonly recordings: RecordingShelf;
   readonly dispose: () => void;
 }
 
-/** Runs of some outputs: what they do, and how they were laid out for certain lengths. */
 interface PlannedRuns {
   readonly plan: RunPlan;
   readonly layouts: Map<string, LaidRun>;
 }
 
-/** What is recorded is a run that came again, with everything where it lay in the last one. */
+/** Recorded when a run repeats with everything at the same addresses. */
 interface LaidRun extends RecordedRun {
   readonly layout: RunLayout;
   places: string;
 }
 
-/** Layouts that are kept; the one that was used longest ago goes first. */
+/** The least recently used goes first. */
 const maxLayouts = 64;
 
 export class CudaProgram implements Program {
@@ -212,7 +243,6 @@ export class CudaProgram implements Program {
     });
   }
 
-  /** Copies what is to stay out of the memory of runs. */
   private keepOutputs(
     destinations: ReadonlyMap<string, Destination>,
     { schedule }: RunPlan,

@@ -1,14 +1,100 @@
-/** Weights in a device's memory: each is uploaded once, in the type that its readers want, in pieces that never fill the host's memory. */
+/** Uploads each weight once, in its readers' type, piece by piece. */
 import { open } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../../../core/errors.js';
 import type { TensorOf } from '../../../graph/tensor.js';
-import { findWeight } from '../../find-weight.js';
 import type { DirectPart, FileWeights, WeightStore } from '../../weights.js';
+import { findWeight } from '../../weights.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import type { Allocation } from '../driver/device-rows.js';
-import type { Address, ElementType, FloatType } from '../driver/device.js';
-import { bytesOf } from '../kernels/element-size.js';
-import { addressOf, PartPlacement } from './part-placement.js';
+import type { Address, ElementType, FloatType, KernelModule } from '../driver/device.js';
+import { halfCode } from '../kernels/device-code.js';
+import { bytesOf } from '../kernels/kernel-text.js';
+
+/** Places rows of a stored tensor into a weight on the device, which converts and transposes them. */
+interface PlacedRows {
+  readonly bytes: Uint8Array; // [rows, columns]
+  readonly type: FloatType;
+  readonly rows: number;
+  readonly columns: number;
+  /** Address of the first value, and stride between rows of the weight. */
+  readonly to: Address;
+  readonly width: number;
+  readonly wanted: FloatType;
+  readonly isTransposed: boolean;
+}
+
+const words: Readonly<
+  Record<FloatType, { readonly type: string; readonly from: string; readonly to: string }>
+> = {
+  float32: { type: 'float', from: '', to: '' },
+  bfloat16: { type: 'unsigned short', from: 'fromBfloat16', to: 'toBfloat16' },
+  float16: { type: 'unsigned short', from: 'fromFloat16', to: 'toFloat16' },
+};
+
+/** Adjacent threads write adjacent values; scattered reads hit the cache. */
+function writeSource(stored: FloatType, wanted: FloatType): string {
+  const value =
+    stored === wanted ? 'from[source]' : `${words[wanted].to}(${words[stored].from}(from[source]))`;
+  return `${halfCode}
+extern "C" __global__ void place(${words[wanted].type}* to, const ${words[stored].type}* from, int rows, int columns, int width, int isTransposed) {
+  const long long total = (long long)rows * columns;
+  const int inner = isTransposed ? rows : columns;
+  for (long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x; at < total; at += (long long)gridDim.x * blockDim.x) {
+    const long long line = at / inner;
+    const long long offset = at % inner;
+    const long long source = isTransposed ? offset * columns + line : at;
+    to[line * width + offset] = ${value};
+  }
+}
+`;
+}
+
+/** Smaller pieces share one staging allocation. */
+const usualBytes = 8 * 1024 * 1024;
+
+class PartPlacement {
+  private readonly modules = new Map<string, KernelModule>();
+
+  constructor(private readonly memory: DeviceMemory) {}
+
+  place({ bytes, type, rows, columns, to, width, wanted, isTransposed }: PlacedRows): void {
+    const isInPlace = type === wanted && !isTransposed && (columns === width || rows === 1);
+    if (isInPlace) {
+      this.memory.upload(to, bytes);
+      return;
+    }
+    const staging = this.memory.take(Math.max(usualBytes, bytes.byteLength));
+    try {
+      this.memory.upload(staging.address, bytes);
+      this.memory.device.launch({
+        kernel: this.findModule(type, wanted).kernel('place'),
+        grid: [Math.max(1, Math.min(65_535, Math.ceil((rows * columns) / 256))), 1, 1],
+        block: 256,
+        arguments: [to, staging.address, rows, columns, width, isTransposed ? 1 : 0],
+      });
+    } finally {
+      // The next user writes after this kernel, on the same stream.
+      staging.free();
+    }
+  }
+
+  dispose(): void {
+    for (const module of this.modules.values()) module.unload();
+    this.modules.clear();
+  }
+
+  private findModule(stored: FloatType, wanted: FloatType): KernelModule {
+    const key = `${stored} ${wanted}`;
+    const known = this.modules.get(key);
+    if (known !== undefined) return known;
+    const module = this.memory.device.compile(writeSource(stored, wanted));
+    this.modules.set(key, module);
+    return module;
+  }
+}
+
+const addressOf = (weight: Address, type: FloatType, index: number): Address =>
+  weight + BigInt(index * bytesOf(type));
 
 const chunkBytes = 8 * 1024 * 1024;
 
@@ -20,7 +106,6 @@ export class DeviceWeights {
     this.placement = new PartPlacement(memory);
   }
 
-  /** @param isTransposed with its two axes exchanged */
   async find(
     stores: readonly WeightStore[],
     tensor: TensorOf<'weight'>,
@@ -36,7 +121,7 @@ export class DeviceWeights {
     if (known !== undefined) return (await known).address;
     const uploading = this.upload(store, name, tensor, { wanted: type as FloatType, isTransposed });
     ofStore.set(key, uploading);
-    // A failure does not stay: whoever asks next tries again.
+    // The next caller tries again.
     uploading.catch(() => ofStore.delete(key));
     return (await uploading).address;
   }
@@ -51,7 +136,7 @@ export class DeviceWeights {
     const allocation = this.memory.take(countElements(shape) * bytesOf(wanted));
     try {
       let firstColumn = 0;
-      // In a transposed matrix, parts joined along the last axis are contiguous.
+      // In a transposed matrix, joined parts are contiguous.
       const [width, perColumn] = isTransposed ? [shape[0]!, shape[0]!] : [shape.at(-1) ?? 1, 1];
       for (const part of partsOf(store, name, tensor)) {
         const to = addressOf(allocation.address, wanted, firstColumn * perColumn);
@@ -66,7 +151,6 @@ export class DeviceWeights {
     }
   }
 
-  /** A part whose first value goes to `to`. */
   private async uploadPart(
     { dtype, shape, isTransposed, read }: DirectPart,
     { to, width, wanted }: { readonly to: Address; readonly width: number; readonly wanted: FloatType },
@@ -76,7 +160,7 @@ export class DeviceWeights {
     let done = 0;
     for await (const bytes of read()) {
       const elements = bytes.byteLength / bytesOf(dtype);
-      // What lies as it will lie there is one long row, wherever it was cut.
+      // Contiguous data is one long row.
       const [rows, inRow] = isWhole ? [1, elements] : [elements / columns, columns];
       const start = isWhole ? done : (done / columns) * (isTransposed ? 1 : width);
       this.placement.place({
@@ -99,7 +183,7 @@ export class DeviceWeights {
 const countElements = (shape: readonly number[]): number =>
   shape.reduce((product, size) => product * size, 1);
 
-/** What a cache holds is one part, which lies as programs see it. */
+/** A cache file has one part, in the program's layout. */
 function partsOf(store: WeightStore, name: string, tensor: TensorOf<'weight'>): readonly DirectPart[] {
   if (store.kind === 'checkpoint') return store.tensors.get(name)!.parts;
   // Whole rows, because they may have to be transposed.

@@ -1,7 +1,6 @@
 /**
- * Kernels by name, and the arguments of a launch. The driver takes an array of pointers, one to each argument, and copies
- * the arguments before it returns; so one block serves all launches: slots of 8 bytes, and behind them pointers to the
- * slots, written once.
+ * Kernels by name, and launch arguments. The driver copies arguments before it returns, so one block serves all
+ * launches: slots of 8 bytes, then pointers to them.
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { Address, Kernel, KernelModule, Launch } from '../driver/device.js';
@@ -11,12 +10,11 @@ import type { Native } from '../driver/native-library.js';
 
 const slotBytes = 8;
 const slotCount = 256;
-/** Above this a kernel has to be told that it may. */
+/** More needs an attribute. */
 const sharedBytesAtOnce = 48 << 10;
 const maximalSharedBytes = 8; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 export class LaunchArguments {
-  /** What cuLaunchKernel takes: pointers to the slots. */
   readonly pointers: Address;
   readonly #block: Address;
   readonly #native: Pick<Native, 'allocate' | 'free' | 'view'>;
@@ -90,7 +88,7 @@ export class CudaModule implements KernelModule {
   readonly #kernels = new Map<string, CudaKernel>();
   #loaded = true;
 
-  /** @param enter makes the device's context current, or throws where the device is closed */
+  /** @param enter makes the context current, or throws if the device is closed */
   constructor(driver: Driver, code: Uint8Array, enter: () => void) {
     this.#driver = driver;
     this.#enter = enter;

@@ -1,11 +1,9 @@
 /**
- * Products by cuBLASLt. Describing a product and choosing its algorithm costs more than starting it, so both are kept for
- * the next product of the same shapes, types, layouts and alignments. Sums are in float32, without TF32, also where an
- * algorithm splits them: partial sums in the result's type would lose bits that the plain algorithm keeps.
- *
- * Where few rows meet a large matrix of a half type, time is that of reading the matrix, and what the library expects to
- * be fastest often is not: there the first product of a kind tries what the library proposes. Its first proposal stays
- * unless another is clearly faster, so that chance rarely decides which algorithm, and with it which last bits, a run has.
+ * Products by cuBLASLt. Descriptors and algorithms are cached per shape, type, layout and alignment, because choosing
+ * them costs more than the launch. Sums are float32 without TF32, also across splits.
+ * For few rows and a large half-type matrix, the library's first proposal is often not the fastest, so the first
+ * product of a kind tries several. The first proposal stays unless another is clearly faster, so that timing noise
+ * rarely changes the last bits.
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { ColumnMajorOperand, ColumnMajorProduct } from './column-major.js';
@@ -43,26 +41,27 @@ const layout = { batchCount: 5, batchStride: 6 };
 const preference = { workspaceBytes: 1, reductionSchemes: 3, alignments: { a: 5, b: 6, c: 7, d: 8 } };
 const reduceInComputeType = 2;
 const notSupported = 15;
-/** cublasLtMatmulHeuristicResult_t: the algorithm (64), its workspace (8), state (4), waves (4), reserved (16). */
+/**
+ * cublasLtMatmulHeuristicResult_t: the algorithm (64), its workspace (8), state (4), waves (4), reserved (16).
+ */
 const resultBytes = 96;
 const stateOffset = 72;
 
 export const workspaceBytes = 32 << 20;
-/** Proposals of the library that are tried, how often, and how much faster than the first another one has to be. */
+/** Tried proposals, runs of each, and required speedup over the first. */
 const [proposals, trials, clearlyFaster] = [16, 8, 0.96];
-/** Products that are worth it: rows at most, elements of the matrix at least. */
+/** Max rows and min matrix elements to try. */
 const [maxTriedRows, minTriedElements] = [256, 1 << 20];
 
-/** Runs work on the device by itself, and says how long that took; undefined where it cannot be run now. */
+/** Measures work on the device; undefined if it cannot run now. */
 export type MeasureWork = (work: () => void) => number | undefined;
 
-/** Sequences that grow ask for new shapes all the time. */
+/** Growing sequences need new shapes all the time. */
 const keptPlans = 4096;
 
 interface Plan {
   readonly description: bigint;
   readonly layouts: readonly [a: bigint, b: bigint, d: bigint];
-  /** What the library proposed, and which of it is used. */
   readonly proposed: bigint;
   algorithm: bigint;
 }
@@ -75,13 +74,13 @@ export class MatrixProducts {
   readonly #workspace: bigint;
   readonly #handle: bigint;
   readonly #preference: bigint;
-  /** alpha and beta, read during the call. */
+  /** alpha and beta. */
   readonly #scales: bigint;
   readonly #scaleValues: Float32Array;
   readonly #plans = new Map<string, Plan>();
   readonly #measure: MeasureWork;
 
-  /** @param workspace the address of `workspaceBytes` on the device */
+  /** @param workspace `workspaceBytes` on the device */
   constructor(
     native: Native,
     library: NativeLibrary,
@@ -104,7 +103,6 @@ export class MatrixProducts {
     this.#scaleValues = new Float32Array(native.view(this.#scales, 8));
   }
 
-  /** Sizes of 0 are the caller's to handle. */
   multiply(product: Product): void {
     const shapes = toColumnMajor(product);
     const status = this.#start(this.#plan(product, shapes), product, shapes);
@@ -190,7 +188,7 @@ export class MatrixProducts {
     throw this.#failure('cublasLtMatmulAlgoGetHeuristic', status, product);
   }
 
-  /** The algorithms that the library proposes, what it expects to be fastest first; a status where there is none. */
+  /** In the library's order; a status if there is none. */
   #findAlgorithms(
     { description, layouts: [a, b, d], proposed }: Plan,
     wanted: number,
@@ -219,7 +217,7 @@ export class MatrixProducts {
     return { status: states[0] ?? notSupported, usable };
   }
 
-  /** The fastest of them, or the first one where that is nearly as fast, or nothing can be tried now. */
+  /** The fastest, or the first if that is nearly as fast or nothing can be tried. */
   #try(usable: readonly bigint[], plan: Plan, product: Product, shapes: ColumnMajorProduct): bigint {
     const time = (algorithm: bigint): number => {
       const statuses: number[] = [];
@@ -228,7 +226,7 @@ export class MatrixProducts {
       });
       return taken !== undefined && statuses[0] === 0 ? taken : Infinity;
     };
-    // In turns, because a device that was idle becomes faster meanwhile.
+    // In turns, because an idle device speeds up meanwhile.
     const rounds = Array.from({ length: trials }, () => usable.map(time));
     const times = usable.map((_, index) => Math.min(...rounds.map((round) => round[index]!)));
     const fastest = Math.min(...times);

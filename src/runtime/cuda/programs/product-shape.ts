@@ -1,4 +1,4 @@
-/** A planned contraction as one call of a product: sizes and strides from how its sides lie. */
+/** A contraction as one product call: sizes and strides. */
 import { MistletoeError } from '../../../core/errors.js';
 import type { SideLayout } from '../../../graph/contraction-plan.js';
 import { readMatrixProduct } from '../../../graph/contraction-plan.js';
@@ -14,7 +14,6 @@ export interface ProductShape extends Omit<Product, 'left' | 'right' | 'result'>
   readonly result: Omit<LaidOperand, 'transposed'>;
 }
 
-/** How a contraction's sides lie, for whoever makes the call. */
 export function requireProduct(tensor: TensorOf<'contract'>) {
   const product = readMatrixProduct(tensor.attributes);
   if (product !== undefined) return product;

@@ -1,30 +1,83 @@
 /**
- * A schedule with lengths known: what each step launches and where each value lies in the memory of the run. Kernels read
- * the exact lengths from memory, so memory and launches are laid out for lengths rounded up: runs that differ a little,
- * as those of one sequence token by token, share a layout, and can replay what was recorded for it. Products of matrices
- * are told their sizes in the call: lengths that they depend on are not rounded.
+ * A schedule with known lengths: launches and memory of a run. Kernels read exact lengths from memory, so layouts use
+ * lengths rounded up: similar runs share a layout and its recording. Lengths that products depend on are not rounded.
  */
 import type { Dimension, DimensionBindings, Shape } from '../../../graph/dimension.js';
 import { evaluateDimension } from '../../../graph/dimension.js';
 import { OutOfMemoryError } from '../../device-failures.js';
-import type { InputDescription } from '../../program.js';
+import { bindInputs, checkTypes } from '../../program-inputs.js';
+import type { InputDescription, MixedValues, TensorValue } from '../../program.js';
+import type { RowMemory } from '../driver/device-rows.js';
+import { deviceRowsOf } from '../driver/device-rows.js';
 import type { Launch } from '../driver/device.js';
-import { bytesOf } from '../kernels/element-size.js';
 import type { KernelPlan, ThreadNeed } from '../kernels/kernel-plan.js';
+import { bytesOf } from '../kernels/kernel-text.js';
 import type { ProductShape } from './product-shape.js';
 import { shapeProduct } from './product-shape.js';
 import type { RunPlan } from './run-plan.js';
-import type { SmallBatchStep, KernelStep, Place, ProductStep } from './step.js';
+import type { KernelStep, Place, ProductStep, SmallBatchStep } from './step.js';
 import { resultsOf } from './step.js';
 
+/** Host values to and from the device, in one piece each way. */
+export function bindValues(
+  inputs: readonly InputDescription[],
+  values: MixedValues,
+  memory: RowMemory,
+): DimensionBindings {
+  const shaped: Record<string, { shape: readonly number[]; data: { length: number } }> = {};
+  const onHost: Record<string, TensorValue> = {};
+  for (const [name, value] of Object.entries(values)) {
+    if ('data' in value) {
+      onHost[name] = value;
+      shaped[name] = value;
+      continue;
+    }
+    const { rowCount, width } = deviceRowsOf(value.buffer, memory);
+    shaped[name] = { shape: value.shape, data: { length: rowCount * width } };
+  }
+  const bindings = bindInputs(inputs, shaped);
+  checkTypes(
+    inputs.filter(({ name }) => name in onHost),
+    onHost,
+  );
+  return bindings;
+}
+
+export function viewValues(
+  { buffer }: Uint8Array,
+  offset: number,
+  count: number,
+  type: Place['type'],
+): TensorValue['data'] {
+  if (type === 'float32') return new Float32Array(buffer, offset, count);
+  if (type === 'int32') return new Int32Array(buffer, offset, count);
+  return type === 'bool' ? new Uint8Array(buffer, offset, count) : new Uint16Array(buffer, offset, count);
+}
+
+export function packValues(
+  inputs: readonly InputDescription[],
+  values: MixedValues,
+  { inputOffsets, symbolLists, sentBytes }: RunLayout,
+  bindings: DimensionBindings,
+): Uint8Array {
+  const bytes = new Uint8Array(sentBytes);
+  for (const { name } of inputs) {
+    const { buffer, byteOffset, byteLength } = (values[name] as TensorValue).data;
+    bytes.set(new Uint8Array(buffer, byteOffset, byteLength), inputOffsets.get(name));
+  }
+  const integers = new Int32Array(bytes.buffer);
+  for (const { names, offset } of symbolLists)
+    names.forEach((name, index) => (integers[offset / 4 + index] = bindings.get(name) ?? 0));
+  return bytes;
+}
+
 /**
- * Where the values of one run lie, besides what comes from outside: each takes memory from the step that makes it to the
- * last one that reads it, and values that do not live at the same time share it. Larger pieces are placed first, each at
- * the lowest offset where nothing that lives with it lies.
+ * Memory of a run. Each value needs memory from the step that makes it to its last reader; others share it. Larger
+ * values are placed first, each at the lowest free offset.
  */
 const alignment = 256;
 
-/** A value that needs memory from step `from` to step `until`, both included. */
+/** From step `from` to step `until`, both included. */
 interface Lifetime {
   readonly bytes: number;
   readonly from: number;
@@ -32,7 +85,6 @@ interface Lifetime {
 }
 
 interface MemoryPlan {
-  /** [lifetime] */
   readonly offsets: readonly number[];
   readonly totalBytes: number;
 }
@@ -66,14 +118,14 @@ export function planMemory(lifetimes: readonly Lifetime[]): MemoryPlan {
 
 export interface RunLayout {
   readonly steps: readonly LaidStep[];
-  /** [list of symbols] where their values lie among what is sent. */
+  /** [list of symbols] Offset in the upload. */
   readonly symbolLists: readonly { readonly names: readonly string[]; readonly offset: number }[];
-  /** [input] where it lies among what is sent, if it comes from the host. */
+  /** [input] Offset in the upload, for host values. */
   readonly inputOffsets: ReadonlyMap<string, number>;
   readonly sentBytes: number;
-  /** [place's key] offset of what is computed, behind what is sent. */
+  /** [place's key] Offset after the upload. */
   readonly offsets: ReadonlyMap<object, number>;
-  /** Outputs for the host, as one piece. */
+  /** Host outputs, in one piece. */
   readonly hostOffset: number;
   readonly hostBytes: number;
   readonly hostOffsets: ReadonlyMap<string, number>;
@@ -84,7 +136,7 @@ export type LaidStep =
   | {
       readonly kind: 'kernel';
       readonly plan: KernelPlan;
-      /** Where the values of its symbols lie among what is sent. */
+      /** Offset of its symbols' values in the upload. */
       readonly symbols: number;
       readonly grid: Launch['grid'];
       readonly block: number;
@@ -98,7 +150,6 @@ export type LaidStep =
 const maxElements = 2 ** 31 - 1;
 const roundTo = 64;
 
-/** Lengths up to which a run is laid out. */
 export function roundLengths(bindings: DimensionBindings, exact: ReadonlySet<string>): DimensionBindings {
   return new Map(
     [...bindings].map(([name, length]) => [
@@ -162,11 +213,9 @@ export function layOutRun(
 }
 
 function choosePlan(step: KernelStep | SmallBatchStep, size: (dimension: Dimension) => number): KernelPlan {
-  if (step.kind === 'small-batch') {
-    const rows = size(step.rows);
-    return step.forms.find((form) => form.rows >= rows)!.plan;
-  }
-  return step.other !== undefined && size(step.other.length) >= step.other.from ? step.other.plan : step.plan;
+  if (step.kind === 'kernel') return step.plan;
+  const rows = size(step.rows);
+  return step.forms.find((form) => form.rows >= rows)!.plan;
 }
 
 function chooseThreads(need: ThreadNeed, size: (dimension: Dimension) => number) {

@@ -1,23 +1,19 @@
-/** What a run of certain outputs does, whatever the lengths: its steps, how long each value is needed, which lengths count exactly. */
+/** What a run of certain outputs does, for any lengths. */
 import type { Dimension } from '../../../graph/dimension.js';
 import { formatDimension } from '../../../graph/dimension.js';
 import type { Schedule } from './schedule.js';
 import type { Place, Step } from './step.js';
 import { maxSmallBatchRows, readsOf, resultsOf } from './step.js';
 
-/** Where an output goes: with the host, or copied to a buffer at the end. */
 export type OutputKind = 'host' | 'buffer';
 
 export interface RunPlan {
   readonly schedule: Schedule;
   readonly wanted: ReadonlyMap<string, OutputKind>;
-  /** The steps that the wanted outputs come from. */
   readonly steps: readonly Step[];
-  /** Computed values that lie in the memory of the run, and how long. */
   readonly values: readonly { readonly place: Place; readonly from: number; readonly until: number }[];
 }
 
-/** @param sizeOf lengths that products depend on */
 export function planRun(
   schedule: Schedule,
   wanted: ReadonlyMap<string, OutputKind>,
@@ -45,17 +41,16 @@ export function planRun(
   return { schedule, wanted, steps, values };
 }
 
-/** The different numbers of rows for which a schedule has kernels of few rows. */
+/** The row counts for which the schedule has small-batch kernels. */
 export function listRows({ steps }: Schedule): readonly Dimension[] {
   const rows = steps.flatMap((step) => (step.kind === 'small-batch' ? [step.rows] : []));
   return [...new Map(rows.map((each) => [formatDimension(each), each])).values()];
 }
 
-/** How many of each there are, as far as they are few: runs that are alike in that have a plan in common. */
+/** Runs with the same small row counts share a plan. */
 export const describeRows = (rows: readonly Dimension[], sizeOf: (dimension: Dimension) => number): string =>
   rows.map((each) => Math.min(sizeOf(each), maxSmallBatchRows + 1)).join();
 
-/** The steps that the wanted outputs come from. */
 function findNeeded(
   steps: readonly Step[],
   schedule: Schedule,
@@ -73,7 +68,7 @@ function findNeeded(
   return needed;
 }
 
-/** Symbols whose exact lengths products are told, that decide between kernels, or that shorten something where they grow. */
+/** Symbols that products need exactly, that choose kernels, or that shorten something as they grow. */
 export function findExact(steps: readonly Step[]): ReadonlySet<string> {
   const exact = new Set<string>();
   const add = (dimension: Dimension, isWanted: (coefficient: number) => boolean): void => {

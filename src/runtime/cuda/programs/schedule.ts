@@ -1,8 +1,7 @@
 /**
- * A graph as steps on a device: which tensors lie in memory, as what type, and which kernel or product makes each. A
- * tensor lies in memory if it comes from outside, if a kernel of its own makes it, if a product reads it, or if several
- * read it and it is more than a view; everything else is computed inside the kernel that needs it. A reshape is another
- * name for the memory of what it reshapes.
+ * A graph as steps on a device. A tensor is in memory if it comes from outside, has a kernel of its own, is read by a
+ * product, or is read several times and is more than a view; all others are computed inside the kernel that needs
+ * them. A reshape is another name for the same memory.
  */
 import type { HalfType } from '../../../core/half-floats.js';
 import type { Shape } from '../../../graph/dimension.js';
@@ -11,7 +10,7 @@ import { sortTopologically } from '../../../graph/tensor.js';
 import type { NamedTensors } from '../../program.js';
 import type { ElementType, FloatType } from '../driver/device.js';
 import { isWrittenInPlace } from '../kernels/element-code.js';
-import { manyRows, planAttention } from '../kernels/attention-kernel.js';
+import { planAttention } from '../kernels/attention-kernel.js';
 import { fuseAddends, fuseSmallBatches } from './small-batch-plan.js';
 import { isPlainRotation, planBatchAttention } from '../kernels/batch-attention-kernel.js';
 import type { Place, PlainStep, Step } from './step.js';
@@ -24,21 +23,21 @@ import { ValueStorage } from './value-storage.js';
 
 export interface Schedule {
   readonly steps: readonly Step[];
-  /** [output] where it is made; two outputs never share a place, and none is an input. */
+  /** [output] Two outputs never share a place, and none is an input. */
   readonly outputs: ReadonlyMap<string, Place>;
-  /** [output] its shape, which may be another one than that of what lies there. */
+  /** [output] May differ from the shape of its place. */
   readonly shapes: ReadonlyMap<string, Shape>;
   readonly places: readonly Place[];
 }
 
-/** In which type products read what they multiply: sums are float32 all the same. */
+/** Sums are float32 regardless. */
 export type ProductType = FloatType;
 
 export interface ScheduleOptions {
   readonly productType: ProductType;
-  /** Runs are often of few rows: products and what goes with them get kernels for that. */
+  /** Use small-batch kernels. */
   readonly smallBatches: boolean;
-  /** Attention of many rows may round what it reads, as products do. */
+  /** Attention of many rows may round its operands like products. */
   readonly tensorCores: boolean;
 }
 
@@ -99,7 +98,7 @@ class Scheduler {
     const resident = new Set<Tensor>();
     for (const tensor of this.order) {
       const { operation, inputs } = tensor;
-      // Attention reads each query once, and may as well compute it.
+      // Attention reads each query once, so it may compute it.
       const inMemory =
         operation === 'attention' ? inputs.slice(1).filter((side) => !this.isTurnedIn(tensor, side)) : inputs;
       if (operation === 'contract' || operation === 'attention')
@@ -116,7 +115,7 @@ class Scheduler {
     return resident;
   }
 
-  /** Whether attention of many sequences rotates it by itself: each is read once there. */
+  /** Batch attention rotates what it reads. */
   private isTurnedIn(attention: TensorOf<'attention'>, side: Tensor): boolean {
     const { smallBatches, tensorCores } = this.options;
     if (smallBatches || !tensorCores || !isTileable(attention)) return false;
@@ -147,7 +146,7 @@ class Scheduler {
       this.steps.push({ kind: 'kernel', plan, result, isMap });
     };
     if (this.places.has(tensor)) {
-      // It lies somewhere: this is a copy of it.
+      // Already in memory: copy it.
       push(planMap(tensor, result, find));
     } else if (tensor.operation === 'contract') {
       const [left, right] = tensor.inputs.map((side) => this.forProduct(this.places.get(rootOf(side))!));
@@ -169,24 +168,20 @@ class Scheduler {
   private computeAttention(tensor: TensorOf<'attention'>, result: Place): PlainStep {
     const { find } = this;
     const { smallBatches, tensorCores } = this.options;
+    const planTiled = (): KernelPlan =>
+      smallBatches
+        ? planTileAttention(tensor, result, find)
+        : planBatchAttention(tensor, result, find, this.productType as HalfType);
     const isTiled = tensorCores && isTileable(tensor);
-    if (isTiled && !smallBatches) {
-      const plan = planBatchAttention(tensor, result, find, this.productType as HalfType);
-      return { kind: 'kernel', plan, result, isMap: false };
-    }
-    const plan = isTiled
-      ? planTileAttention(tensor, result, find)
-      : planAttention(tensor, result, find, 'many');
-    const other = { plan, from: manyRows, length: tensor.shape[1]! };
-    return { kind: 'kernel', plan: planAttention(tensor, result, find, 'few'), other, result, isMap: false };
+    const plan = isTiled ? planTiled() : planAttention(tensor, result, find);
+    return { kind: 'kernel', plan, result, isMap: false };
   }
 
-  /** The same values in the type that products read, made once. */
   private forProduct(place: Place): Place {
     if (place.type === this.productType) return place;
     const known = this.narrowed.get(place);
     if (known !== undefined) return known;
-    // A weight is uploaded in both types; a computed value is converted.
+    // Weights are uploaded in both types; computed values are converted.
     const origin = place.origin === 'weight' ? 'weight' : 'computed';
     const isTransposed = origin === 'weight' && this.storage.wantsTransposed(place.tensor);
     const result = { ...createPlace(place.tensor, this.productType, origin), isTransposed };
@@ -205,7 +200,7 @@ function createPlace(tensor: Tensor, type: ElementType, origin: Place['origin'])
 
 const typeOf = ({ dtype }: Tensor): ElementType => dtype;
 
-/** Costs no more to compute again than to load. */
+/** As cheap to compute as to load. */
 function isCheap(tensor: Tensor): boolean {
   switch (tensor.operation) {
     case 'constant':

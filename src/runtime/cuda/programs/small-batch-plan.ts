@@ -1,28 +1,28 @@
 /**
- * Where a schedule can use kernels for few rows: products with a matrix of weights, each with what is computed of it
- * element by element if nobody else reads it, with another product of the same rows if both meet there (a gate), behind
- * an rmsNorm if that makes the rows, and beside other such products of the same rows. The steps that a kernel replaces
- * stay with it, for runs of more rows; a norm that nobody reads any more is left out of the run like every other step.
+ * Finds the products that small-batch kernels can compute: products with a weight matrix, with their elementwise
+ * consumers, a second product of the same rows (a gate), a preceding rmsNorm, and other products of the same rows.
+ * The replaced steps stay for runs with more rows.
  */
 import { countElements, equalDimensions, equalShapes } from '../../../graph/dimension.js';
 import type { Tensor } from '../../../graph/tensor.js';
 import type { FloatType } from '../driver/device.js';
 import type { FindOperand } from '../kernels/element-code.js';
 import { isElementwise } from '../kernels/element-code.js';
-import { planSmallBatch } from '../kernels/small-batch-kernel.js';
-import type { SmallBatchPart, SmallBatchWork } from '../kernels/small-batch-code.js';
-import { elementsOfLoad, hasRoomForNorm, defaultTuning } from '../kernels/small-batch-code.js';
+import type { SmallBatchPart, SmallBatchWork } from '../kernels/small-batch-kernel.js';
+import {
+  defaultTuning,
+  elementsOfLoad,
+  hasRoomForNorm,
+  planSmallBatch,
+} from '../kernels/small-batch-kernel.js';
 import type { SmallBatchStep, KernelStep, Place, PlainStep, ProductStep, Step } from './step.js';
 import { maxSmallBatchRows, readsOf, rootOf } from './step.js';
 import { requireProduct } from './product-shape.js';
 
 /**
- * Sums of a product and something of its shape, such as the stream that layers add to: the call of the product adds it on
- * the way, so that nothing has to read the product again.
- */
-/**
- * @param outputs places that somebody wants
- * @param all steps among which readers of a product are looked for
+ * Fuses sums of a product and a tensor of its shape (the residual stream) into the product.
+ * @param outputs wanted places
+ * @param all steps that may read a product
  */
 export function fuseAddends(
   steps: readonly PlainStep[],
@@ -55,7 +55,6 @@ export function fuseAddends(
   });
 }
 
-/** Either side of a sum of two that lie in memory as their sum does, and the other one. */
 function findSides(
   { isMap, result }: KernelStep,
   find: (tensor: Tensor) => Place | undefined,
@@ -71,14 +70,14 @@ function findSides(
   ];
 }
 
-/** Beyond two matrices, sums leave no registers for loads. */
+/** More would leave no registers for loads. */
 const maxMatrices = 2;
-/** Products of rows that are not there do cost something. */
+/** Missing rows still cost something. */
 const productForms: readonly number[] = [1, 2, maxSmallBatchRows];
-/** Up to so many rows a block norms them by itself; more are normed once for all blocks. */
+/** Up to 2 rows, each block computes the norm itself. */
 export const maxNormedRows = 2;
 
-/** Products that make one tensor, and the step that makes it of them, if there is one. */
+/** Products that make one tensor, and the step that combines them, if any. */
 interface Unit {
   readonly products: readonly ProductStep[];
   readonly map: KernelStep | undefined;
@@ -161,7 +160,6 @@ function isSuitable({ tensor, left, right }: ProductStep): boolean {
   );
 }
 
-/** The sizes of a matrix of weights as [column, inner]. */
 function lieOf({ tensor }: Place, innerFirst: boolean): readonly [number, number] {
   const [first, second] = tensor.shape as readonly [number, number];
   return innerFirst ? [second, first] : [first, second];
@@ -169,7 +167,6 @@ function lieOf({ tensor }: Place, innerFirst: boolean): readonly [number, number
 
 const columnsOf = ({ tensor }: ProductStep): number => tensor.shape.at(-1) as number;
 
-/** Whether each element needs, of this product, the element at the same place alone. */
 function needsSamePlace(root: Tensor, product: Tensor, find: FindOperand): boolean {
   const visit = (tensor: Tensor, isSame: boolean): boolean => {
     if (tensor === product) return isSame;
@@ -186,7 +183,7 @@ function needsSamePlace(root: Tensor, product: Tensor, find: FindOperand): boole
   return equalDimensions(countElements(root.shape), countElements(product.shape)) && visit(root, true);
 }
 
-/** Units of the same rows, as far as all that they read is there before the first of them. */
+/** Units of the same rows whose operands are ready before the first. */
 function groupUnits(units: readonly Unit[], steps: readonly PlainStep[]): readonly (readonly Unit[])[] {
   const makers = new Map<object, number>(steps.map(({ result }, at) => [result.key, at]));
   const groups = new Map<object, Unit[][]>(); // by what all of them read

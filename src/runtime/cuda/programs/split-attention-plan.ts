@@ -1,7 +1,4 @@
-/**
- * Attention of few rows as one step with what makes the keys of those rows: the map that rotates them has no launch of its
- * own. For more rows both are what they were.
- */
+/** Fuses attention of few rows with the rotation of its new keys. */
 import { equalDimensions } from '../../../graph/dimension.js';
 import { constant, input } from '../../../graph/operations/leaves.js';
 import type { TensorOf } from '../../../graph/tensor.js';
@@ -29,7 +26,7 @@ export function fuseAttention(steps: readonly Step[], find: FindOperand): readon
     const keys = findOwnKeys(attention, steps, makers, find);
     const others = readsOf(step).filter(({ key }) => key !== keys?.result.key);
     const at = keys === undefined ? -1 : makers.get(keys.result.key)!;
-    // The rest must be there by the time that keys were made: others may read them right behind that.
+    // The operands must be ready before the keys are made, because others may read the keys next.
     const isReady = keys !== undefined && others.every(({ key }) => (makers.get(key) ?? -1) < at);
     const fused = planStep(step, attention, { counters, keys: isReady ? keys : undefined, find });
     if (isReady) {
@@ -42,7 +39,7 @@ export function fuseAttention(steps: readonly Step[], find: FindOperand): readon
   );
 }
 
-/** The map that makes keys of the new rows, as many as there are queries. */
+/** The map that makes the keys of the new rows. */
 function findOwnKeys(
   { attributes: { segments }, inputs, shape }: TensorOf<'attention'>,
   steps: readonly Step[],

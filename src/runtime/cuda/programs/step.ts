@@ -1,4 +1,3 @@
-/** Steps of a schedule: what is launched, what it reads, and what it makes. */
 import type { Dimension } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
@@ -11,12 +10,12 @@ export function rootOf(tensor: Tensor): Tensor {
   return root;
 }
 
-/** A tensor in memory. Its identity is the operand's key. */
+/** A tensor in memory, identified as an operand's key. */
 export interface Place extends KernelOperand {
   readonly tensor: Tensor;
   readonly origin: 'input' | 'weight' | 'constant' | 'computed';
-  /** A matrix of weights whose axes changed places: it lies as [column, inner]. */
-  readonly isTransposed?: boolean;
+  /** A weight matrix stored as [column, inner]. */
+  readonly isTransposed?: boolean | undefined;
 }
 
 export type Step = PlainStep | SmallBatchStep;
@@ -25,10 +24,8 @@ export type PlainStep = KernelStep | ProductStep;
 export interface KernelStep {
   readonly kind: 'kernel';
   readonly plan: KernelPlan;
-  /** Instead, where a length is at least so much. */
-  readonly other?: { readonly plan: KernelPlan; readonly from: number; readonly length: Dimension };
   readonly result: Place;
-  /** Whether each element of the result is computed by itself: whoever has its operands may compute it as well. */
+  /** Whether each element is computed independently. */
   readonly isMap: boolean;
 }
 
@@ -37,24 +34,23 @@ export interface ProductStep {
   readonly tensor: TensorOf<'contract'>;
   readonly left: Place;
   readonly right: Place;
-  /** Added to the product, which is written to the result with it. */
   readonly addend?: Place | undefined;
   readonly result: Place;
 }
 
-/** A kernel for few rows is written for each of these; rows that are not there cost next to nothing. */
+/** Small-batch kernels exist for these row counts; missing rows cost little. */
 export const rowForms: readonly number[] = [1, 4];
 export const maxSmallBatchRows = rowForms.at(-1)!;
 
-/** Several steps as one kernel, which is the faster way for few rows. */
+/** Several steps as one kernel, faster for few rows. */
 export interface SmallBatchStep {
   readonly kind: 'small-batch';
   readonly purpose: 'products' | 'attention';
   readonly rows: Dimension;
-  /** Each for so many rows at most, ascending; what they read may differ. */
+  /** By max rows, ascending. */
   readonly forms: readonly { readonly rows: number; readonly plan: KernelPlan }[];
   readonly results: readonly Place[];
-  /** What is done for more rows. */
+  /** For more rows. */
   readonly replaced: readonly PlainStep[];
 }
 
@@ -69,14 +65,12 @@ export function readsOf(step: Step): readonly Place[] {
   return (operands as readonly Place[]).filter(({ key }) => !made.has(key));
 }
 
-/** All kernels that a step may launch, with names that tell whoever watches the device what they are for. */
+/** Names describe the purpose, for profilers. */
 export function plansOf(step: Step): readonly { readonly plan: KernelPlan; readonly purpose: string }[] {
   if (step.kind === 'product') return [];
   if (step.kind === 'small-batch') {
     const own = step.forms.map(({ rows, plan }) => ({ plan, purpose: `${step.purpose}_of_${rows}_rows` }));
     return [...own, ...step.replaced.flatMap(plansOf)];
   }
-  const { operation } = step.result.tensor;
-  const own = { plan: step.plan, purpose: operation };
-  return step.other === undefined ? [own] : [own, { plan: step.other.plan, purpose: `${operation}_other` }];
+  return [{ plan: step.plan, purpose: step.result.tensor.operation }];
 }

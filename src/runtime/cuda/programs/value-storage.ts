@@ -1,7 +1,6 @@
 /**
- * How the values of a graph lie in memory: in which type, and matrices of weights in which order. What only products read
- * is kept as they read it. So is a product of which only such values are made, element by element: a gate and what it lets
- * through are written and read as halves, and rounded once more than their own product is.
+ * Types and layouts of values in memory. Values that only products read have the products' type. So do products whose
+ * elementwise results only products read (a gate), which rounds them once more.
  */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { NamedTensors } from '../../program.js';
@@ -14,7 +13,6 @@ const movesElements: ReadonlySet<string> = new Set(['transpose', 'slice', 'conca
 
 export interface StorageOptions {
   readonly productType: FloatType;
-  /** Attention reads queries, keys and values as products do. */
   readonly narrowsAttention: boolean;
 }
 
@@ -24,8 +22,8 @@ export class ValueStorage {
   private readonly narrowsAttention: boolean;
 
   /**
-   * @param order all tensors, each behind its inputs
-   * @param resident those that lie in memory
+   * @param order all tensors, inputs first
+   * @param resident tensors in memory
    */
   constructor(
     private readonly order: readonly Tensor[],
@@ -49,13 +47,12 @@ export class ValueStorage {
         (reader.operation === 'attention' && this.isNarrowIn(reader, tensor)),
     );
     if (operation === 'weight') return isForProducts ? this.productType : dtype;
-    // What a float16 cannot hold may still be made small before it is kept.
+    // A value too large for float16 may become small before it is stored.
     const mayRound = operation === 'contract' && this.productType === 'bfloat16';
     const isNarrow = isForProducts || (mayRound && this.isRounded(tensor));
     return isNarrow && !this.outputs.has(tensor) ? this.productType : dtype;
   }
 
-  /** Whether a weight lies with its axes exchanged for all that read it. */
   isTransposed(tensor: Tensor): boolean {
     return (
       !this.outputs.has(tensor) &&
@@ -65,9 +62,9 @@ export class ValueStorage {
   }
 
   /**
-   * Whether the first product that reads a matrix of weights sums along its first axis. Such a matrix lies the other way
-   * round, as checkpoints have it: what makes one element then follows each other in memory. The first product is one of
-   * the forward pass, so that programs with gradients and without have the same matrix in common.
+   * Whether the first product that reads a weight matrix sums along its first axis. Such a matrix is stored
+   * transposed, as in checkpoints, so that the terms of an element are contiguous. The first product is of the
+   * forward pass, so programs with and without gradients share the matrix.
    */
   wantsTransposed(tensor: Tensor): boolean {
     const products = this.readersOf(tensor).filter(({ operation }) => operation === 'contract');
@@ -84,7 +81,6 @@ export class ValueStorage {
     );
   }
 
-  /** Whether all that is made of a tensor, element by element, is kept as products read it. */
   private isRounded(tensor: Tensor): boolean {
     const readers = this.order.filter(({ inputs }) => inputs.includes(tensor));
     const isKept = (reader: Tensor): boolean =>
@@ -102,7 +98,6 @@ export class ValueStorage {
     );
   }
 
-  /** Whether attention rounds what it reads of this: everything but the mask. */
   private isNarrowIn({ inputs: [, mask] }: Tensor, tensor: Tensor): boolean {
     return this.narrowsAttention && rootOf(mask!) !== tensor;
   }

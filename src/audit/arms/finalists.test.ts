@@ -1,0 +1,59 @@
+/** Finalists that decode together share the prompt's prefix until the last of them has ended. */
+import { afterAll, expect, it } from 'vitest';
+import { briefSettings, TinyAudits, tinySettings } from '../../../test/support/tiny-audit.js';
+import { MistletoeError } from '../../core/errors.js';
+import { always } from '../../decode/policies/policy-chooser.js';
+import type { Drafter } from '../../draft/drafter.js';
+import { applyPreset } from '../settings.js';
+import { listAllowedTokens } from './controls.js';
+import { decodeFreely } from './measure-arm.js';
+import { PhaseClock } from './phase-clock.js';
+import { runArm } from './prompt-audit.js';
+
+const audits = new TinyAudits();
+afterAll(() => audits.dispose());
+
+/** A drafter whose first session fails; `open` counts the sessions that are not closed yet. */
+function failFirstSession(drafter: Drafter, sessions: { started: number; open: number }): Drafter {
+  const startSession: Drafter['startSession'] = (scheduler) => {
+    const inner = drafter.startSession(scheduler);
+    const fails = sessions.started++ === 0;
+    sessions.open += 1;
+    return Object.create(inner, {
+      draftChain: {
+        value: (length: number) => {
+          if (fails) throw new MistletoeError('drafter', 'The drafter failed.');
+          return inner.draftChain!(length);
+        },
+      },
+      close: {
+        value: () => {
+          sessions.open -= 1;
+          inner.close();
+        },
+      },
+    }) as typeof inner;
+  };
+  return Object.create(drafter, { startSession: { value: startSession } }) as Drafter;
+}
+
+it('one that fails leaves the prefix to the others until they end', async () => {
+  const pair = await audits.load(audits.writeDrafter('EAGLE-3 with d2t'));
+  const sessions = { started: 0, open: 0 };
+  const { target, prompt, scorer } = await audits.openScorer(pair, 'abcdefgh');
+  const settings = applyPreset('quick', { ...tinySettings, ...briefSettings, epsilon: 100 });
+  const setup = {
+    ...{ target, drafter: failFirstSession(pair.drafter, sessions), prompt, scorer, seed: 0 },
+    ...{ policy: always({ kind: 'chain', length: 3 }), clock: new PhaseClock() },
+    ...{ maxNewTokens: settings.maxNewTokens, temperature: 0, bounds: settings, settings, unit: 'unit' },
+    allowed: listAllowedTokens(target.tokenizer, target.model.configuration.vocabularySize, settings),
+    given: [],
+  };
+  const clean = () => decodeFreely({ ...setup, drafter: pair.drafter }, []);
+  await expect(runArm({ ...setup, clean }, { arm: 'attack', repeat: 1 })).rejects.toThrow(
+    'The drafter failed.',
+  );
+  expect(sessions.started).toBeGreaterThan(1);
+  expect(sessions.open).toBe(0);
+  scorer.dispose();
+});

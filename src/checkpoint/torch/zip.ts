@@ -1,0 +1,290 @@
+/**
+ * The central directory of a zip file, including zip64. torch.save stores entries uncompressed, so an entry is a byte
+ * range. Sizes and offsets are checked against the file, and an entry's own header must repeat its name.
+ */
+import { crc32 } from 'node:zlib';
+import type { BinaryFile } from '../binary-file.js';
+import { readBytes } from '../binary-file.js';
+import { downloadAgain, quote, refuse } from '../stored-tensor.js';
+
+/**
+ * A zip of stored entries as torch writes it: data aligned to 64 bytes by padding in the local extra field.
+ */
+export interface PlacedEntry {
+  readonly name: string;
+  readonly sizeBytes: number;
+  readonly checksum: number;
+  readonly offset: number;
+}
+
+const alignment = 64;
+/** Values that do not fit 32 bits go to an extra block; this marks them. */
+const beyond = 0xffffffff;
+
+export function checksumOf(pieces: readonly Uint8Array[]): number {
+  return pieces.reduce((checksum, piece) => crc32(piece, checksum), 0);
+}
+
+export function encodeLocalHeader({ name, sizeBytes, checksum, offset }: PlacedEntry): Buffer {
+  const path = Buffer.from(name);
+  const isLarge = sizeBytes >= beyond;
+  const wide = isLarge ? encodeWide([sizeBytes, sizeBytes]) : Buffer.alloc(0);
+  const header = Buffer.alloc(30);
+  header.writeUInt32LE(0x04034b50, 0);
+  header.writeUInt32LE(checksum, 14);
+  header.writeUInt32LE(isLarge ? beyond : sizeBytes, 18);
+  header.writeUInt32LE(isLarge ? beyond : sizeBytes, 22);
+  header.writeUInt16LE(path.byteLength, 26);
+  const end = offset + header.byteLength + path.byteLength + wide.byteLength + 4;
+  const padding = Buffer.alloc(4 + ((alignment - (end % alignment)) % alignment), 'Z');
+  padding.write('FB');
+  padding.writeUInt16LE(padding.byteLength - 4, 2);
+  header.writeUInt16LE(wide.byteLength + padding.byteLength, 28);
+  return Buffer.concat([header, path, wide, padding]);
+}
+
+export function encodeDirectory(
+  entries: readonly PlacedEntry[],
+  offset: number,
+  { zip64 = offset >= beyond || entries.length >= 0xffff }: { zip64?: boolean | undefined } = {},
+): Buffer {
+  const central = Buffer.concat(entries.map((entry) => encodeCentralEntry(entry, zip64)));
+  return Buffer.concat([
+    central,
+    encodeEnd({ count: entries.length, size: central.byteLength, offset, zip64 }),
+  ]);
+}
+
+function encodeCentralEntry({ name, sizeBytes, checksum, offset }: PlacedEntry, zip64: boolean): Buffer {
+  const path = Buffer.from(name);
+  const header = Buffer.alloc(46);
+  header.writeUInt32LE(0x02014b50, 0);
+  header.writeUInt32LE(checksum, 16);
+  header.writeUInt32LE(zip64 ? beyond : sizeBytes, 20);
+  header.writeUInt32LE(zip64 ? beyond : sizeBytes, 24);
+  header.writeUInt16LE(path.byteLength, 28);
+  header.writeUInt32LE(zip64 ? beyond : offset, 42);
+  if (!zip64) return Buffer.concat([header, path]);
+  const extra = encodeWide([sizeBytes, sizeBytes, offset]);
+  header.writeUInt16LE(extra.byteLength, 30);
+  return Buffer.concat([header, path, extra]);
+}
+
+function encodeWide(values: readonly number[]): Buffer {
+  const extra = Buffer.alloc(4 + 8 * values.length);
+  extra.writeUInt16LE(1, 0);
+  extra.writeUInt16LE(8 * values.length, 2);
+  for (const [place, value] of values.entries()) extra.writeBigUInt64LE(BigInt(value), 4 + 8 * place);
+  return extra;
+}
+
+interface Ending {
+  readonly count: number;
+  readonly size: number;
+  readonly offset: number;
+  readonly zip64: boolean;
+}
+
+function encodeEnd({ count, size, offset, zip64 }: Ending): Buffer {
+  const end = Buffer.alloc(22);
+  end.writeUInt32LE(0x06054b50, 0);
+  end.writeUInt16LE(zip64 ? 0xffff : count, 8);
+  end.writeUInt16LE(zip64 ? 0xffff : count, 10);
+  end.writeUInt32LE(zip64 ? beyond : size, 12);
+  end.writeUInt32LE(zip64 ? beyond : offset, 16);
+  if (!zip64) return end;
+  const record = Buffer.alloc(56);
+  record.writeUInt32LE(0x06064b50, 0);
+  record.writeBigUInt64LE(44n, 4);
+  record.writeBigUInt64LE(BigInt(count), 24);
+  record.writeBigUInt64LE(BigInt(count), 32);
+  record.writeBigUInt64LE(BigInt(size), 40);
+  record.writeBigUInt64LE(BigInt(offset), 48);
+  const locator = Buffer.alloc(20);
+  locator.writeUInt32LE(0x07064b50, 0);
+  locator.writeBigUInt64LE(BigInt(offset + size), 8);
+  locator.writeUInt32LE(1, 16);
+  return Buffer.concat([record, locator, end]);
+}
+
+export interface ZipEntry {
+  readonly name: string;
+  readonly headerOffset: number;
+  readonly sizeBytes: number;
+  readonly isPlain: boolean; // neither compressed nor encrypted
+}
+
+export interface ZipDirectory {
+  readonly entries: ReadonlyMap<string, ZipEntry>;
+  readonly offsetBytes: number;
+}
+
+interface DirectoryLocation {
+  readonly offset: number;
+  readonly size: number;
+  readonly count: number;
+}
+
+const endSignature = 0x06054b50;
+const end64Signature = 0x06064b50;
+const locator64Signature = 0x07064b50;
+const centralSignature = 0x02014b50;
+const localSignature = 0x04034b50;
+const endBytes = 22;
+const locator64Bytes = 20;
+const end64Bytes = 56;
+const centralBytes = 46;
+const localBytes = 30;
+const maximumDirectoryBytes = 32 * 1024 * 1024;
+
+export async function readZipDirectory(file: BinaryFile): Promise<ZipDirectory> {
+  const location = await locateDirectory(file);
+  if (location.offset + location.size > file.sizeBytes || location.size > maximumDirectoryBytes) {
+    throw damaged(file, `its directory claims ${location.size} bytes at byte ${location.offset}`);
+  }
+  const bytes = await readBytes(file, location.offset, location.size);
+  const entries = new Map<string, ZipEntry>();
+  let position = 0;
+  for (let index = 0; index < location.count; index += 1) {
+    const { entry, next } = parseCentralEntry(file, bytes, position);
+    if (entries.has(entry.name)) throw damaged(file, `it holds ${quote(entry.name)} twice`);
+    entries.set(entry.name, entry);
+    position = next;
+  }
+  return { entries, offsetBytes: location.offset };
+}
+
+export async function locateEntry(
+  file: BinaryFile,
+  directory: ZipDirectory,
+  entry: ZipEntry,
+): Promise<{ offsetBytes: number; sizeBytes: number }> {
+  if (!entry.isPlain) {
+    throw refuse(
+      `${quote(entry.name)} in ${file.path} is compressed or encrypted, expected a stored entry`,
+      'Save the checkpoint again with torch.save; do not repack it with a zip tool.',
+    );
+  }
+  if (entry.headerOffset + localBytes > directory.offsetBytes) {
+    throw damaged(file, `${quote(entry.name)} lies outside of it`);
+  }
+  const header = await readBytes(file, entry.headerOffset, localBytes);
+  const nameLength = header.readUInt16LE(26);
+  const extraLength = header.readUInt16LE(28);
+  const offsetBytes = entry.headerOffset + localBytes + nameLength + extraLength;
+  if (header.readUInt32LE(0) !== localSignature || offsetBytes + entry.sizeBytes > directory.offsetBytes) {
+    throw damaged(file, `${quote(entry.name)} does not lie where its directory says`);
+  }
+  const name = await readBytes(file, entry.headerOffset + localBytes, nameLength);
+  if (name.toString('utf8') !== entry.name) {
+    throw damaged(file, `${quote(entry.name)} is called ${quote(name.toString('utf8'))} in its own header`);
+  }
+  return { offsetBytes, sizeBytes: entry.sizeBytes };
+}
+
+async function locateDirectory(file: BinaryFile): Promise<DirectoryLocation> {
+  const tailBytes = Math.min(file.sizeBytes, endBytes + 0xffff + locator64Bytes);
+  const tailStart = file.sizeBytes - tailBytes;
+  const tail = await readBytes(file, tailStart, tailBytes);
+  const end = findEndRecord(tail);
+  if (end === undefined) throw damaged(file, 'its end record is missing, so it is probably truncated');
+
+  const locator = end - locator64Bytes;
+  if (locator >= 0 && tail.readUInt32LE(locator) === locator64Signature) {
+    return readEnd64(file, readSize(file, tail, locator + 8));
+  }
+  const location = {
+    count: tail.readUInt16LE(end + 10),
+    size: tail.readUInt32LE(end + 12),
+    offset: tail.readUInt32LE(end + 16),
+  };
+  if (location.count === 0xffff || location.size === 0xffffffff || location.offset === 0xffffffff) {
+    throw damaged(file, 'its zip64 record is missing');
+  }
+  return location;
+}
+
+/** Only a record whose comment ends the file counts. */
+function findEndRecord(tail: Buffer): number | undefined {
+  for (let position = tail.byteLength - endBytes; position >= 0; position -= 1) {
+    if (
+      tail.readUInt32LE(position) === endSignature &&
+      position + endBytes + tail.readUInt16LE(position + 20) === tail.byteLength
+    ) {
+      return position;
+    }
+  }
+  return undefined;
+}
+
+async function readEnd64(file: BinaryFile, offset: number): Promise<DirectoryLocation> {
+  if (offset + end64Bytes > file.sizeBytes) throw damaged(file, 'its zip64 record lies outside of it');
+  const record = await readBytes(file, offset, end64Bytes);
+  if (record.readUInt32LE(0) !== end64Signature) throw damaged(file, 'its zip64 record is missing');
+  return {
+    count: readSize(file, record, 32),
+    size: readSize(file, record, 40),
+    offset: readSize(file, record, 48),
+  };
+}
+
+function parseCentralEntry(
+  file: BinaryFile,
+  bytes: Buffer,
+  position: number,
+): { entry: ZipEntry; next: number } {
+  if (position + centralBytes > bytes.byteLength || bytes.readUInt32LE(position) !== centralSignature) {
+    throw damaged(file, 'its directory is shorter than it claims');
+  }
+  const nameEnd = position + centralBytes + bytes.readUInt16LE(position + 28);
+  const extraEnd = nameEnd + bytes.readUInt16LE(position + 30);
+  const next = extraEnd + bytes.readUInt16LE(position + 32);
+  if (next > bytes.byteLength) throw damaged(file, 'its directory is shorter than it claims');
+
+  const isEncrypted = (bytes.readUInt16LE(position + 8) & 1) !== 0;
+  const method = bytes.readUInt16LE(position + 10);
+  const compressedSize = bytes.readUInt32LE(position + 20);
+  const size = bytes.readUInt32LE(position + 24);
+  const headerOffset = bytes.readUInt32LE(position + 42);
+  const wide = readZip64Extra(file, bytes.subarray(nameEnd, extraEnd), [size, compressedSize, headerOffset]);
+  const isPlain = method === 0 && !isEncrypted && wide[0] === wide[1];
+  const name = bytes.toString('utf8', position + centralBytes, nameEnd);
+  return { entry: { name, headerOffset: wide[2], sizeBytes: wide[0], isPlain }, next };
+}
+
+/** Fields of 0xffffffff continue, in this order, as 64-bit numbers in the extra block with id 1. */
+function readZip64Extra(
+  file: BinaryFile,
+  extra: Buffer,
+  fields: [number, number, number],
+): [number, number, number] {
+  if (!fields.includes(0xffffffff)) return fields;
+  let position = 0;
+  while (position + 4 <= extra.byteLength) {
+    const id = extra.readUInt16LE(position);
+    const end = position + 4 + extra.readUInt16LE(position + 2);
+    if (end > extra.byteLength) break;
+    if (id === 1) {
+      let cursor = position + 4;
+      const readField = (field: number): number => {
+        if (field !== 0xffffffff) return field;
+        if (cursor + 8 > end) throw damaged(file, 'a zip64 entry lacks its sizes');
+        cursor += 8;
+        return readSize(file, extra, cursor - 8);
+      };
+      return [readField(fields[0]), readField(fields[1]), readField(fields[2])];
+    }
+    position = end;
+  }
+  throw damaged(file, 'a zip64 entry lacks its sizes');
+}
+
+function readSize(file: BinaryFile, bytes: Buffer, position: number): number {
+  const value = bytes.readBigUInt64LE(position);
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw damaged(file, `it claims a size of ${value.toString()}`);
+  return Number(value);
+}
+
+function damaged(file: BinaryFile, why: string): Error {
+  return refuse(`${file.path} is not a whole torch zip file: ${why}`, downloadAgain);
+}

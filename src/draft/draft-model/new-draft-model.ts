@@ -1,0 +1,100 @@
+/** A small language model with its target's vocabulary and folded embeddings. */
+import { readFloat32 } from '../../checkpoint/read-tensor.js';
+import { floatSource } from '../../checkpoint/tensor-source.js';
+import { MistletoeError } from '../../core/errors.js';
+import { parseConfiguration } from '../../model/configuration.js';
+import { embeddingName, outputName } from '../../model/tied-output.js';
+import { decoderRecipes } from '../../model/weights.js';
+import { freshOf, makeFresh } from '../fresh/fresh-tensors.js';
+import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { describingFiles } from '../fresh/new-checkpoint.js';
+import type { LayerChoice, NewTarget, WantedLayers } from '../fresh/new-target.js';
+import { llamaConfig } from '../fresh/new-target.js';
+
+/** Two fifths of the heads and a quarter of the layers: a tenth of the weights of the target's layers. */
+export function chooseDraftModel({ configuration }: NewTarget, wanted: WantedLayers): LayerChoice {
+  const { headSize, hiddenSize, intermediateSize, layerCount } = configuration;
+  const groupSize = configuration.headCount / configuration.keyValueHeadCount;
+  const headCount = wanted.headCount ?? Math.max(1, Math.round(0.4 * configuration.headCount));
+  const width = wanted.hiddenSize ?? headCount * headSize;
+  return {
+    headCount,
+    hiddenSize: width,
+    keyValueHeadCount:
+      wanted.keyValueHeadCount ?? (headCount % groupSize === 0 ? headCount / groupSize : headCount),
+    intermediateSize:
+      wanted.intermediateSize ?? Math.max(8, 8 * Math.floor((width * intermediateSize) / hiddenSize / 8)),
+    layers: wanted.layers ?? Math.max(1, Math.round(layerCount / 4)),
+  };
+}
+
+export function createDraftModel(
+  target: NewTarget,
+  choice: LayerChoice,
+  seed: number | string,
+): NewCheckpoint {
+  const { headCount, keyValueHeadCount } = choice;
+  if (headCount % keyValueHeadCount !== 0) {
+    throw new MistletoeError(
+      'usage',
+      `A draft model cannot have ${headCount} heads for ${keyValueHeadCount} key-value heads; a multiple was expected.`,
+    );
+  }
+  const config = llamaConfig(target, choice);
+  const recipes = decoderRecipes(parseConfiguration(config, 'the configuration of the draft model'), '');
+  const tables = new Map([
+    [embeddingName, target.embedding],
+    [outputName, target.output],
+  ]);
+  const fresh = freshOf(recipes).map((tensor) => {
+    const folded = tables.get(tensor.name);
+    return folded === undefined ? tensor : { ...tensor, start: { folded } };
+  });
+  return {
+    config,
+    file: 'model.safetensors',
+    tensors: makeFresh(fresh, { seed, deviation: target.deviation }),
+    copies: describingFiles(target.folder),
+  };
+}
+
+/**
+ * A draft model of the target's own layers: same width, embeddings, final norm and output, and a few layers from the
+ * first to the last. It learns to do without the layers between.
+ */
+export function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint {
+  const { config, configuration, tensors, folder } = target;
+  refuseWholeTarget(layers, configuration.layerCount);
+  const kept = spreadLayers(layers, configuration.layerCount);
+  const nameInTarget = (name: string): string =>
+    name.replace(/^model\.layers\.(\d+)\./, (_, place: string) => `model.layers.${kept[Number(place)]!}.`);
+  const { layer_types: types } = config;
+  return {
+    config: {
+      ...config,
+      ...(Array.isArray(types) ? { layer_types: kept.map((layer) => types[layer] as unknown) } : {}),
+      num_hidden_layers: layers,
+      ...('dtype' in config ? { dtype: 'float32' } : { torch_dtype: 'float32' }),
+    },
+    file: 'model.safetensors',
+    tensors: freshOf(decoderRecipes({ ...configuration, layerCount: layers }, '')).map(({ name, shape }) =>
+      floatSource({ name, shape, dtype: 'F32' }, () => readFloat32(tensors.get(nameInTarget(name))!)),
+    ),
+    copies: describingFiles(folder),
+  };
+}
+
+export function refuseWholeTarget(layers: number, layerCount: number): void {
+  if (layers < layerCount) return;
+  throw new MistletoeError(
+    'usage',
+    `A draft model of ${layers} of the target's layers was asked for; the target has ${layerCount}, and fewer were expected.`,
+    { hint: 'A quarter of them or less is usual.' },
+  );
+}
+
+function spreadLayers(count: number, of: number): readonly number[] {
+  return Array.from({ length: count }, (_, place) =>
+    count === 1 ? 0 : Math.round((place * (of - 1)) / (count - 1)),
+  );
+}

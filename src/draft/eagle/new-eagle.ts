@@ -1,0 +1,106 @@
+/** Heads of EAGLE and EAGLE-3: one Llama layer of the target's sizes. */
+import { MistletoeError } from '../../core/errors.js';
+import { countText } from '../../core/number-text.js';
+import { integerSource } from '../../checkpoint/tensor-source.js';
+import type { LayerSizes } from '../../model/decoder-layer.js';
+import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
+import { readTaps } from './taps.js';
+import { freshOf, makeFresh } from '../fresh/fresh-tensors.js';
+import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import type { NewTarget } from '../fresh/new-target.js';
+import { llamaConfig } from '../fresh/new-target.js';
+
+const plain = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
+
+function layerOf({ configuration }: NewTarget): LayerSizes {
+  return { ...configuration, ...plain };
+}
+
+/**
+ * Without dynamic scaling: within the target's context the angles are the plain ones, and other engines would stretch
+ * them.
+ */
+function headConfig(target: NewTarget, sizes: LayerSizes): Record<string, unknown> {
+  const { rope_scaling: scaling, ...config } = llamaConfig(target, { ...sizes, layers: 1 });
+  const isKept = scaling !== undefined && target.configuration.rotaryScaling.kind !== 'dynamic';
+  return isKept ? { ...config, rope_scaling: scaling } : config;
+}
+
+const file = 'model.safetensors';
+
+export function createEagle(target: NewTarget, seed: number | string): NewCheckpoint {
+  const sizes = layerOf(target);
+  const { hiddenSize } = sizes;
+  const recipes = [
+    projectionRecipe('', 'fc.weight', 2 * hiddenSize, hiddenSize),
+    vectorRecipe('', 'fc.bias', hiddenSize),
+    ...layerRecipes('', 'layers.0', sizes, { inputNorm: false }),
+  ];
+  return {
+    config: { ...headConfig(target, sizes), bias: true },
+    file,
+    tensors: makeFresh(freshOf(recipes), { seed, deviation: target.deviation }),
+  };
+}
+
+/** A fresh head taps its target before layers 2, L/2 and L - 3. */
+const minTargetLayers = 3;
+
+export function refuseShallowTarget(folder: string, layerCount: number): void {
+  if (layerCount >= minTargetLayers) return;
+  throw new MistletoeError(
+    'usage',
+    `The target in ${folder} has ${countText(layerCount, 'layer')}; an EAGLE-3 head reads three of them, and at least ${minTargetLayers} were expected.`,
+    { hint: 'Choose another --system: eagle, medusa, hydra and speculative-sampling work with any target.' },
+  );
+}
+
+export function createEagle3(
+  target: NewTarget,
+  draftTokens: Int32Array | undefined,
+  seed: number | string,
+): NewCheckpoint {
+  const sizes = layerOf(target);
+  const { hiddenSize } = sizes;
+  const { vocabularySize, layerCount } = target.configuration;
+  refuseShallowTarget(target.folder, layerCount);
+  const rows = draftTokens?.length === vocabularySize ? undefined : draftTokens;
+  const draftSize = rows?.length ?? vocabularySize;
+  const config = {
+    ...headConfig(target, sizes),
+    architectures: ['LlamaForCausalLMEagle3'],
+    draft_vocab_size: draftSize,
+    target_hidden_size: hiddenSize,
+  };
+  const { taps } = readTaps({ config, folder: target.folder }, layerCount);
+  const recipes = [
+    projectionRecipe('', 'fc.weight', taps.length * hiddenSize, hiddenSize),
+    vectorRecipe('', 'midlayer.hidden_norm.weight', hiddenSize),
+    ...layerRecipes('', 'midlayer', sizes, { attentionInputSize: 2 * hiddenSize }),
+    vectorRecipe('', 'norm.weight', hiddenSize),
+  ];
+  const output = {
+    name: 'lm_head.weight',
+    shape: [draftSize, hiddenSize],
+    start: { from: target.output, rows },
+  };
+  const fresh = makeFresh([...freshOf(recipes), output], { seed, deviation: target.deviation });
+  return {
+    config,
+    file,
+    tensors: rows === undefined ? fresh : [...fresh, ...mapSources(rows, vocabularySize)],
+  };
+}
+
+function mapSources(rows: Int32Array, vocabularySize: number) {
+  const known = new Int32Array(vocabularySize);
+  for (const token of rows) known[token] = 1;
+  return [
+    integerSource(
+      'd2t',
+      'I64',
+      rows.map((token, draft) => token - draft),
+    ),
+    integerSource('t2d', 'BOOL', known),
+  ];
+}

@@ -1,0 +1,118 @@
+import { readFloat32 } from '../../checkpoint/read-tensor.js';
+import type { StoredTensor } from '../../checkpoint/stored-tensor.js';
+import { bytesPerElement } from '../../checkpoint/stored-tensor.js';
+import type { TensorSource } from '../../checkpoint/tensor-source.js';
+import { floatSource } from '../../checkpoint/tensor-source.js';
+import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
+import type { Random } from '../../core/random.js';
+import { createRandom } from '../../core/random.js';
+
+export interface FreshTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly start: 'normal' | 'zeros' | 'ones' | CopiedRows | FoldedColumns;
+}
+
+export interface CopiedRows {
+  readonly from: StoredTensor; // [row, column]
+  readonly rows?: Int32Array | undefined;
+}
+
+/**
+ * A table of the target at another width: each column is added, with a random sign, to one of the new columns. Inner
+ * products of rows stay the same on average, and exactly at the target's width or above.
+ */
+export interface FoldedColumns {
+  readonly folded: StoredTensor; // [row, column]
+}
+
+export interface FreshOptions {
+  readonly seed: number | string;
+  readonly deviation: number;
+}
+
+/** Each tensor has its own random stream. */
+export function makeFresh(
+  tensors: readonly FreshTensor[],
+  { seed, deviation }: FreshOptions,
+): TensorSource[] {
+  return tensors.map(({ name, shape, start }) =>
+    floatSource({ name, shape, dtype: 'F32' }, () => {
+      const random = createRandom(seed, 'fresh weights', name);
+      if (typeof start === 'object')
+        return 'folded' in start ? foldColumns(start, shape, random) : copyRows(start);
+      const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
+      if (start === 'ones') values.fill(1);
+      if (start === 'normal') fillNormal(values, deviation, random);
+      return values;
+    }),
+  );
+}
+
+/** Norms start at 1, biases at 0, the rest is random. */
+export function freshOf(recipes: readonly WeightRecipe[]): FreshTensor[] {
+  return recipes.flatMap(({ parts }) =>
+    parts.map(({ tensor, shape }) => {
+      const start = tensor.endsWith('.bias') ? 'zeros' : tensor.endsWith('norm.weight') ? 'ones' : 'normal';
+      return { name: tensor, shape, start } satisfies FreshTensor;
+    }),
+  );
+}
+
+async function copyRows({ from, rows }: CopiedRows): Promise<Float32Array> {
+  if (rows === undefined) return readFloat32(from);
+  const [, width = 1] = from.shape;
+  const values = new Float32Array(rows.length * width);
+  // Row by row if contiguous: the whole table can be far larger.
+  const whole = from.strides === undefined ? undefined : await readFloat32(from);
+  for (const [place, row] of rows.entries()) {
+    const copied = whole?.subarray(row * width, (row + 1) * width) ?? (await readFloat32(rowOf(from, row)));
+    values.set(copied, place * width);
+  }
+  return values;
+}
+
+async function foldColumns(
+  { folded }: FoldedColumns,
+  [rows = 1, width = 1]: readonly number[],
+  random: Random,
+): Promise<Float32Array> {
+  const [, columns = 1] = folded.shape;
+  const given = await readFloat32(folded);
+  const places = Int32Array.from({ length: columns }, (_, column) => column % width);
+  random.shuffle(places);
+  const signs = places.map(() => (random.next() < 0.5 ? -1 : 1));
+  const values = new Float32Array(rows * width);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      values[row * width + places[column]!]! += signs[column]! * given[row * columns + column]!;
+    }
+  }
+  return values;
+}
+
+function rowOf(tensor: StoredTensor, row: number): StoredTensor {
+  const [, width = 1] = tensor.shape;
+  const sizeBytes = width * bytesPerElement(tensor.dtype);
+  return { ...tensor, shape: [1, width], offsetBytes: tensor.offsetBytes + row * sizeBytes, sizeBytes };
+}
+
+/** Box-Muller. */
+function fillNormal(values: Float32Array, deviation: number, random: Random): void {
+  for (let index = 0; index < values.length; index += 2) {
+    const radius = deviation * Math.sqrt(-2 * Math.log(1 - random.next()));
+    const angle = 2 * Math.PI * random.next();
+    values[index] = radius * Math.cos(angle);
+    if (index + 1 < values.length) values[index + 1] = radius * Math.sin(angle);
+  }
+}
+
+export const indices = (count: number): number[] => Array.from({ length: count }, (_, index) => index);
+
+/** A residual block that starts as the identity. */
+export function zeroLinear(name: string, outputs: number, inputs: number): FreshTensor[] {
+  return [
+    { name: `${name}.weight`, shape: [outputs, inputs], start: 'zeros' },
+    { name: `${name}.bias`, shape: [outputs], start: 'zeros' },
+  ];
+}

@@ -1,0 +1,101 @@
+import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
+import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js';
+import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
+import type { ModelConfiguration } from '../../model/configuration.js';
+import { parseConfiguration } from '../../model/configuration.js';
+import { embeddingName, outputName } from '../../model/tied-output.js';
+import { decoderRecipes, requireLayers } from '../../model/weights.js';
+
+export interface NewTarget {
+  /** As given by the user; the drafter's config.json names its target like this. */
+  readonly name: string;
+  readonly folder: string;
+  readonly config: Checkpoint['config'];
+  readonly configuration: ModelConfiguration;
+  readonly tensors: Checkpoint['tensors'];
+  readonly embedding: StoredTensor; // [vocabulary, hidden]
+  /** The embedding if tied. */
+  readonly output: StoredTensor; // [vocabulary, hidden]
+  readonly deviation: number;
+}
+
+const usualDeviation = 0.02;
+
+export async function openNewTarget(folder: string): Promise<NewTarget> {
+  const checkpoint = await openCheckpoint(folder);
+  const { config, tensors } = checkpoint;
+  const configuration = parseConfiguration(config, `config.json of ${checkpoint.folder}`);
+  requireLayers(checkpoint, configuration.layerCount);
+  resolveRecipes(checkpoint, decoderRecipes(configuration, ''));
+  const { initializer_range: range } = config;
+  return {
+    name: folder,
+    folder: checkpoint.folder,
+    config,
+    configuration,
+    tensors,
+    embedding: tensors.get(embeddingName)!,
+    output: tensors.get(configuration.tiedEmbeddings ? embeddingName : outputName)!,
+    deviation: typeof range === 'number' && range > 0 && range < 1 ? range : usualDeviation,
+  };
+}
+
+export interface LayerChoice {
+  readonly hiddenSize: number;
+  readonly intermediateSize: number;
+  readonly headCount: number;
+  readonly keyValueHeadCount: number;
+  readonly layers: number;
+}
+
+/** Missing sizes follow from the target. */
+export type WantedLayers = { readonly [Name in keyof LayerChoice]?: LayerChoice[Name] | undefined };
+
+/** A Llama config.json with the target's vocabulary, positions and angles. */
+export function llamaConfig(
+  { config, configuration, deviation }: NewTarget,
+  { hiddenSize, intermediateSize, headCount, keyValueHeadCount, layers }: LayerChoice,
+): Record<string, unknown> {
+  return {
+    architectures: ['LlamaForCausalLM'],
+    model_type: 'llama',
+    hidden_size: hiddenSize,
+    intermediate_size: intermediateSize,
+    num_hidden_layers: layers,
+    num_attention_heads: headCount,
+    num_key_value_heads: keyValueHeadCount,
+    head_dim: configuration.headSize,
+    vocab_size: configuration.vocabularySize,
+    hidden_act: 'silu',
+    rms_norm_eps: configuration.normEpsilon,
+    initializer_range: deviation,
+    attention_bias: false,
+    tie_word_embeddings: false,
+    torch_dtype: 'float32',
+    use_cache: true,
+    ...pick(config, ['max_position_embeddings', 'max_sequence_length', 'original_max_position_embeddings']),
+    ...pick(config, ['bos_token_id', 'eos_token_id', 'pad_token_id']),
+    ...rotaryOf(config, configuration.rotaryBase),
+  };
+}
+
+/** In the older spelling, which every reader of drafters knows. */
+function rotaryOf(config: Checkpoint['config'], base: number): Record<string, unknown> {
+  const { rope_parameters: newer, rope_scaling: older } = config;
+  const settings: Record<string, unknown> = Object.fromEntries(
+    [older, newer]
+      .flatMap((each) => Object.entries((each ?? {}) as Record<string, unknown>))
+      .filter(([key]) => key !== 'rope_theta'),
+  );
+  const kind = settings.rope_type ?? settings.type ?? 'default';
+  return { rope_theta: base, ...(kind === 'default' ? {} : { rope_scaling: settings }) };
+}
+
+function pick(config: Checkpoint['config'], keys: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(
+    keys.flatMap((key) => {
+      const value = config[key];
+      return value === undefined || value === null ? [] : [[key, value]];
+    }),
+  );
+}

@@ -1,0 +1,153 @@
+/**
+ * What the runs of `train` and `harden` share: a folder with config.json, from which everything follows, the runtime,
+ * the target and its answers. Killed at any moment and resumed, a run ends with the same result.
+ */
+import { join } from 'node:path';
+import type { z } from 'zod';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import type { Target } from '../decode/target.js';
+import { openTarget } from '../decode/target.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
+import { loadDrafter } from '../draft/systems.js';
+import { asSaved, openTrainingRun } from '../runs/resumed-run.js';
+import { findSameDevice, requireSameKind } from '../runs/run-device.js';
+import type { OpenedRun, RunPlace } from '../runs/run-place.js';
+import { createRun, refuseUsedFolder } from '../runs/run-place.js';
+import { writeAtomically } from '../runs/run-writes.js';
+import { openRuntime } from '../runtime/create-runtime.js';
+import type { Runtime } from '../runtime/program.js';
+import type { AnswersProgress } from './data/answers.js';
+import { refuseUnanswered } from './data/answers.js';
+import type { Conversation } from './data/conversations.js';
+import { readConversations } from './data/conversations.js';
+import { takeAnswers } from './data/taken-answers.js';
+import type { TrainingTexts } from './data/training-texts.js';
+import { prepareTexts } from './data/training-texts.js';
+import type { TrainSettings } from './settings.js';
+import type { TrainRequest } from './train-request.js';
+
+type SharedRequest = Omit<TrainRequest, 'schema' | 'system' | 'shape' | 'settings'>;
+
+export interface RunEvents<Request> {
+  readonly onNotice?: ((text: string) => void) | undefined;
+  onOpen?(run: { readonly folder: string; readonly request: Request }): void;
+  readonly onAnswers?: ((progress: AnswersProgress) => void) | undefined;
+}
+
+export interface RunOptions<Events> {
+  readonly events?: Events | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly cacheFolder?: string | undefined;
+  readonly verifyCache?: boolean | undefined;
+  /** Left open; by default the run creates its own. */
+  readonly runtime?: Runtime | undefined;
+}
+
+export interface ReadyRun<Request> {
+  readonly runtime: Runtime;
+  readonly request: Request;
+  readonly target: Target;
+  readonly conversations: readonly Conversation[];
+  readonly cache: CacheOptions & ReadingOptions;
+}
+
+export interface Interruption {
+  readonly status: 'interrupted';
+  readonly folder: string;
+}
+
+type Opened<Request> = RunOptions<RunEvents<Request>>;
+
+interface RunKind<Request, Options, Outcome> {
+  readonly command: 'train' | 'harden';
+  readonly schema: z.ZodType<Request>;
+  readonly settingsOf: (request: Request) => TrainSettings;
+  /** Refuses what the target cannot be used for, before there is a folder. */
+  readonly check?: ((ready: ReadyRun<Request>) => void) | undefined;
+  readonly work: (folder: string, ready: ReadyRun<Request>, options: Options) => Promise<Outcome | undefined>;
+  readonly explain: (folder: string, failure: unknown) => unknown;
+}
+
+export interface TrainingRuns<Request, Options, Outcome> {
+  start(place: RunPlace, request: Request, options?: Options): Promise<Outcome | Interruption>;
+  resume(folder: string, options?: Options): Promise<Outcome | Interruption>;
+}
+
+export function defineRuns<Request extends SharedRequest, Options extends Opened<Request>, Outcome>(
+  kind: RunKind<Request, Options, Outcome>,
+): TrainingRuns<Request, Options, Outcome> {
+  const { command, schema } = kind;
+  return {
+    async start(place, request, options = {} as Options) {
+      if (typeof place === 'string') refuseUsedFolder(place, command);
+      const saved = asSaved(schema, request);
+      const create = () => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, command);
+      return execute(kind, create, saved, options);
+    },
+    async resume(folder, options = {} as Options) {
+      const { cacheFolder } = options;
+      const { request, open } = await openTrainingRun(folder, { command, schema, cacheFolder });
+      return execute(kind, open, request, options);
+    },
+  };
+}
+
+async function execute<Request extends SharedRequest, Options extends Opened<Request>, Outcome>(
+  kind: RunKind<Request, Options, Outcome>,
+  open: () => OpenedRun,
+  request: Request,
+  options: Options,
+): Promise<Outcome | Interruption> {
+  const { signal } = options;
+  if (options.runtime !== undefined) requireSameKind(request, options.runtime);
+  const runtime = options.runtime ?? (await openRuntime(await findSameDevice(request), request.threads));
+  try {
+    const ready = await prepare(runtime, request, kind.settingsOf(request), options);
+    kind.check?.(ready);
+    const { path: folder, lock } = open();
+    try {
+      options.events?.onOpen?.({ folder, request });
+      return (await kind.work(folder, ready, options)) ?? { status: 'interrupted', folder };
+    } catch (failure) {
+      if (signal?.aborted === true && failure === signal.reason) return { status: 'interrupted', folder };
+      throw kind.explain(folder, failure);
+    } finally {
+      lock.release();
+    }
+  } finally {
+    if (options.runtime === undefined) await runtime.dispose();
+  }
+}
+
+/** Loads and checks everything before hours of generation. */
+async function prepare<Request extends SharedRequest>(
+  runtime: Runtime,
+  request: Request,
+  { generate }: TrainSettings,
+  { events, cacheFolder, verifyCache }: Opened<Request>,
+): Promise<ReadyRun<Request>> {
+  const { targetFolder, from, data, limit, chatTemplate, date } = request;
+  const cache = { onNotice: events?.onNotice, cacheFolder, verifyCache, taps: from?.taps };
+  const conversations = (await readConversations(data.file)).slice(0, limit);
+  if (!generate) refuseUnanswered(conversations);
+  const target = await openTarget(targetFolder, { runtime, chatTemplate, date, ...cache });
+  const { model, tokenizer } = target;
+  if (from !== undefined) await loadDrafter(from.folder, { target: model, tokenizer, ...cache });
+  return { runtime, request, target, conversations, cache };
+}
+
+/** Undefined if interrupted. */
+export function readTexts<Request extends SharedRequest>(
+  folder: string,
+  command: 'train' | 'harden',
+  { request, target, conversations }: ReadyRun<Request>,
+  settings: TrainSettings,
+  { events, signal }: Opened<Request>,
+): Promise<TrainingTexts | undefined> {
+  if (request.answers !== undefined) takeAnswers(request.answers, folder, command);
+  return prepareTexts(target, conversations, settings, { folder, signal, onAnswers: events?.onAnswers });
+}
+
+export function writeResult(folder: string, command: 'train' | 'harden', result: object): void {
+  writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, command);
+}

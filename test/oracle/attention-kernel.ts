@@ -1,0 +1,59 @@
+import { largest } from '../../src/core/long-lists.js';
+import { ownersOfMask } from '../../src/graph/operations/attention-view.js';
+import type { TensorOf } from '../../src/graph/tensor.js';
+import type { DenseValue, Index } from './dense-value.js';
+import { fill, read } from './dense-value.js';
+
+export function runAttention(
+  { attributes }: TensorOf<'attention'>,
+  [queries, mask, ...memory]: readonly DenseValue[],
+  { shape }: { readonly shape: readonly number[] },
+): Float64Array {
+  const { segments, heads, keyValueHeads, scale } = attributes;
+  const size = shape[3]!;
+  const known = new Map<string, readonly Sight[]>();
+  return fill(shape, ([batch, position, head, at]) => {
+    const key = `${batch} ${position} ${head}`;
+    const seen = known.get(key) ?? look(batch!, position!, head!);
+    known.set(key, seen);
+    return seen.reduce((total, { weight, values, row }) => total + weight * read(values, [...row, at!]), 0);
+  });
+
+  function look(batch: number, position: number, head: number): readonly Sight[] {
+    const keyValueHead = Math.floor((head * keyValueHeads) / heads);
+    const lane = Math.floor(head / heads);
+    let column = 0;
+    const sights = segments.flatMap((kind, index) => {
+      const [keys, values] = memory.slice(2 * index) as [DenseValue, DenseValue];
+      const rows =
+        kind === 'diagonal' ? [position] : Array.from({ length: keys.shape.at(-3)! }, (_, at) => at);
+      return rows.map((at) => {
+        const row = {
+          common: [at, keyValueHead % keyValueHeads],
+          shared: [at, keyValueHead],
+          own: [batch, at, keyValueHead],
+          diagonal: [batch, at, keyValueHead],
+        }[kind];
+        let product = 0;
+        for (let pair = 0; pair < size; pair++) {
+          product += read(queries!, [batch, position, head, pair]) * read(keys, [...row, pair]);
+        }
+        const owner = { all: [], batch: [batch], lanes: [lane, 0] }[ownersOfMask(mask!)];
+        const place = [...owner, position, column];
+        const added = kind === 'diagonal' ? 0 : read(mask!, place);
+        column += 1;
+        return { score: scale * product + added, values, row };
+      });
+    });
+    const top = largest(sights.map(({ score }) => score));
+    const powers = sights.map(({ score }) => Math.exp(score - top));
+    const total = powers.reduce((left, right) => left + right, 0);
+    return sights.map(({ values, row }, index) => ({ values, row, weight: powers[index]! / total }));
+  }
+}
+
+interface Sight {
+  readonly weight: number;
+  readonly values: DenseValue;
+  readonly row: Index; // of the values, without the last axis
+}
