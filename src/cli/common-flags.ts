@@ -129,6 +129,7 @@ export const runFlags = {
 export const queueFlag = {
   queue: flag('redis://HOST:6379 or rediss:// of the queue whose workers run the units', text, 'url', {
     shownDefault: '$MISTLETOE_QUEUE or none',
+    rare: true,
   }),
 };
 
