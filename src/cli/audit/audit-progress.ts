@@ -56,7 +56,7 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
   };
 }
 
-function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPlanned): string {
+export function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPlanned): string {
   const plural = drafters.length === 1 ? 'drafter' : 'drafters';
   const time = expectedMs === null ? 'time not known yet' : `about ${roughDuration(expectedMs)}`;
   return `audit: target ${target}, ${plural} ${drafters.join(', ')}, preset ${preset}, run folder ${folder}, ${time}`;
