@@ -198,7 +198,11 @@ async function runUnits(
   }
   const transfer = request.transfer
     ? await measureTransfer({
-        ...{ folder, target, request, drafters, results },
+        folder,
+        target,
+        request,
+        drafters,
+        results,
         prepare: (promptId) => {
           const prompt = request.prompts.find(({ id }) => id === promptId)!;
           return preparePrompt(target, prompt as Prompt, { ...request.settings, seed: request.seed });

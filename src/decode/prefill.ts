@@ -32,7 +32,9 @@ export async function readPrefix(
   if (tokenIds.length > 0) {
     await prefill(model, cache, tokenIds, {
       want: reads === 'tokens' ? [] : [reads],
-      ...{ taps, scheduler, signal },
+      taps,
+      scheduler,
+      signal,
       onChunk(_, result) {
         if (reads !== 'tokens') parts.push(result[reads]!);
       },

@@ -188,7 +188,10 @@ function gpu(found: FoundDevice, dtype: ComputeType | undefined, isAutomatic: bo
   return {
     kind: 'cuda',
     dtype: dtype ?? (hasBfloat16 ? 'bfloat16' : 'float32'),
-    ...{ ordinal, name, totalBytes, isAutomatic },
+    ordinal,
+    name,
+    totalBytes,
+    isAutomatic,
   };
 }
 

@@ -103,7 +103,9 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   const { system, heads } = from === undefined ? chooseSystem(plan) : await describeStart(from, plan);
   const maximumDepth = heads ?? Infinity;
   const settings = completeSettings({
-    ...{ ...defaultSettings({ system, maximumDepth }), ...warmupOf(plan.settings?.steps), ...plan.settings },
+    ...defaultSettings({ system, maximumDepth }),
+    ...warmupOf(plan.settings?.steps),
+    ...plan.settings,
   });
   if (settings.depth > maximumDepth || settings.chain > maximumDepth) {
     throw new MistletoeError(
@@ -119,13 +121,20 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   const template =
     plan.chatTemplate === undefined ? {} : { chatTemplate: await pinTemplate(plan.chatTemplate) };
   return {
-    ...{ schema: 'mistletoe.training-run/1', version: readVersion(), node: process.version },
-    ...{ targetFolder, target, system, shape },
+    schema: 'mistletoe.training-run/1',
+    version: readVersion(),
+    node: process.version,
+    targetFolder,
+    target,
+    system,
+    shape,
     ...(from === undefined ? {} : { from: await describeFrom(from, plan) }),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
     ...(plan.limit === undefined ? {} : { limit: plan.limit }),
     ...settleAnswers(plan, { target, ...template }),
-    ...{ ...template, settings, device: recordDevice(device) },
+    ...template,
+    settings,
+    device: recordDevice(device),
     threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
 }

@@ -181,7 +181,11 @@ export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
       const order = new Map(candidates.map((candidate, index) => [candidate.suffixIds, index]));
       const totals = candidates.map((candidate) => ({
         ...candidate,
-        ...{ degradation: 0, divergence: 0, length: 0, followed: 0, answerMarginLoss: 0 },
+        degradation: 0,
+        divergence: 0,
+        length: 0,
+        followed: 0,
+        answerMarginLoss: 0,
       }));
       for (const scorer of scorers) {
         for (const scored of await scorer.score(base, candidates)) {

@@ -195,9 +195,7 @@ export class Answering {
     );
     const read = await this.engine.run(
       (scheduler) => readPrefix(model, reader, tokenIds, { scheduler, signal }),
-      {
-        ...{ bytes, signal },
-      },
+      { bytes, signal },
     );
     return read.cache.length === 0 ? undefined : read;
   }
@@ -210,16 +208,17 @@ export class Answering {
   ): Promise<Generation> {
     const { model, tokenizer } = this.models.target;
     const report = new ProgressReport(onProgress, (id) => spellToken(tokenizer, id));
-    const own = {
-      ...{ ...request, seed: request.seed + index, prefix, signal },
-      onToken: report.addToken,
-    };
+    const own = { ...request, seed: request.seed + index, prefix, signal, onToken: report.addToken };
     const room = { bytes: sequenceBytes(request, model, ...(drafting?.members ?? [])), signal };
     const generation = await this.engine.run(async (scheduler) => {
       if (drafting === undefined) return decodePlain(model, { ...own, scheduler });
       const { drafter, policy, end } = drafting.begin(prefix !== undefined);
       const drafted = await decodeSpeculative(model, drafter, {
-        ...{ ...own, scheduler, policy, onNotice, onStep: report.addStep },
+        ...own,
+        scheduler,
+        policy,
+        onNotice,
+        onStep: report.addStep,
         rule,
       });
       return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };

@@ -77,7 +77,10 @@ export async function createEngineWorker(options: EngineWorkerOptions): Promise<
     return connection.ask(checked, count, { onToken, onProgress, onNotice, signal });
   };
   return {
-    ...{ target, device, isChat, ended: connection.ended },
+    target,
+    device,
+    isChat,
+    ended: connection.ended,
     generate: async (prompt, options = {}) => (await ask(prompt, 1, options))[0]!,
     generateSeveral: (prompt, count, options = {}) => ask(prompt, count, options),
     load: () => connection.askLoad(),

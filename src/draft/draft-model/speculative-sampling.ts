@@ -229,7 +229,9 @@ class DraftModel implements Drafter {
         return readScores(outputs, want, vocabularies);
       },
       ...draftFused(this.wholes, {
-        ...{ memory, rotary: this.model.rotary, scheduler },
+        memory,
+        rotary: this.model.rotary,
+        scheduler,
         reader: () => {
           requireKnown();
           return compile();

@@ -212,7 +212,8 @@ export function packTexts(lengths: readonly number[], batchTokens: number): read
   const first = lengths.findIndex((length) => roundUp(length) <= batchTokens);
   const oversized = first < 0 ? lengths : lengths.slice(0, first);
   const shelves: Shelf[] = oversized.map((length, place) => ({
-    ...{ length: roundUp(length), rowsOfBatch: 1 },
+    length: roundUp(length),
+    rowsOfBatch: 1,
     rows: [[place]],
   }));
   if (first < 0) return shelves;

@@ -136,19 +136,26 @@ function describeResult(request: HardenRequest, { texts, made, audits, auditMs }
   const sum = (name: 'searchMs' | 'trainingMs'): number =>
     Object.values(made).reduce((total, rounds) => total + rounds[name], 0);
   return {
-    ...{ schema: hardeningResultVersion, version, target, system },
+    schema: hardeningResultVersion,
+    version,
+    target,
+    system,
     from: { name: from.name, parameterCount: from.parameterCount, sha256: from.sha256 },
     request: { training, hardening, baselines, data },
     audit: { ...audit, prompts: audit.prompts.length },
     texts: {
-      ...{ conversations: texts.conversations, training: texts.trainingCounts, heldOut: texts.heldOutCounts },
+      conversations: texts.conversations,
+      training: texts.trainingCounts,
+      heldOut: texts.heldOutCounts,
     },
     rounds: {
       hardened: made.hardened.rounds,
       random: made.random?.rounds ?? [],
       paraphrase: [], // a baseline of earlier versions
     },
-    ...{ audits, times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs } },
-    ...{ device: nameDevice(device), machine: describeMachine(device) },
+    audits,
+    times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs },
+    device: nameDevice(device),
+    machine: describeMachine(device),
   };
 }

@@ -75,10 +75,16 @@ export async function describeAudit(
   const isStronger = name === 'stronger';
   const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
   const planned = await createRequest({
-    ...{ target: targetFolder, drafters: drafters.map(({ folder }) => folder), threads, cacheFolder },
-    ...{ seed: audit.seed, date: request.date, taps: request.from.taps },
+    target: targetFolder,
+    drafters: drafters.map(({ folder }) => folder),
+    threads,
+    cacheFolder,
+    seed: audit.seed,
+    date: request.date,
+    taps: request.from.taps,
     prompts: prompts as readonly Prompt[],
-    ...{ preset: audit.preset, settings: auditSettings(request, name) },
+    preset: audit.preset,
+    settings: auditSettings(request, name),
     device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,
     ...(device.kind === 'cuda' ? { dtype: device.dtype } : {}),
     command: `mistletoe harden (its audit "${name}")`,

@@ -142,8 +142,14 @@ async function attack(
   const at: RoundPlace = { role, round: round + 1, rounds: settings.rounds };
   const prompts = takeRound(work.prompts, round, settings.promptsPerRound);
   const found = await huntSuffixes({
-    ...{ target, prompts, settings, audit: audit.settings, round, signal },
-    ...{ file: join(place, 'suffixes.jsonl'), maxNewTokens: training.maxNewTokens },
+    target,
+    prompts,
+    settings,
+    audit: audit.settings,
+    round,
+    signal,
+    file: join(place, 'suffixes.jsonl'),
+    maxNewTokens: training.maxNewTokens,
     source: role === 'hardened' ? 'searched' : role,
     async openHunt(): Promise<PromptHunt> {
       const { model, tokenizer } = target;
@@ -190,7 +196,12 @@ async function train(
   const at: RoundPlace = { role, round: round + 1, rounds: hardening.rounds };
   const seed = training.seed + round;
   const trained = await trainDrafter({
-    ...{ target, start: drafter, folder: place, cache, signal, validation: texts.validation },
+    target,
+    start: drafter,
+    folder: place,
+    cache,
+    signal,
+    validation: texts.validation,
     settings: { ...training, seed },
     plan: planBatches(mixed, { ...training, seed }),
     onStart: ({ update }) => events.onPhase?.(at, 'train', update, training.steps),
@@ -238,8 +249,13 @@ const finishedFile = 'round.json';
 const count = z.int().min(0);
 const finishedSchema = z.strictObject({
   record: z.strictObject({
-    ...{ prompts: count, found: count, suffixes: count, searchSteps: count, updates: count },
-    ...{ attackedLength: z.number().nullable(), cleanBefore: z.number().nullable() },
+    prompts: count,
+    found: count,
+    suffixes: count,
+    searchSteps: count,
+    updates: count,
+    attackedLength: z.number().nullable(),
+    cleanBefore: z.number().nullable(),
     cleanAfter: z.number().nullable(),
   }) satisfies z.ZodType<RoundRecord>,
   trainingMs: z.number(),

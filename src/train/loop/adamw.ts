@@ -33,8 +33,11 @@ export interface AdamOptions {
 }
 
 export const adamDefaults: AdamOptions = {
-  ...{ firstDecay: 0.9, secondDecay: 0.95, epsilon: 1e-8 },
-  ...{ weightDecay: 0, clip: 0.5 },
+  firstDecay: 0.9,
+  secondDecay: 0.95,
+  epsilon: 1e-8,
+  weightDecay: 0,
+  clip: 0.5,
 };
 
 /** The smallest normal number, so that the square root of 0 is 0. */

@@ -69,7 +69,10 @@ function draftAlong({ target, drafter }: Pair, depth: number, features: Tensor):
     drafter.taps.length === 0 ? undefined : input('taps', [batch, row, drafter.taps.length * hiddenSize]);
   return graph.draftLogits(
     {
-      ...{ features, taps, firstRow: 0, past: undefined },
+      features,
+      taps,
+      firstRow: 0,
+      past: undefined,
       embedWith: (table) => gatherRows(table, tokens),
       context: declareContext('draft.', graph.attention?.sizes.headSize ?? 2),
     },

@@ -139,7 +139,13 @@ export function planSmallBatch(
   const counts = parts.map(({ columns }) => Math.ceil(columns / lines));
   const units = counts.reduce((sum, each) => sum + each, 0);
   const writingOf = (text: KernelText): SmallBatchWriting => ({
-    ...{ text, work, find, rows, counts, units, ...tuning },
+    text,
+    work,
+    find,
+    rows,
+    counts,
+    units,
+    ...tuning,
     loads: inner / elementsOfLoad(type),
     matrices: parts[0]!.products.length,
     pointers: parts.map(({ products }) => products.map(({ weights }) => text.pointer(weights))),

@@ -187,7 +187,9 @@ export class CudaProgram implements Program {
     const { plan, layouts } = planned;
     const key = [...rounded].map(([name, length]) => `${name}=${length}`).join(' ');
     const laid = layouts.get(key) ?? {
-      ...{ layout: layOutRun(plan, sent, rounded), places: '', recording: undefined },
+      layout: layOutRun(plan, sent, rounded),
+      places: '',
+      recording: undefined,
     };
     layouts.delete(key);
     layouts.set(key, laid);

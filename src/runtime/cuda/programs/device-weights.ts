@@ -164,8 +164,14 @@ export class DeviceWeights {
       const [rows, inRow] = isWhole ? [1, elements] : [elements / columns, columns];
       const start = isWhole ? done : (done / columns) * (isTransposed ? 1 : width);
       this.placement.place({
-        ...{ bytes, type: dtype, rows, columns: inRow, wanted, isTransposed },
-        ...{ to: addressOf(to, wanted, start), width: isWhole ? elements : width },
+        bytes,
+        type: dtype,
+        rows,
+        columns: inRow,
+        wanted,
+        isTransposed,
+        to: addressOf(to, wanted, start),
+        width: isWhole ? elements : width,
       });
       done += elements;
     }
