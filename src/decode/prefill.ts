@@ -78,9 +78,7 @@ export async function prefill(
     throw new MistletoeError(
       'text',
       `The prompt holds token id ${unknown}; the model knows ${vocabularySize} tokens.`,
-      {
-        hint: 'Use the tokenizer that belongs to the model.',
-      },
+      { hint: 'Use the tokenizer that belongs to the model.' },
     );
   }
   if (cache.length + tokenIds.length > contextLength)

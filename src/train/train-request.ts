@@ -245,9 +245,7 @@ export async function describeStart(
     throw new MistletoeError(
       'usage',
       'Sizes are those of the drafter that is gone on from; others cannot be had.',
-      {
-        hint: 'Leave them out, or begin with fresh weights.',
-      },
+      { hint: 'Leave them out, or begin with fresh weights.' },
     );
   }
   const reading = plan.taps === undefined ? {} : { taps: plan.taps };

@@ -140,9 +140,7 @@ export class Answering {
       throw new MistletoeError(
         'context',
         `The prompt has ${length} tokens; at most ${maxPromptTokens} are taken here.`,
-        {
-          hint: 'Shorten the prompt.',
-        },
+        { hint: 'Shorten the prompt.' },
       );
     }
     const { contextLength } = target.model.configuration;

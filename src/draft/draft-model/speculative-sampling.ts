@@ -149,10 +149,7 @@ class DraftModel implements Drafter {
     const { configuration, scope } = this.model;
     const embeddings = teacher.embedWith(embeddingTable(configuration, scope));
     const { context, past } = teacher;
-    const decoded = runDecoder(configuration, scope, embeddings, {
-      context,
-      past,
-    });
+    const decoded = runDecoder(configuration, scope, embeddings, { context, past });
     const scored = dropFirst(dropFirst(decoded.features, 1), teacher.firstRow);
     const all = this.project(scored);
     const logits = Array.from({ length: depth }, (_, level) => dropFirst(all, level));

@@ -135,9 +135,7 @@ export function resolvePolicy(
     throw new MistletoeError(
       'usage',
       `The draft policy asks for the best ${policy.topK} of ${vocabularySize} tokens.`,
-      {
-        hint: 'Lower TOPK in dynamic:TOTAL,DEPTH,TOPK.',
-      },
+      { hint: 'Lower TOPK in dynamic:TOTAL,DEPTH,TOPK.' },
     );
   }
   return policy.kind === 'tree'
@@ -232,9 +230,7 @@ async function growAlong(
     throw new MistletoeError(
       'usage',
       `A draft along given tokens is a chain; the policy is ${policy.kind}.`,
-      {
-        hint: 'Use for example --draft chain:4.',
-      },
+      { hint: 'Use for example --draft chain:4.' },
     );
   }
   const draft = new Draft(root);

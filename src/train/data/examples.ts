@@ -116,9 +116,7 @@ export function refuseRepeated(examples: readonly Example[]): void {
       throw new MistletoeError(
         'usage',
         `Two examples have the id ${id}; each was expected to have its own.`,
-        {
-          hint: 'Give every conversation of the data its own id.',
-        },
+        { hint: 'Give every conversation of the data its own id.' },
       );
     }
     seen.add(id);

@@ -113,12 +113,7 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
     const { maxTokens } = request.training;
     const examples = [
       ...createSuffixedExamples(found, { round, maxTokens }),
-      ...spreadSuffixes(found, work.texts.training, {
-        round,
-        maxTokens,
-        count: spread,
-        seed,
-      }),
+      ...spreadSuffixes(found, work.texts.training, { round, maxTokens, count: spread, seed }),
     ];
     suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
     const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
