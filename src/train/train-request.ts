@@ -154,7 +154,7 @@ interface DescribedStart {
   readonly heads: number | undefined;
 }
 
-const usualHeads = 4;
+const defaultHeads = 4;
 
 const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
   'speculative-sampling': ['layers', 'hiddenSize', 'targetLayers'],
@@ -197,7 +197,7 @@ function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
   refuseForeignSizes(found, shape ?? {});
   refuseTwoSizes(shape ?? {});
   const hasHeads = found === 'medusa' || found === 'hydra';
-  return { system: found, heads: hasHeads ? (shape?.heads ?? usualHeads) : undefined };
+  return { system: found, heads: hasHeads ? (shape?.heads ?? defaultHeads) : undefined };
 }
 
 export function findStart(given: string): string {

@@ -75,10 +75,10 @@ function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
   const sequences: Sequence[] = [];
   for (const { kept, promptIds, answerIds } of turns) {
     const before = sequences.at(-1);
-    const goesOn = before?.tokens.length === kept;
-    const kin = before?.tokens.slice(0, kept) ?? [];
-    const sequence = goesOn ? before : { tokens: kin, isLearnt: kin.map(() => 0) };
-    if (!goesOn) sequences.push(sequence);
+    const continues = before?.tokens.length === kept;
+    const shared = before?.tokens.slice(0, kept) ?? [];
+    const sequence = continues ? before : { tokens: shared, isLearnt: shared.map(() => 0) };
+    if (!continues) sequences.push(sequence);
     const add = (ids: Int32Array, isLearnt: number): void => {
       for (const id of ids) {
         sequence.tokens.push(id);

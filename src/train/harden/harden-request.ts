@@ -95,7 +95,7 @@ export interface HardenPlan extends DeviceWish {
 
 /** Keeps the audits' seeds apart from those of training. */
 const auditSeedOffset = 7919;
-const mostNamed = 3;
+const maxNamed = 3;
 
 /**
  * @example
@@ -203,8 +203,8 @@ function refuseSeenPrompts(
   );
   const seen = prompts.filter(({ text }) => asked.has(keyOf(text)));
   if (seen.length === 0) return;
-  const named = seen.slice(0, mostNamed).map(({ id, text }) => `${id} (as ${asked.get(keyOf(text))!})`);
-  const more = seen.length > mostNamed ? ` and ${seen.length - mostNamed} more` : '';
+  const named = seen.slice(0, maxNamed).map(({ id, text }) => `${id} (as ${asked.get(keyOf(text))!})`);
+  const more = seen.length > maxNamed ? ` and ${seen.length - maxNamed} more` : '';
   throw new MistletoeError(
     'usage',
     `${seen.length === 1 ? 'A prompt' : `${seen.length} prompts`} of the audit would be trained on, too: ${file} has ${named.join(', ')}${more}.`,

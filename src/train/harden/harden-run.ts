@@ -52,7 +52,7 @@ const runs = defineRuns<HardenRequest, HardenOptions, FinishedHardening>({
   schema: hardenRequestSchema,
   settingsOf: ({ training }) => training,
   work: hardenIn,
-  explain: tellToResume,
+  explain: explainResumption,
 });
 
 /** `place`: a folder, or the next free number of a name. A request that is refused leaves no folder. */
@@ -62,7 +62,7 @@ export const startHardening = runs.start;
 export const resumeHardening = runs.resume;
 
 /** Rounds and audits have folders of their own, but only the whole run can be resumed. */
-export function tellToResume(folder: string, failure: unknown): unknown {
+export function explainResumption(folder: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError)) return failure;
   const { code, message, hint = '', cause } = failure;
   const inner = /mistletoe (audit|train|harden) --resume \S.*$/s;

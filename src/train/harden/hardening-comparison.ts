@@ -17,7 +17,7 @@ import type {
 } from './hardening-result.js';
 
 /** Below this drop a ratio is noise. */
-const leastDrop = 0.01;
+const minDrop = 0.01;
 const significance = 0.05;
 
 /** `roles`: one per drafter of the result. */
@@ -129,9 +129,9 @@ function comparePrompts(
     dropLess: over((some) => dropOf(some, 'then') - dropOf(some, 'now')),
     // Resamples below this are in the tail that is cut; they only must stay finite.
     dropRatio:
-      dropThen.low < leastDrop
+      dropThen.low < minDrop
         ? null
-        : over((some) => dropOf(some, 'now') / Math.max(leastDrop, dropOf(some, 'then'))),
+        : over((some) => dropOf(some, 'now') / Math.max(minDrop, dropOf(some, 'then'))),
     cleanLoss: over((some) => 1 - lengthOf(some, 'now', 'clean') / lengthOf(some, 'then', 'clean')),
     pValue: testSignedRanks(dropsOf('now'), dropsOf('then'), 'less').pValue,
     pLarger: testSignedRanks(dropsOf('now'), dropsOf('then'), 'greater').pValue,

@@ -154,12 +154,12 @@ async function attack(
     onStart: (done, total) => events.onPhase?.(at, 'search', done, total),
     onPrompt: (line, done, total) => events.onHunt?.(at, line, done, total),
   });
-  if (found.every(({ texts }) => texts.length === 0)) tellNothingFound(work, round, found);
+  if (found.every(({ texts }) => texts.length === 0)) reportNothingFound(work, round, found);
   return found;
 }
 
 /** Fails in the first round, which would have nothing to train on; later rounds reuse earlier suffixes. */
-function tellNothingFound(
+function reportNothingFound(
   { role, events }: RoundsWork,
   round: number,
   found: readonly SuffixedPrompt[],

@@ -214,6 +214,6 @@ interface RateSchedule {
 
 export function learningRate(step: number, { peak, warmupSteps, steps, floor }: RateSchedule): number {
   if (step < warmupSteps) return (peak * (step + 1)) / warmupSteps;
-  const way = Math.min(1, (step - warmupSteps) / Math.max(1, steps - warmupSteps));
-  return peak * (floor + (1 - floor) * 0.5 * (1 + Math.cos(Math.PI * way)));
+  const share = Math.min(1, (step - warmupSteps) / Math.max(1, steps - warmupSteps));
+  return peak * (floor + (1 - floor) * 0.5 * (1 + Math.cos(Math.PI * share)));
 }

@@ -32,7 +32,7 @@ import type { Place } from './step.js';
  * sequences need new ones all the time, so the least recently replayed is dropped.
  */
 /** Several times what a sequence with drafts or an audit step needs. */
-const usualMost = 96;
+const maxRecordings = 96;
 
 export interface RecordedRun {
   recording: Recording | undefined;
@@ -42,7 +42,7 @@ export class RecordingShelf {
   /** The least recently used first. */
   private readonly runs = new Set<RecordedRun>();
 
-  constructor(private readonly most = usualMost) {}
+  constructor(private readonly most = maxRecordings) {}
 
   get size(): number {
     return this.runs.size;

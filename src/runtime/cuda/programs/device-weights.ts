@@ -50,7 +50,7 @@ extern "C" __global__ void place(${words[wanted].type}* to, const ${words[stored
 }
 
 /** Smaller pieces share one staging allocation. */
-const usualBytes = 8 * 1024 * 1024;
+const stagingBytes = 8 * 1024 * 1024;
 
 class PartPlacement {
   private readonly modules = new Map<string, KernelModule>();
@@ -63,7 +63,7 @@ class PartPlacement {
       this.memory.upload(to, bytes);
       return;
     }
-    const staging = this.memory.take(Math.max(usualBytes, bytes.byteLength));
+    const staging = this.memory.take(Math.max(stagingBytes, bytes.byteLength));
     try {
       this.memory.upload(staging.address, bytes);
       this.memory.device.launch({
