@@ -100,7 +100,9 @@ class Scheduler {
       const { operation, inputs } = tensor;
       // Attention reads each query once, so it may compute it.
       const inMemory =
-        operation === 'attention' ? inputs.slice(1).filter((side) => !this.isRotatedIn(tensor, side)) : inputs;
+        operation === 'attention'
+          ? inputs.slice(1).filter((side) => !this.isRotatedIn(tensor, side))
+          : inputs;
       if (operation === 'contract' || operation === 'attention')
         for (const side of inMemory) resident.add(rootOf(side));
       if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
