@@ -9,8 +9,8 @@ import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 
 /**
- * The common beginning of several prompts, read once. Answers fork it and read its rows in place (model/cache/shared-
- * prefix.ts).
+ * The common beginning of several prompts, read once. Answers fork it and read its rows in place
+ * (model/cache/cache-pool.ts).
  */
 export interface ReadPrefix {
   readonly tokens: Int32Array;

@@ -23,8 +23,10 @@ import type { AnswerProgress, EngineTask, SpelledLikelihood, WorkerTokenEvent } 
 import type { Engine } from './engine.js';
 import { sequenceBytes } from './engine.js';
 
-/** Combines what one pass brings to an answer into one message. */
-/** Tokens of a pass arrive without an await between them, so a microtask marks the end of the pass. */
+/**
+ * Combines what one pass brings to an answer into one message. Tokens of a pass arrive without an await between them,
+ * so a microtask marks the end of the pass.
+ */
 class ProgressReport {
   private tokens: WorkerTokenEvent[] = [];
   private steps: StepRecord[] = [];
@@ -99,7 +101,7 @@ interface PreparedTask {
   readonly task: EngineTask;
 }
 
-/** Forks copy shorter prompts anyway (model/cache/shared-prefix.ts), so each answer reads them itself. */
+/** Forks copy shorter prompts anyway (model/cache/cache-pool.ts), so each answer reads them itself. */
 const minShared = 33;
 const maxPolicies = 64;
 

@@ -51,10 +51,10 @@ import { countParameters } from '../reading/checks.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
 
-/** Builds the drafts of a draft model in one program: verified tokens first, then drafted ones. */
 /** Logits over the tokens that may be proposed. [..., hidden] -> [..., draft vocabulary] */
 type Projection = (features: Tensor) => Tensor;
 
+/** Verified tokens first, then drafted ones. */
 function readVerified({ configuration, scope }: CausalModel, project: Projection): VerifiedGraph {
   const context = declareAttention(configuration);
   const past = declarePast(configuration);

@@ -19,9 +19,9 @@ import type { TokenTree } from './token-tree.js';
 import { addPath, chainTree, Draft, finishTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
 
-/** Chooses the siblings of a static tree: by rank, or drawn without replacement on the host or the device. */
 type Expand = DraftSession['expand'];
 
+/** Chooses the siblings of a static tree: by rank, or drawn without replacement on the host or the device. */
 interface SiblingChooser {
   /** [node] Fewer tokens than requested if there are no more. */
   choose(

@@ -6,10 +6,6 @@
  * (sandboxed-encoder.ts).
  */
 
-/**
- * The tokenizers of published model families, part by part as the tokenizers library writes them. Each was tested with text
- * that makes its split backtrack most. Add structures only exactly as published.
- */
 type Json = Readonly<Record<string, unknown>>;
 
 interface Structure {
@@ -81,6 +77,10 @@ const letters = (name: string, normalizer: Json | null, ...splitters: readonly J
   splitter: splitters.length === 1 ? splitters[0]! : inOrder('pretokenizers', ...splitters),
 });
 
+/**
+ * The tokenizers of published model families, part by part as the tokenizers library writes them. Each was tested with text
+ * that makes its split backtrack most. Add structures only exactly as published.
+ */
 export const structures: readonly Structure[] = [
   pieces('Llama 2', sentencePiece, null, prefixedDecoder),
   pieces('Llama 2 without a prefix', inOrder('normalizers', blankToBar), null, pieceDecoder),

@@ -179,7 +179,6 @@ function fillBatch(rows: readonly (readonly Example[])[], length: number): TextB
  * index. Longer packed rows have less padding but waste more attention, so the shortest rows with little padding are
  * used.
  */
-
 interface Shelf {
   readonly length: number;
   readonly rowsOfBatch: number;

@@ -37,7 +37,6 @@ import {
   spreadSuffixes,
 } from './suffixed-texts.js';
 
-/** Selects the prompts that each round attacks. */
 /** The first user message of each training conversation, shuffled. */
 export function listPrompts(
   conversations: readonly Conversation[],

@@ -17,7 +17,6 @@ import { finishKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 import { bytesOf, narrow, storageTypes } from './kernel-text.js';
 
-/** Types and tuning of small-batch-kernel.ts. */
 /** Rows that come from an rmsNorm: each block computes them itself. */
 interface NormWriting {
   readonly text: KernelText;

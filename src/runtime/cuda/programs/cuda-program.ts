@@ -27,10 +27,6 @@ import { describeRows, findExact, listRows, planRun } from './run-plan.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
 
-/**
- * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
- * sequences need new ones all the time, so the least recently replayed is dropped.
- */
 /** Several times what a sequence with drafts or an audit step needs. */
 const maxRecordings = 96;
 
@@ -38,6 +34,10 @@ export interface RecordedRun {
   recording: Recording | undefined;
 }
 
+/**
+ * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
+ * sequences need new ones all the time, so the least recently replayed is dropped.
+ */
 export class RecordingShelf {
   /** The least recently used first. */
   private readonly runs = new Set<RecordedRun>();
