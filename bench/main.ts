@@ -58,6 +58,10 @@ const cases: Readonly<Record<string, BenchCase>> = {
     summary: 'on an NVIDIA GPU: decoding, audit step, and agreement with the CPU',
     load: () => import('./gpu.js'),
   },
+  fleet: {
+    summary: 'the research table on 1 to 512 GPUs, simulated; --check compares with real runs',
+    load: () => import('./fleet.js'),
+  },
   'guard-detection': {
     summary: 'what the guard detects, on audited attacks and benign prompts',
     load: () => import('./guard-detection.js'),

@@ -1,3 +1,5 @@
+/** Progress events of an audit. */
+import type { WorkerName } from '../runs/unit.js';
 import type { TracePoint } from './result.js';
 
 /** An arm of a prompt on a drafter, the universal search, or a transfer measurement. */
@@ -6,6 +8,12 @@ export interface UnitName {
   readonly prompt: string;
   /** An arm with its number (`attack`, `attack#2`), `universal` or `transfer`. */
   readonly arm: string;
+}
+
+/** Progress within one unit. */
+export interface UnitEvents {
+  onStep?(unit: UnitName, point: TracePoint, steps: number): void;
+  onNotice?(message: string): void;
 }
 
 export interface AuditPlanned {
@@ -23,8 +31,9 @@ export interface AuditEvents {
   onPlan?(plan: AuditPlanned): void;
   /** In order, including those that an earlier start finished. */
   onStart?(units: readonly UnitName[]): void;
-  onUnitStart?(unit: UnitName, done: number, total: number): void;
-  onStep?(unit: UnitName, point: TracePoint, steps: number): void;
-  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined): void;
+  /** `done` units are finished. With several workers, units overlap; without, there is no worker. */
+  onUnitStart?(unit: UnitName, done: number, total: number, worker?: WorkerName): void;
+  onStep?(unit: UnitName, point: TracePoint, steps: number, worker?: WorkerName): void;
+  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined, worker?: WorkerName): void;
   onNotice?(message: string): void;
 }

@@ -31,20 +31,27 @@ async function loadDrafters(
   cache: CacheOptions,
 ): Promise<LoadedDrafter[]> {
   const loaded: LoadedDrafter[] = [];
-  for (const { id, folder, policy: text } of request.drafters) {
-    const drafter = await loadDrafter(folder, {
-      target: target.model,
-      tokenizer: target.tokenizer,
-      ...cache,
-      taps: request.taps,
-    });
-    const policy = parseDraftPolicy(text);
-    if (policy.kind === 'auto') {
-      throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
-        hint: 'Use for example --draft chain:4.',
-      });
-    }
-    loaded.push({ id, drafter, policy: resolvePolicy(policy, drafter) });
-  }
+  for (const drafter of request.drafters) loaded.push(await openDrafter(request, drafter, target, cache));
   return loaded;
+}
+
+export async function openDrafter(
+  request: Pick<AuditRequest, 'taps'>,
+  { id, folder, policy: text }: Pick<AuditRequest['drafters'][number], 'id' | 'folder' | 'policy'>,
+  target: Target,
+  cache: CacheOptions,
+): Promise<LoadedDrafter> {
+  const drafter = await loadDrafter(folder, {
+    target: target.model,
+    tokenizer: target.tokenizer,
+    ...cache,
+    taps: request.taps,
+  });
+  const policy = parseDraftPolicy(text);
+  if (policy.kind === 'auto') {
+    throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
+      hint: 'Use for example --draft chain:4.',
+    });
+  }
+  return { id, drafter, policy: resolvePolicy(policy, drafter) };
 }

@@ -147,7 +147,7 @@ export interface ArmResult extends Readonly<z.infer<typeof armSchema>> {
   readonly notKept?: OtherAnswer | undefined;
 }
 
-const tracePointSchema = z.object({
+export const tracePointSchema = z.object({
   step: number,
   /** Of the search's current suffix; larger is worse for the service. */
   degradation: number,
@@ -176,7 +176,11 @@ export type SearchTrace = Readonly<z.infer<typeof traceSchema>>;
 /** A measured arm, or why it was skipped. */
 export const unitSchema = z.union([
   z.object({ result: armSchema, trace: traceSchema.nullable() }),
-  z.object({ skipped: z.string() }),
+  z.object({
+    skipped: z.string(),
+    /** Its worker ended again and again, or reported an error. */
+    failed: z.literal(true).exactOptional(),
+  }),
 ]);
 export type UnitData = z.infer<typeof unitSchema>;
 

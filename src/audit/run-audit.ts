@@ -1,41 +1,30 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { always } from '../decode/policies/policy-chooser.js';
-import { levelsOf } from '../draft/tree/grow-tree.js';
 import { describeMachine } from '../measure/machine.js';
-import { openRuntime } from '../runtime/create-runtime.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
-import type { Prompt } from '../text/prompts/prompt-set.js';
-import { listAllowedTokens } from './arms/controls.js';
-import type { AuditEvents, UnitName } from './audit-events.js';
-import type { Models } from './audit-models.js';
+import type { AuditEvents } from './audit-events.js';
 import { openModels } from './audit-models.js';
-import { preparePrompt } from './arms/audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
 import { requestSchema } from './audit-request.js';
 import type { AuditPlan } from './create-request.js';
 import { createRequest } from './create-request.js';
 import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
 import type { AuditTimings } from './arms/phase-clock.js';
-import { measureTransfer, transferUnits } from './arms/transfer.js';
-import type { DrafterAudit } from './arms/drafter-audit.js';
-import { auditDrafter } from './arms/drafter-audit.js';
-import { unitsOf } from './arms/drafter-units.js';
 import type { Effort } from './effort.js';
 import { estimateEffort } from './effort.js';
 import { Interrupted } from './arms/prompt-audit.js';
-import type { AuditResult, DrafterResult, UniversalResult } from './result.js';
-import { resultSchema } from './result.js';
+import type { AuditResult } from './result.js';
 import { timingSchema } from './arms/phase-clock.js';
-import { describeSetup } from './rebuild-result.js';
-import { PassRows } from './search/pass-rows.js';
+import { rebuildResult } from './rebuild-result.js';
+import type { WorkerPlan } from './units/audit-backend.js';
+import { findRuntime, openBackend } from './units/executors.js';
+import type { UnitFailure } from './units/run-units.js';
+import { runUnits } from './units/run-units.js';
 import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
 import { RunFolder } from '../runs/run-folder.js';
 import type { RunPlace } from '../runs/run-place.js';
 import { refuseUsedFolder } from '../runs/run-place.js';
-import { summariseDrafter } from './summary.js';
-import { searchUniversal } from './arms/universal.js';
 
 export interface AuditOptions {
   readonly events?: AuditEvents | undefined;
@@ -45,6 +34,10 @@ export interface AuditOptions {
   readonly verifyCache?: boolean | undefined;
   /** Used and left open; by default one for this audit alone, with the device and the threads of the request. */
   readonly runtime?: Runtime | undefined;
+  /** Worker processes on this machine; without them the audit runs in this process. */
+  readonly workers?: WorkerPlan | undefined;
+  /** URL of a Redis or Valkey server whose workers run the units; `mistletoe worker` is one. */
+  readonly queue?: string | undefined;
 }
 
 export type AuditOutcome =
@@ -53,6 +46,8 @@ export type AuditOutcome =
       readonly result: AuditResult;
       readonly timings: AuditTimings;
       readonly folder: RunFolder;
+      /** Units that failed too often in this process; the result was made without them. */
+      readonly failures: readonly UnitFailure[];
     }
   | { readonly status: 'interrupted'; readonly folder: RunFolder };
 
@@ -105,19 +100,13 @@ export async function resumeAudit(path: string, options: AuditOptions = {}): Pro
 
 /** What an audit would do and cost: models are loaded and timed, nothing is searched and no folder is made. */
 export async function planAudit(request: AuditRequest, options: AuditOptions = {}): Promise<Effort> {
-  const runtime = await findRuntime(request, options);
+  const runtime = await findRuntime(request, options.runtime);
   try {
     const { target, drafters } = await openModels(request, runtime, cacheOf(options));
     return await estimateEffort(request, target, drafters);
   } finally {
     if (options.runtime === undefined) await runtime.dispose();
   }
-}
-
-async function findRuntime(request: AuditRequest, { runtime }: AuditOptions): Promise<Runtime> {
-  if (runtime === undefined) return openRuntime(await findSameDevice(request), request.threads);
-  requireSameKind(request, runtime);
-  return runtime;
 }
 
 function cacheOf({ cacheFolder, verifyCache, events }: AuditOptions): CacheOptions {
@@ -134,102 +123,34 @@ async function execute(
   request: AuditRequest,
   options: AuditOptions,
 ): Promise<AuditOutcome> {
-  const runtime = await findRuntime(request, options);
+  const { events = {}, signal, runtime, workers, queue } = options;
+  const onNotice = (message: string): void => events.onNotice?.(message);
+  const cache = cacheOf(options);
+  const backend = await openBackend(request, { signal, cache, runtime, workers, queue, onNotice });
   let folder: RunFolder | undefined;
   try {
-    const models = await openModels(request, runtime, cacheOf(options));
     folder = openFolder();
-    const result = await runUnits(folder, request, models, options);
-    const timings = collectTimings(folder, request);
-    for (const notice of folder.notices) options.events?.onNotice?.(notice);
-    return { status: 'complete', result, timings, folder };
+    const failures = await runUnits(folder, request, backend, { events, signal });
+    await backend.finish?.();
+    const result = rebuildResult(request, folder);
+    const timings = collectTimings(folder, request, backend.label);
+    folder.notices.forEach(onNotice);
+    return { status: 'complete', result, timings, folder, failures };
   } catch (cause) {
-    const isInterruption = cause instanceof Interrupted || cause === options.signal?.reason;
+    const isInterruption = cause instanceof Interrupted || cause === signal?.reason;
     if (folder !== undefined && isInterruption) return { status: 'interrupted', folder };
     throw folder === undefined ? cause : tellToResume(cause, folder.path);
   } finally {
     folder?.close();
-    if (options.runtime === undefined) await runtime.dispose();
+    await backend.close();
   }
 }
 
-async function runUnits(
-  folder: RunFolder,
-  request: AuditRequest,
-  { target, drafters }: Models,
-  options: AuditOptions,
-): Promise<AuditResult> {
-  const { events = {}, signal } = options;
-  const { expectedMs } = await estimateEffort(request, target, drafters);
-  const units = listUnits(request);
-  events.onPlan?.({
-    target: request.target.name,
-    drafters: request.drafters.map(({ id, policy }) => `${id} (${policy})`),
-    preset: request.preset,
-    folder: folder.path,
-    units: units.length,
-    expectedMs,
-  });
-  events.onStart?.(units);
-  const count = { done: 0, total: units.length };
-  const runUnit = async (unit: UnitName, work: () => Promise<number | undefined>): Promise<void> => {
-    signal?.throwIfAborted();
-    events.onUnitStart?.(unit, count.done, count.total);
-    const acceptedLength = await work();
-    events.onUnitEnd?.(unit, acceptedLength);
-    count.done += 1;
-  };
-  const { vocabularySize } = target.model.configuration;
-  const allowed = listAllowedTokens(target.tokenizer, vocabularySize, request.settings);
-  const passRows = new PassRows(target.model.runtime, (message) => events.onNotice?.(message));
-  const results: DrafterResult[] = [];
-  const universal: UniversalResult[] = [];
-  for (const { id, drafter, policy } of drafters) {
-    const shared = { request, folder, target, id, drafter, allowed, events, signal, count, passRows };
-    const audit: DrafterAudit = { ...shared, policy: always(policy), draftLevels: levelsOf(policy) };
-    const prompts = await auditDrafter(audit);
-    results.push({ drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) });
-    if (!request.universal) continue;
-    await runUnit(universalUnit(id), async () => {
-      const found = await searchUniversal(audit, policy);
-      if (found !== undefined) universal.push(found);
-      return found?.trained.attackedAcceptedLength;
-    });
-  }
-  const transfer = request.transfer
-    ? await measureTransfer({
-        folder,
-        target,
-        request,
-        drafters,
-        results,
-        prepare: (promptId) => {
-          const prompt = request.prompts.find(({ id }) => id === promptId)!;
-          return preparePrompt(target, prompt as Prompt, { ...request.settings, seed: request.seed });
-        },
-        onUnit: runUnit,
-      })
-    : null;
-  return { schema: resultSchema, setup: describeSetup(request), drafters: results, transfer, universal };
-}
-
-const universalUnit = (drafter: string): UnitName => ({ drafter, prompt: 'all', arm: 'universal' });
-
-function listUnits(request: AuditRequest): UnitName[] {
-  return [
-    ...request.drafters.flatMap(({ id }) => [
-      ...unitsOf(request, id),
-      ...(request.universal ? [universalUnit(id)] : []),
-    ]),
-    ...(request.transfer ? transferUnits(request) : []),
-  ];
-}
-
-function collectTimings(folder: RunFolder, request: AuditRequest): AuditTimings {
+function collectTimings(folder: RunFolder, request: AuditRequest, label: string): AuditTimings {
   const { device, processor, cores, architecture } = describeMachine(deviceOf(request));
   const gpu = device.kind === 'cpu' ? '' : `${nameDevice(device)}; `;
   return {
-    machine: `${gpu}${processor} (${architecture}), ${cores} cores`,
+    machine: `${gpu}${processor} (${architecture}), ${cores} cores${label === '' ? '' : `, ${label}`}`,
     arms: folder.readTimings(timingSchema),
     totalMs: folder.elapsedMs(),
   };

@@ -34,6 +34,8 @@ import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 import { exitCodes } from './failure.js';
 import { createModelFinder } from './model-source.js';
+import type { PromptFinder } from './prompt-source.js';
+import { createPromptFinder } from './prompt-source.js';
 import type { Progress } from './progress.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -54,7 +56,7 @@ const flags = {
       { shownDefault: 'auto; chain:4 with a temperature' },
     ),
     ...common.tapsFlag,
-    prompts: list('a .jsonl or .txt file, or mt-bench, humaneval, gsm8k from --prompts-dir', text, 'set', {
+    prompts: list('a .jsonl or .txt file, or mt-bench, humaneval, gsm8k', text, 'set', {
       short: 'p',
       shownDefault: 'a small bundled set',
     }),
@@ -116,7 +118,7 @@ export const bench = defineCommand({
 
 async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<number> {
   const plans = planDrafters(given);
-  const promptSets = await readPromptSets(given);
+  const promptSets = await readPromptSets(given, createPromptFinder(given, terminal));
   if (given.specBench !== undefined) createFolder(given.specBench);
   const choice = await chooseDevice(given);
   const findModel = createModelFinder(given, terminal);
@@ -142,14 +144,11 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
   }
 }
 
-async function readPromptSets(flags: BenchFlags): Promise<readonly PromptSet[]> {
-  const options = flags.promptsDir === undefined ? {} : { folder: flags.promptsDir };
-  return Promise.all(
-    planPromptSets(flags).map(async ({ name, source }) => ({
-      name,
-      prompts: await loadPrompts(source, options),
-    })),
-  );
+async function readPromptSets(flags: BenchFlags, findSet: PromptFinder): Promise<readonly PromptSet[]> {
+  const sets: PromptSet[] = [];
+  for (const { name, source } of planPromptSets(flags))
+    sets.push({ name, prompts: await loadPrompts(await findSet(source), { folder: flags.promptsDir }) });
+  return sets;
 }
 
 function systemsOf({ name, policies }: DrafterPlan, drafter: Drafter, flags: BenchFlags): BenchmarkSystem[] {

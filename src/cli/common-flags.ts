@@ -126,6 +126,13 @@ export const runFlags = {
   resume: flag('continue an interrupted run', text, 'dir'),
 };
 
+export const queueFlag = {
+  queue: flag('redis://HOST:6379 or rediss:// of the queue whose workers run the units', text, 'url', {
+    shownDefault: '$MISTLETOE_QUEUE or none',
+    rare: true,
+  }),
+};
+
 export const reportFormatFlag = {
   format: flag(
     'of stdout; reports are files in the run folder',

@@ -11,6 +11,7 @@ import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { Progress, ProgressClock, ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';
+import type { PromptFinder } from './prompt-source.js';
 import type { Colors, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
@@ -146,11 +147,13 @@ export function refuseChanges(
 export async function readPromptSets(
   sources: readonly string[],
   { promptsDir, limit }: { readonly promptsDir: string | undefined; readonly limit: number | undefined },
+  findSet: PromptFinder,
 ): Promise<readonly Prompt[]> {
   const read: Prompt[] = [];
   for (const source of sources.length === 0 ? [bundledPrompts] : sources) {
     checkPromptSource(source);
-    const loaded = await loadPrompts(source, promptsDir === undefined ? {} : { folder: promptsDir });
+    const path = await findSet(source);
+    const loaded = await loadPrompts(path, { folder: promptsDir });
     // Sets number their prompts alike, so ids of several sets start with the name of the set.
     const prefix = sources.length < 2 ? '' : `${basename(source, extname(source))}-`;
     pushAll(
@@ -166,7 +169,9 @@ export function checkPromptSource(source: string): void {
   throw new MistletoeError(
     'usage',
     `--prompts is ${source}; a .jsonl or .txt file, or one of ${Object.keys(promptSetFiles).join(', ')} was expected.`,
-    { hint: 'Known sets are read from --prompts-dir; --prompt takes a single prompt as text.' },
+    {
+      hint: 'Known sets come from --prompts-dir or with --download; --prompt takes a single prompt as text.',
+    },
   );
 }
 

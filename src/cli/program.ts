@@ -21,6 +21,7 @@ const groups: Readonly<
   'Try it:': [['demo', 'see speculative decoding and an audit at work', () => import('./demo/demo.js')]],
   'How fragile is my drafter?': [
     ['audit', 'search for suffixes that slow a drafter down', () => import('./audit/audit.js')],
+    ['worker', 'run units of audits from a queue', () => import('./audit/worker.js')],
     ['compare', 'compare two finished audits', () => import('./compare.js')],
     ['bench', 'measure drafters against plain decoding', () => import('./bench.js')],
   ],

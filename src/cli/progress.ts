@@ -7,7 +7,8 @@ import { asOneLine } from './safe-text.js';
 import type { Output } from './terminal.js';
 
 export type ProgressMode = (typeof progressModes)[number];
-export type ProgressFields = Readonly<Record<string, string | number>>;
+/** Undefined ones are left out. */
+export type ProgressFields = Readonly<Record<string, string | number | undefined>>;
 
 /** Text for people, most important first; called for each redraw, so that a time left counts down. */
 export type ProgressWords = () => readonly string[];
@@ -168,7 +169,7 @@ function createEvents(stream: Output): Progress {
 }
 
 function namesAndValues(fields: ProgressFields): string[] {
-  return Object.entries(fields).map(([name, value]) => `${name} ${value}`);
+  return Object.entries(fields).flatMap(([name, value]) => (value === undefined ? [] : `${name} ${value}`));
 }
 
 export interface ProgressClock {

@@ -162,7 +162,7 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
     target,
     drafters,
     keys,
-    ...nameOf(flags),
+    modelName: nameOf(flags),
     ...watchRecords(readVersion(), ({ text }) => {
       notice(text);
     }),
@@ -212,10 +212,8 @@ async function nameDrafters(
 }
 
 /** Hub models keep their hub name. */
-function nameOf({ servedModelName, target }: ServeFlags): Pick<ServeOptions, 'modelName'> {
-  const modelName = servedModelName ?? (existsSync(target) ? undefined : parseHubId(target)?.repository);
-  return modelName === undefined ? {} : { modelName };
-}
+const nameOf = ({ servedModelName, target }: ServeFlags): string | undefined =>
+  servedModelName ?? (existsSync(target) ? undefined : parseHubId(target)?.repository);
 
 function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
   const { host, port, draft, concurrency, maxMemory, device, dtype, threads } = flags;
@@ -236,7 +234,7 @@ function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
       queue: flags.maxQueue,
       seconds: flags.maxSeconds,
     },
-    ...(draft === undefined ? {} : { draft }),
+    draft,
     ...(maxMemory === undefined ? {} : { memoryBytes: maxMemory }),
     ...(device === undefined ? {} : { device }),
     ...(dtype === undefined ? {} : { dtype }),

@@ -34,10 +34,17 @@ export const fileLimits = {
   hubAnswer: 16 * mebibyte,
   /** tree:FILE.json. */
   tree: mebibyte,
+  /** A unit of a run from a queue, unpacked: prompts, settings, and a template at most. */
+  unitInput: 16 * mebibyte,
+  /** Its output: kilobytes for a search, more for many given suffixes. */
+  unitOutput: 128 * mebibyte,
 } as const;
 
 /** Threads of the runtime. More threads than CPUs only wait for each other. */
 export const maxThreads = 512;
+
+/** Worker processes of a run on one machine. */
+export const maxWorkers = 256;
 
 /** Levels of a draft: each is one pass of the drafter, and greedy chains are compiled level by level. */
 export const deepestDraft = 64;

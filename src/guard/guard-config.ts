@@ -49,6 +49,9 @@ function formatSize(bytes: number): string {
   return parseBytes(short) === bytes ? short : `${bytes}B`;
 }
 
+/** Settings that all have defaults. */
+const group = <Shape extends z.core.$ZodShape>(shape: Shape) => z.strictObject(shape).prefault({} as never);
+
 const fieldName = z.string().regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, { error: 'expected a header name' });
 const flag = z.boolean();
 
@@ -81,22 +84,18 @@ const settings = z.strictObject({
       error: 'required with tenant.from: header, and only there',
     })
     .prefault({}),
-  alert: z
-    .strictObject({
-      falseAlerts: z.number().gt(0).max(0.5).default(0.01),
-      falseAlertsPerWeek: z.number().gt(0).max(1e6).default(1),
-    })
-    .prefault({}),
-  mitigation: z
-    .strictObject({
-      action: z.enum(guardActions).default('observe'),
-      forEveryone: z.enum(guardActions).default('observe'),
-      probeEvery: z.number().int().min(1).max(10_000).default(10),
-      probesToLift: z.number().int().min(1).max(1000).default(3),
-      requestsPerMinute: z.number().int().min(1).max(1e6).default(6),
-      draftLength: z.number().int().min(0).max(64).default(1),
-    })
-    .prefault({}),
+  alert: group({
+    falseAlerts: z.number().gt(0).max(0.5).default(0.01),
+    falseAlertsPerWeek: z.number().gt(0).max(1e6).default(1),
+  }),
+  mitigation: group({
+    action: z.enum(guardActions).default('observe'),
+    forEveryone: z.enum(guardActions).default('observe'),
+    probeEvery: z.number().int().min(1).max(10_000).default(10),
+    probesToLift: z.number().int().min(1).max(1000).default(3),
+    requestsPerMinute: z.number().int().min(1).max(1e6).default(6),
+    draftLength: z.number().int().min(0).max(64).default(1),
+  }),
   records: z
     .strictObject({
       folder: z.string().min(1).optional(),
@@ -110,49 +109,39 @@ const settings = z.strictObject({
       error: 'expected at least twice segmentSize',
     })
     .prefault({}),
-  timeouts: z
-    .strictObject({
-      connect: duration.prefault('5s'),
-      firstByte: duration.prefault('10m'),
-      idle: duration.prefault('5m'),
-      client: duration.prefault('5m'),
-      request: duration.prefault('5m'),
-      shutdown: duration.prefault('30s'),
-    })
-    .prefault({}),
-  limits: z
-    .strictObject({
-      requestSize: size.prefault('64MB'),
-      readSize: size.prefault('4MB'),
-      heldSize: size.prefault('256MB'),
-      headerSize: size.prefault('32KB'),
-    })
-    .prefault({}),
-  metrics: z
-    .strictObject({
-      tenants: flag.default(false),
-      /** Compares the engine's counters with the observed requests; 0 turns it off. */
-      compareEvery: duration.prefault('15s'),
-      /** Default: /metrics of the upstream. */
-      url: address.optional(),
-    })
-    .prefault({}),
-  otlp: z
-    .strictObject({
-      /** Base address of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; off where it is not set. */
-      endpoint: address.optional(),
-      requests: flag.default(false),
-    })
-    .prefault({}),
-  operator: z
-    .strictObject({
-      host: z.string().min(1).default('127.0.0.1'),
-      port: z.number().int().min(0).max(65_535).default(8101),
-      keyFile: z.string().min(1).optional(),
-      hosts: z.array(z.string().min(1)).max(64).default([]),
-    })
-    .prefault({}),
-  log: z.strictObject({ requests: flag.default(false) }).prefault({}),
+  timeouts: group({
+    connect: duration.prefault('5s'),
+    firstByte: duration.prefault('10m'),
+    idle: duration.prefault('5m'),
+    client: duration.prefault('5m'),
+    request: duration.prefault('5m'),
+    shutdown: duration.prefault('30s'),
+  }),
+  limits: group({
+    requestSize: size.prefault('64MB'),
+    readSize: size.prefault('4MB'),
+    heldSize: size.prefault('256MB'),
+    headerSize: size.prefault('32KB'),
+  }),
+  metrics: group({
+    tenants: flag.default(false),
+    /** Compares the engine's counters with the observed requests; 0 turns it off. */
+    compareEvery: duration.prefault('15s'),
+    /** Default: /metrics of the upstream. */
+    url: address.optional(),
+  }),
+  otlp: group({
+    /** Base address of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; off where it is not set. */
+    endpoint: address.optional(),
+    requests: flag.default(false),
+  }),
+  operator: group({
+    host: z.string().min(1).default('127.0.0.1'),
+    port: z.number().int().min(0).max(65_535).default(8101),
+    keyFile: z.string().min(1).optional(),
+    hosts: z.array(z.string().min(1)).max(64).default([]),
+  }),
+  log: group({ requests: flag.default(false) }),
 });
 
 /** Settings that cannot take effect are rejected: an action that is never taken protects nobody. */

@@ -21,7 +21,7 @@ export interface SystemSummary {
   readonly prefillMs: number;
   /** Tokens after the first of each answer over the time for them, both summed. */
   readonly tokensPerSecond: number;
-  readonly speculation?: SpeculationSummary;
+  readonly speculation?: SpeculationSummary | undefined;
 }
 
 export interface SpeculationSummary {
@@ -78,7 +78,6 @@ function summariseSystem(
   seed: BootstrapOptions['seed'],
 ): SystemSummary {
   const { set, system, policy } = records[0]!;
-  const speculation = summariseSpeculation(records, plain, seed);
   return {
     set,
     system,
@@ -87,7 +86,7 @@ function summariseSystem(
     newTokens: sum(records, ({ tokenIds }) => tokenIds.length),
     prefillMs: sum(records, ({ prefillMs }) => prefillMs) / records.length,
     tokensPerSecond: speedOf(records.map(decodingOf)),
-    ...(speculation === undefined ? {} : { speculation }),
+    speculation: summariseSpeculation(records, plain, seed),
   };
 }
 

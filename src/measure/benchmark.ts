@@ -138,7 +138,9 @@ export async function runBenchmark(
       for (const [index, { prompt }] of batch.entries()) {
         for (const system of competitors) {
           const record = recordAnswer({
-            ...{ set, prompt, ...nameOf(system) },
+            set,
+            prompt,
+            ...nameOf(system),
             generation: generations.get(system)![index]!,
             plain: generations.get(undefined)![index]!,
             isGreedy: options.sampling.temperature === 0,

@@ -161,6 +161,10 @@ describe('extractCode', () => {
     expect(extractCode(code)).toBe(code);
   });
 
+  it('survives a fence of any length', () => {
+    expect(extractCode('`'.repeat(100_000))).toBeUndefined();
+  });
+
   it.each([
     '',
     '\n  \n',

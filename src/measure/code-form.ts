@@ -17,7 +17,7 @@ const patterns = {
   ),
 };
 const pythonHeader =
-  /^\s*(?:async )?(?:def|class|if|elif|else|for|while|try|except|finally|with)\b[^{};?\n]*:[^\S\n]*(?:#.*)?$/mu;
+  /^[^\S\n]*(?:async )?(?:def|class|if|elif|else|for|while|try|except|finally|with)\b[^{};?\n]*:[^\S\n]*(?:#.*)?$/mu;
 
 interface Line {
   width: number;

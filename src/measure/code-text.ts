@@ -15,7 +15,7 @@ const DECLARATIONS = words(
 
 /** The first fenced block, or the whole text where it is code without a fence. */
 export function extractCode(text: string): string | undefined {
-  const fence = /^[^\S\n]*(?<mark>`{3,}|~{3,})(?<language>[^\n`]*)(?:\n|$)/mu.exec(text);
+  const fence = /^[^\S\n]*(?<mark>`{3,32}|~{3,32})(?<language>[^\n`]*)(?:\n|$)/mu.exec(text);
   if (fence === null) return isBareCode(text) ? dropStraySpace(text) : undefined;
   const before = text.slice(0, fence.index);
   // The fence that ends what the question began.

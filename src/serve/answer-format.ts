@@ -47,7 +47,7 @@ export function answerBody({ head, request, answer, likelihoods, report }: Whole
     ...rest,
     choices,
     usage: usageOf(generations, request.choices),
-    ...(report === undefined ? {} : { metrics: report }),
+    metrics: report,
   };
 }
 
@@ -197,10 +197,7 @@ export function createAnswerEvents(head: AnswerHead, request: AnswerRequest): An
         return event([{ index, ...content, logprobs: null, ...endingOf(generation, cut) }]);
       });
       const total = includesUsage
-        ? event([], {
-            usage: usageOf(generations, request.choices),
-            ...(report === undefined ? {} : { metrics: report }),
-          })
+        ? event([], { usage: usageOf(generations, request.choices), metrics: report })
         : '';
       return endings.join('') + total + done;
     },

@@ -32,11 +32,11 @@ export interface ServeOptions extends EngineWorkerOptions {
   /** Default 8000; 0 takes any that is free. */
   readonly port?: number;
   /** Default draft policy, for example `chain:4`. */
-  readonly draft?: string;
+  readonly draft?: string | undefined;
   /** By default, whether other drafters or plain steps take over when drafts do not pay. */
   readonly guarded?: boolean;
   /** The model's name in the API; default the name of its folder, `mistletoe-reference` for the bundled one. */
-  readonly modelName?: string;
+  readonly modelName?: string | undefined;
   /** API keys; without any, no key is needed. */
   readonly keys?: readonly NamedKey[];
   /** Serves other machines without keys. */

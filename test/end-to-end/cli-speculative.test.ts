@@ -168,7 +168,7 @@ describe('mistletoe generate --drafter refuses', () => {
       /Greedy verification.*temperature 1/,
     ],
     [['-d', 'sps', '--verification-rule', 'typical'], /Typical acceptance.*above 0/],
-    [['-d', 'sps', '--verification-rule', 'sampling'], /'sampling'.*greedy, rejection, typical/],
+    [['-d', 'sps', '--verification-rule', 'sampling'], /'sampling'.*greedy, rejection, block, typical/],
     [['-d', 'sps', '--show-drafts', '--format', 'json'], /--show-drafts marks text/],
   ])('%j', async (argv, ...patterns) => {
     const prompts = join(temporary.path, 'refused.txt');

@@ -21,7 +21,6 @@ afterAll(async () => {
 const prompts = [
   'Write a Python function that returns the factorial of a number.',
   'A farmer has 17 sheep and buys 5 more. How many sheep does he have now?',
-  'Why is the sky blue?',
 ];
 const metadata = describeTokenizer(referenceTarget, { kind: 'llama', ids: { bos: 1, eos: 2, unknown: 0 } });
 
@@ -39,7 +38,7 @@ const expected: {
 }[] = [];
 for (const prompt of prompts) {
   const promptIds = await encodePrompt(original, prompt);
-  const { tokenIds, text } = await generateText(original, prompt, { maxNewTokens: 48 });
+  const { tokenIds, text } = await generateText(original, prompt, { maxNewTokens: 24 });
   expected.push({ promptIds, tokenIds, text });
 }
 
@@ -63,7 +62,7 @@ describe('the bundled target as GGUF', () => {
     const target = await openAs(type);
     for (const [index, prompt] of prompts.entries()) {
       expect(await encodePrompt(target, prompt)).toEqual(expected[index]!.promptIds);
-      const { tokenIds, text } = await generateText(target, prompt, { maxNewTokens: 48 });
+      const { tokenIds, text } = await generateText(target, prompt, { maxNewTokens: 24 });
       expect({ tokenIds, text }).toEqual({
         tokenIds: expected[index]!.tokenIds,
         text: expected[index]!.text,

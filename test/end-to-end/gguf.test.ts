@@ -1,17 +1,13 @@
 /** The commands on GGUF files of a tiny target and a tiny draft model: the answers of the folders they were made of. */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { run } from '../../src/cli/program.js';
 import { countGpuBytes } from '../../src/decode/gpu-fit.js';
 import { identifyModel } from '../../src/runs/identity.js';
-import type { GgufMetadata } from '../support/checkpoint/encode-gguf.js';
-import { describeTokenizer } from '../support/checkpoint/gguf-tokenizer.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { text, writeGguf } from '../support/checkpoint/write-gguf.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { createRunner } from '../support/run-command.js';
-import { tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
+import { writeTinyPair } from './tiny-gguf.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
@@ -19,20 +15,7 @@ const place = (name: string): string => join(temporary.path, name);
 const cacheFolder = place('cache');
 const generate = createRunner('generate', cacheFolder);
 
-beforeAll(async () => {
-  const target = writeDecoder(place('target'), tiny);
-  writeLetterTokenizer(target, tiny);
-  const draft = writeDecoder(place('draft'), { ...tiny, layerCount: 1 });
-  const metadata: GgufMetadata = {
-    ...describeTokenizer(target, { kind: 'llama' }),
-    'tokenizer.ggml.add_space_prefix': { type: 'bool', value: false },
-    'tokenizer.chat_template': text('{{ messages[0].content }}'),
-  };
-  const checkpoint = await openCheckpoint(target);
-  await writeGguf(checkpoint, place('target.gguf'), { metadata });
-  await writeGguf(checkpoint, place('forgotten.gguf'), { metadata, interleaves: false });
-  await writeGguf(await openCheckpoint(draft), place('draft.gguf'));
-});
+beforeAll(() => writeTinyPair(temporary.path));
 
 interface Answer {
   readonly tokenIds: readonly number[];

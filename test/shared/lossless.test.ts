@@ -33,7 +33,7 @@ const cases = systems.flatMap(({ name, policies }) => policies.map((policy) => (
 const sets = ['mt_bench', 'humaneval', 'gsm8k'];
 const promptsPerSet = 32;
 const randomPrompts = 24;
-const promptsPerCase = 3;
+const promptsPerCase = 2;
 /** One with each kind of policy; each has another prompt. */
 const longCases = ['sps chain:4', 'hydra dynamic:60,3,10', 'eagle3 tree:eagle_25'];
 const longLength = 1500;

@@ -43,7 +43,8 @@ export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update
 export const gitHash = (bytes: Uint8Array): string =>
   createHash('sha1').update(`blob ${bytes.byteLength}\0`).update(bytes).digest('hex');
 /** As .gitattributes of new repositories has it. */
-export const isLarge = (path: string): boolean => /\.(safetensors|bin|pt|gguf|onnx|model)$/.test(path);
+export const isLarge = (path: string): boolean =>
+  /\.(safetensors|bin|pt|gguf|onnx|model|parquet)$/.test(path);
 export const hashOf = (path: string, bytes: Uint8Array): string => (isLarge(path) ? sha256 : gitHash)(bytes);
 
 /** The files of a folder, for `add`. */
@@ -77,7 +78,9 @@ export async function startHub(): Promise<FakeHub> {
   const answer = (seen: SeenRequest, response: ServerResponse): void => {
     const url = new URL(seen.path, endpoint);
     const [, org, name, kind, revision] =
-      /^(?:\/api\/models)?\/([^/]+)\/([^/]+)\/(revision|tree|resolve)\/([^/]+)/.exec(url.pathname) ?? [];
+      /^(?:\/api\/models|\/api\/datasets|\/datasets)?\/([^/]+)\/([^/]+)\/(revision|tree|resolve)\/([^/]+)/.exec(
+        url.pathname,
+      ) ?? [];
     const repository = repositories.get(`${org}/${name}`);
     if (repository === undefined) {
       refuse(response, 401, 'RepoNotFound'); // as the hub does
@@ -132,7 +135,7 @@ function findFile(
   repositories: ReadonlyMap<string, Repository>,
   path: string,
 ): { readonly path: string; readonly bytes: Uint8Array } | undefined {
-  const [, repository, file] = /^\/([^/]+\/[^/]+)\/resolve\/[^/]+\/(.+)$/.exec(path) ?? [];
+  const [, repository, file] = /^(?:\/datasets)?\/([^/]+\/[^/]+)\/resolve\/[^/]+\/(.+)$/.exec(path) ?? [];
   const name = decodeURIComponent(file ?? '');
   const bytes = repositories.get(repository ?? '')?.contents.get(name);
   return bytes === undefined ? undefined : { path: name, bytes };

@@ -1,4 +1,4 @@
-/** Audits one drafter on all prompts, unit by unit. Units in the run's folder are skipped. */
+/** Audits a drafter on a prompt, arm by arm. */
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
@@ -6,14 +6,14 @@ import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { findAddedMarkers } from '../../text/template/role-markers.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
-import type { AuditEvents } from '../audit-events.js';
+import type { UnitEvents } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { ArmTiming } from './phase-clock.js';
 import { PhaseClock } from './phase-clock.js';
 import type { RequestPrompt } from './drafter-units.js';
-import { armKeys, collectPrompt, givenFor, nameUnit, skipAll, skipOf, unitKey } from './drafter-units.js';
+import { givenFor, nameUnit, unitKey } from './drafter-units.js';
 import type { ArmKey } from './measure-arm.js';
 import { decodeFreely } from './measure-arm.js';
 import { createObjective, parseObjective } from '../search/objectives.js';
@@ -21,80 +21,37 @@ import type { PassRows } from '../search/pass-rows.js';
 import type { PromptAudit } from './prompt-audit.js';
 import { runArm } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
-import type { PromptResult, UnitData } from '../result.js';
-import { unitSchema } from '../result.js';
-import type { RunFolder } from '../../runs/run-folder.js';
+import type { UnitData } from '../result.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
 import { compileSearch } from '../search/search-programs.js';
 
+/** Takes what belongs to a unit beside its data. */
+export interface Recorder {
+  appendStep(step: object): void;
+  appendTiming(unit: string, timing: object): void;
+}
+
 export interface DrafterAudit {
   readonly request: AuditRequest;
-  readonly folder: RunFolder;
+  readonly recorder: Recorder;
   readonly target: Target;
   readonly id: string;
   readonly drafter: Drafter;
   readonly policy: PolicyChooser;
   readonly draftLevels: number;
   readonly allowed: Int32Array;
-  readonly events: AuditEvents;
+  readonly events: UnitEvents;
   readonly signal?: AbortSignal | undefined;
-  readonly count: { done: number; readonly total: number };
   readonly passRows: PassRows;
 }
 
-type TimedAudit = PromptAudit & { readonly clock: PhaseClock };
+export type TimedAudit = PromptAudit & { readonly clock: PhaseClock };
 
 /** Below this mean accepted length, a drafter has nothing to lose. */
 const minCleanLength = 1.05;
 
-export async function auditDrafter(audit: DrafterAudit): Promise<PromptResult[]> {
-  const results: PromptResult[] = [];
-  const compiled: { programs?: SearchPrograms } = {};
-  try {
-    for (const prompt of audit.request.prompts) results.push(await auditPrompt(audit, prompt, compiled));
-    return results;
-  } finally {
-    await compiled.programs?.dispose();
-  }
-}
-
-async function auditPrompt(
-  audit: DrafterAudit,
-  prompt: RequestPrompt,
-  compiled: { programs?: SearchPrograms },
-): Promise<PromptResult> {
-  const { folder, id, request } = audit;
-  const keys = armKeys(request, id, prompt.id);
-  let prepared: TimedAudit | undefined;
-  let skipped = skipAll(keys);
-  try {
-    for (const key of keys) {
-      const unit = unitKey(id, prompt.id, key);
-      const name = nameUnit(id, prompt.id, key);
-      if (skipped === null && !folder.has(unit)) {
-        audit.signal?.throwIfAborted();
-        audit.events.onUnitStart?.(name, audit.count.done, audit.count.total);
-        const data = await runUnit(
-          audit,
-          prompt,
-          key,
-          async () => (prepared ??= await preparePromptAudit(audit, prompt, compiled)),
-        );
-        folder.complete(unit, data);
-        const length = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : undefined;
-        audit.events.onUnitEnd?.(name, length);
-      }
-      skipped ??= skipOf(key, folder.get(unit, unitSchema));
-      audit.count.done += 1;
-    }
-  } finally {
-    prepared?.scorer.dispose();
-  }
-  return collectPrompt(folder, request, id, prompt);
-}
-
-async function runUnit(
+export async function auditArm(
   audit: DrafterAudit,
   prompt: RequestPrompt,
   key: ArmKey,
@@ -106,7 +63,7 @@ async function runUnit(
     if (outcome === undefined)
       return { skipped: `No ${key.arm} suffix of that length survives in this prompt.` };
     const timing: ArmTiming = { drafter: audit.id, ...outcome.timing, phases: times };
-    audit.folder.appendTiming(unitKey(audit.id, prompt.id, key), timing);
+    audit.recorder.appendTiming(unitKey(audit.id, prompt.id, key), timing);
     const { meanAcceptedLength } = outcome.result.sameAnswer;
     if (key.arm === 'clean' && meanAcceptedLength < minCleanLength) {
       return {
@@ -126,7 +83,7 @@ async function runUnit(
 }
 
 /** Reports name models, not folders on the author's machine. */
-function withoutFolders(sentence: string, { target, targetFolder, drafters }: AuditRequest): string {
+export function withoutFolders(sentence: string, { target, targetFolder, drafters }: AuditRequest): string {
   const named = [{ name: target.name, folder: targetFolder }, ...drafters];
   return named.reduce((text, { name, folder }) => text.replaceAll(folder, name), sentence);
 }
@@ -158,12 +115,12 @@ function requireRoom(
   );
 }
 
-async function preparePromptAudit(
+export async function preparePromptAudit(
   audit: DrafterAudit,
   prompt: RequestPrompt,
   compiled: { programs?: SearchPrograms },
 ): Promise<TimedAudit> {
-  const { request, target, drafter, id, folder, policy } = audit;
+  const { request, target, drafter, id, policy } = audit;
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
   const auditPrompt = await preparePrompt(target, prompt as Prompt, { ...settings, seed });
@@ -207,7 +164,7 @@ async function preparePromptAudit(
     given,
     onStep: (key, point) => {
       const name = nameUnit(id, prompt.id, key);
-      folder.appendStep({ drafter: id, promptId: prompt.id, arm: name.arm, ...point });
+      audit.recorder.appendStep({ drafter: id, promptId: prompt.id, arm: name.arm, ...point });
       audit.events.onStep?.(name, point, settings.steps);
     },
     signal: audit.signal,

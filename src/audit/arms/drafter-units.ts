@@ -57,12 +57,7 @@ export const nameUnit = (drafter: string, prompt: string, key: ArmKey): UnitName
 export const unitKey = (id: string, prompt: string, arm: ArmKey): string =>
   `${id}/${prompt}/${formatArm(arm)}`;
 
-export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
-  return request.prompts.flatMap(({ id }) =>
-    armKeys(request, drafterId, id).map((key) => nameUnit(drafterId, id, key)),
-  );
-}
-
+/** Why a prompt is skipped before any of its arms runs. */
 export function skipAll(keys: readonly ArmKey[]): string | null {
   return keys.some(isCounted) ? null : 'No suffix was given for this prompt.';
 }
@@ -84,6 +79,8 @@ export function collectPrompt(
   const keys = armKeys(request, id, prompt.id);
   let skipped = skipAll(keys);
   const units = keys.flatMap((key) => {
+    // Units that come later in this order do not count, in whichever order they ran.
+    if (skipped !== null) return [];
     const data = source.get(unitKey(id, prompt.id, key), unitSchema);
     skipped ??= skipOf(key, data);
     return data !== undefined && 'result' in data ? [data] : [];

@@ -33,6 +33,8 @@ export const timingSchema = z.object({
   speedup: number.nullable(),
   /** Absent in runs up to version 0.2. */
   phases: phaseTimesSchema.exactOptional(),
+  /** Absent if the audit ran in one process. */
+  worker: z.string().exactOptional(),
 });
 export type ArmTiming = Readonly<z.infer<typeof timingSchema>>;
 

@@ -12,7 +12,6 @@ import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from '../result.js';
 import { countsSchema } from '../result.js';
-import type { RunFolder } from '../../runs/run-folder.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { StepCounts } from '../../measure/bootstrap.js';
 import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
@@ -44,57 +43,40 @@ export async function countAlongAnswer(
   return { accepted: acceptance.accepted, steps: acceptance.steps };
 }
 
-export interface TransferRun {
-  readonly folder: RunFolder;
+export const transferName = (found: string, measured: string): UnitName => ({
+  drafter: measured,
+  prompt: `suffixes of ${found}`,
+  arm: 'transfer',
+});
+
+export interface TransferWork {
   readonly target: Target;
   readonly request: AuditRequest;
-  readonly drafters: readonly LoadedDrafter[];
-  readonly results: readonly DrafterResult[];
-  readonly prepare: (promptId: string) => Promise<AuditPrompt>;
-  readonly onUnit: (unit: UnitName, work: () => Promise<number>) => Promise<void>;
+  readonly measured: LoadedDrafter;
+  readonly prepare: (prompt: AuditRequest['prompts'][number]) => Promise<AuditPrompt>;
+  /** [prompt of the request] */
+  readonly suffixes: readonly (readonly number[])[];
+  readonly onCounts: (promptId: string, counts: StepCounts) => void;
 }
 
-export function transferUnits(request: AuditRequest): UnitName[] {
-  const ids = request.drafters.map(({ id }) => id);
-  return ids.flatMap((found) =>
-    ids
-      .filter((measured) => measured !== found)
-      .map((measured) => ({ drafter: measured, prompt: `suffixes of ${found}`, arm: 'transfer' })),
-  );
-}
-
-/** On the prompts that all drafters were audited on. */
-export async function measureTransfer(run: TransferRun): Promise<TransferMatrix> {
-  const { drafters, results, folder, request } = run;
-  const prompts = listShared(request, results);
-  for (const found of results) {
-    for (const measured of drafters) {
-      if (measured.id === found.drafter) continue;
-      const unit = { drafter: measured.id, prompt: `suffixes of ${found.drafter}`, arm: 'transfer' };
-      await run.onUnit(unit, async () => {
-        const keyOf = (promptId: string): string => transferKey(found.drafter, measured.id, promptId);
-        const missing = prompts.filter((promptId) => !folder.has(keyOf(promptId)));
-        for (let start = 0; start < missing.length; start += batchSize) {
-          const batch = missing.slice(start, start + batchSize);
-          const engine = new Engine({ concurrency: batchSize });
-          const counts = await Promise.all(
-            batch.map(async (promptId) => {
-              const prompt = await run.prepare(promptId);
-              const { suffixIds } = attackOf(found, promptId)!;
-              return engine.run((scheduler) =>
-                countAlongAnswer(run.target, measured, request, prompt, suffixIds, scheduler),
-              );
-            }),
-          );
-          batch.forEach((promptId, index) => {
-            folder.complete(keyOf(promptId), counts[index]!);
-          });
-        }
-        return poolLengths(readTransfer(folder, found.drafter, measured.id, prompts));
-      });
-    }
+/** Suffixes found on another drafter, measured along the same answers. */
+export async function measureTransfer(work: TransferWork): Promise<void> {
+  const { target, request, measured, suffixes } = work;
+  for (let start = 0; start < request.prompts.length; start += batchSize) {
+    const batch = request.prompts.slice(start, start + batchSize);
+    const engine = new Engine({ concurrency: batchSize });
+    const counts = await Promise.all(
+      batch.map(async (given, index) => {
+        const prompt = await work.prepare(given);
+        return engine.run((scheduler) =>
+          countAlongAnswer(target, measured, request, prompt, suffixes[start + index]!, scheduler),
+        );
+      }),
+    );
+    batch.forEach(({ id }, index) => {
+      work.onCounts(id, counts[index]!);
+    });
   }
-  return collectTransfer(folder, request, results);
 }
 
 export function collectTransfer(
@@ -125,15 +107,18 @@ export function collectTransfer(
   return { drafters, prompts, attacked, clean };
 }
 
-function listShared({ prompts }: AuditRequest, results: readonly DrafterResult[]): string[] {
+type AuditedDrafter = Pick<DrafterResult, 'drafter' | 'prompts'>;
+
+/** Prompts that were audited on all drafters. */
+export function listShared({ prompts }: AuditRequest, results: readonly AuditedDrafter[]): string[] {
   return prompts.map(({ id }) => id).filter((id) => results.every((result) => isAudited(result, id)));
 }
 
-function attackOf({ prompts }: DrafterResult, id: string): PromptResult['arms'][number] | undefined {
+export function attackOf({ prompts }: AuditedDrafter, id: string): PromptResult['arms'][number] | undefined {
   return prompts.find(({ promptId }) => promptId === id)?.arms.find(({ arm }) => arm === 'attack');
 }
 
-const transferKey = (found: string, measured: string, promptId: string): string =>
+export const transferKey = (found: string, measured: string, promptId: string): string =>
   `transfer/${found}/${measured}/${promptId}`;
 
 function readTransfer(
@@ -152,7 +137,7 @@ function readTransfer(
   });
 }
 
-function isAudited({ prompts }: DrafterResult, id: string): boolean {
+function isAudited({ prompts }: AuditedDrafter, id: string): boolean {
   const prompt = prompts.find(({ promptId }) => promptId === id);
   return prompt?.skipped === null && prompt.arms.some(({ arm }) => arm === 'attack');
 }

@@ -8,6 +8,7 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { testSignedRanks } from '../../measure/significance.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips, preparePrompt } from './audit-prompt.js';
 import type { LoadedDrafter } from './transfer.js';
@@ -21,7 +22,6 @@ import { cosine, parseProjection, projectGradient } from '../search/projection.j
 import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
-import { universalSchema } from '../result.js';
 import type { StepCounts } from '../../measure/bootstrap.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
@@ -35,21 +35,15 @@ import { countClasses } from '../summary.js';
 
 export const universalKey = (drafter: string): string => `${drafter}/universal`;
 
-export async function searchUniversal(
-  audit: DrafterAudit,
-  policy: LoadedDrafter['policy'],
-): Promise<UniversalResult | undefined> {
-  const key = universalKey(audit.id);
-  if (!audit.folder.has(key)) audit.folder.complete(key, (await runUniversal(audit, policy)) ?? null);
-  return audit.folder.get(key, universalSchema) ?? undefined;
-}
+export const universalName = (drafter: string): UnitName => ({ drafter, prompt: 'all', arm: 'universal' });
 
 interface PreparedPrompt {
   readonly prompt: AuditPrompt;
   readonly scorer: Scorer;
 }
 
-async function runUniversal(
+/** On the prompts of the request; undefined if no suffix is inside the bounds. */
+export async function searchUniversal(
   audit: DrafterAudit,
   policy: LoadedDrafter['policy'],
 ): Promise<UniversalResult | undefined> {
@@ -87,8 +81,8 @@ async function searchWith(
       starts: [start],
       random,
       onStep: (point) => {
-        audit.folder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
-        audit.events.onStep?.({ drafter: id, prompt: 'all', arm: 'universal' }, point, settings.steps);
+        audit.recorder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
+        audit.events.onStep?.(universalName(id), point, settings.steps);
       },
       signal: audit.signal,
     },
@@ -110,15 +104,13 @@ async function searchWith(
 }
 
 async function prepareAll(
-  { target, drafter, request, folder, id, passRows }: DrafterAudit,
+  { target, drafter, request, passRows }: DrafterAudit,
   programs: SearchPrograms,
 ): Promise<PreparedPrompt[]> {
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
   const prepared: PreparedPrompt[] = [];
   for (const given of request.prompts) {
-    // Skip prompts that their own audit skipped.
-    if (!folder.has(`${id}/${given.id}/attack`)) continue;
     const prompt = await preparePrompt(target, given as Prompt, { ...settings, seed });
     const state = await readPromptState(models, prompt.beforeIds);
     prepared.push({ prompt, scorer: new Scorer(target, models, programs, prompt, state, passRows) });

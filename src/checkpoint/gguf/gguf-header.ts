@@ -18,7 +18,7 @@ import {
   quote,
   refuse,
 } from '../stored-tensor.js';
-import { HeaderCursor, MoreBytesNeeded } from './header-cursor.js';
+import { HeaderCursor, MoreBytesNeeded, showSize } from './header-cursor.js';
 
 /** Bytes of a number, by its type. */
 export const numberBytes = {
@@ -110,7 +110,10 @@ function parseHeader(file: BinaryFile, cursor: HeaderCursor): GgufHeader {
     [metadataCount, 'metadata entries'],
   ] as const) {
     if (count > maxEntries)
-      throw refuse(`${path} announces ${count} ${what}; at most ${maxEntries} are read`, downloadAgain);
+      throw refuse(
+        `${path} announces ${showSize(count)} ${what}; at most ${maxEntries} are read`,
+        downloadAgain,
+      );
   }
   const metadata = new Map<string, StoredValue>();
   for (let entry = 0; entry < metadataCount; entry += 1) {

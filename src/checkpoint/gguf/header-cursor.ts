@@ -27,7 +27,7 @@ export class HeaderCursor {
       if (sizeBytes <= fileLimits.ggufHeader)
         throw refuse(`${path} has ${sizeBytes} bytes and ends before ${what}`, downloadAgain);
       throw refuse(
-        `${path} has a header of more than ${fileLimits.ggufHeader} bytes (${what} ends at ${end})`,
+        `${path} has a header of more than ${fileLimits.ggufHeader} bytes (${what} ends at ${showSize(end)})`,
         downloadAgain,
       );
     }
@@ -49,12 +49,16 @@ export class HeaderCursor {
   name(what: string): string {
     const length = this.size(what);
     if (length > maxNameBytes)
-      throw refuse(`${this.file.path} has ${what} of ${length} bytes`, downloadAgain);
+      throw refuse(`${this.file.path} has ${what} of ${showSize(length)} bytes`, downloadAgain);
     const start = this.skip(length, what);
     return decodeText(this.bytes.subarray(start, start + length), () =>
       refuse(`${this.file.path} has ${what} that is not UTF-8`, downloadAgain),
     );
   }
+}
+
+export function showSize(size: number): string {
+  return size === Infinity ? 'more than 2^53' : String(size);
 }
 
 /** Buffer's decoder is faster than TextDecoder and puts U+FFFD in place of wrong bytes. */

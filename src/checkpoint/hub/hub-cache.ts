@@ -18,8 +18,8 @@ export interface RepositoryFolders {
   readonly blobs: string;
 }
 
-export function repositoryFolders(cacheFolder: string, { repository }: HubId): RepositoryFolders {
-  const root = resolve(cacheFolder, `models--${repository.replace('/', '--')}`);
+export function repositoryFolders(cacheFolder: string, { repository, kind }: HubId): RepositoryFolders {
+  const root = resolve(cacheFolder, `${kind ?? 'model'}s--${repository.replace('/', '--')}`);
   return { refs: join(root, 'refs'), snapshots: join(root, 'snapshots'), blobs: join(root, 'blobs') };
 }
 

@@ -109,7 +109,7 @@ function describeRefusal(access: HubAccess, id: HubId, url: URL, response: Respo
   if (status === 401 || status === 404) {
     return new MistletoeError(
       'usage',
-      `There is no model ${name} on ${home.host} that may be seen (${status}).`,
+      `There is no ${kindOf(id)} ${name} on ${home.host} that may be seen (${status}).`,
       {
         hint: 'Check the spelling; for a private or gated model set HF_TOKEN to a token that may read it.',
       },
@@ -145,7 +145,7 @@ export function createHubClient(access: HubAccess): HubClient {
   return {
     host,
     async findCommit(id) {
-      const path = `/api/models/${id.repository}/revision/${encodeURIComponent(id.revision)}`;
+      const path = `/api/${kindOf(id)}s/${id.repository}/revision/${encodeURIComponent(id.revision)}`;
       const { value } = await requestJson(access, id, path, commitSchema);
       return value.sha;
     },
@@ -154,7 +154,7 @@ export function createHubClient(access: HubAccess): HubClient {
       let cursor: string | undefined;
       for (let page = 0; page < maxPages; page++) {
         const query = `recursive=true${cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`}`;
-        const path = `/api/models/${id.repository}/tree/${commit}?${query}`;
+        const path = `/api/${kindOf(id)}s/${id.repository}/tree/${commit}?${query}`;
         const { value, link } = await requestJson(access, id, path, treeSchema);
         for (const entry of value) if (entry.type === 'file') files.push(toFile(id, host, entry));
         cursor = findCursor(link);
@@ -167,7 +167,8 @@ export function createHubClient(access: HubAccess): HubClient {
       );
     },
     async openFile(id, commit, path, firstByte) {
-      const address = `/${id.repository}/resolve/${commit}/${path.split('/').map(encodeURIComponent).join('/')}`;
+      const home = id.kind === 'dataset' ? '/datasets' : '';
+      const address = `${home}/${id.repository}/resolve/${commit}/${path.split('/').map(encodeURIComponent).join('/')}`;
       const response = await requestHub(access, id, address, {
         'accept-encoding': 'identity', // a range must be in bytes of the file itself, not of a compressed one
         ...(firstByte === 0 ? {} : { range: `bytes=${firstByte}-` }),
@@ -179,6 +180,8 @@ export function createHubClient(access: HubAccess): HubClient {
     },
   };
 }
+
+const kindOf = ({ kind }: HubId): string => kind ?? 'model';
 
 const maxPages = 100;
 const hexadecimal = (digits: number): z.ZodString => z.string().regex(new RegExp(`^[0-9a-f]{${digits}}$`));

@@ -115,10 +115,71 @@ export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
  * Returns the model's folder. Cached files are not fetched again.
  * @example const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  */
-export async function downloadModel(
+export function downloadModel(
   id: HubId,
   settings: HubSettings = readHubSettings(),
   options: DownloadOptions = {},
+): Promise<string> {
+  return downloadFiles(id, chooseFiles, settings, options);
+}
+
+/** The same for one file of a data set, by its path there; returns the path in the cache. */
+export async function downloadDataFile(
+  id: HubId,
+  isWanted: (path: string) => boolean,
+  settings: HubSettings,
+  options: DownloadOptions = {},
+): Promise<string> {
+  let found: HubFile | undefined;
+  const folder = await downloadFiles(
+    id,
+    async ({ client, commit }) => {
+      const files = (await client.listFiles(id, commit)).filter(({ path }) => isWanted(path));
+      [found] = files;
+      if (found !== undefined && files.length === 1) return [found];
+      throw new MistletoeError(
+        'network',
+        `${formatHubId(id)} on ${client.host} has ${files.length} files of the expected name; one was expected.`,
+        { hint: 'Its layout has changed: download the set yourself and give --prompts-dir.' },
+      );
+    },
+    settings,
+    options,
+  );
+  return join(folder, found!.path);
+}
+
+/** Bytes that a download would fetch, without fetching any; `isWanted` chooses files of a data set. */
+export async function measureDownload(
+  id: HubId,
+  settings: HubSettings,
+  isWanted?: (path: string) => boolean,
+): Promise<number> {
+  const client = createHubClient({ endpoint: settings.endpoint, token: await settings.readToken() });
+  const commit = await client.findCommit(id);
+  const place = { commit, folders: repositoryFolders(settings.cacheFolder, id) };
+  const listed = await client.listFiles(id, commit);
+  const wanted =
+    isWanted === undefined ? listModelFiles(id, listed) : listed.filter(({ path }) => isWanted(path));
+  let bytes = 0;
+  for (const file of wanted) if ((await findFile(place, file)) === undefined) bytes += file.sizeBytes;
+  return bytes;
+}
+
+/** Which shards count is in the index, which is not fetched: all of its format do. */
+function listModelFiles(id: HubId, listed: readonly HubFile[]): readonly HubFile[] {
+  const { describing, layout } = selectFiles(id, listed);
+  if (layout.kind === 'single') return [...describing, requireFile(id, listed, layout.file)];
+  const ending = layout.index.replace(/^.*(\.\w+)\.index\.json$/, '$1');
+  const shards = listed.filter(({ path }) => !path.includes('/') && path.endsWith(ending));
+  return [...describing, requireFile(id, listed, layout.index), ...shards];
+}
+
+async function downloadFiles(
+  id: HubId,
+  choose: (place: Place, options: DownloadOptions) => Promise<readonly HubFile[]>,
+  settings: HubSettings,
+  options: DownloadOptions,
 ): Promise<string> {
   if (settings.isOffline) {
     throw new MistletoeError('usage', `${formatHubId(id)} is not fetched while HF_HUB_OFFLINE is set.`, {
@@ -128,7 +189,7 @@ export async function downloadModel(
   const client = createHubClient({ endpoint: settings.endpoint, token: await settings.readToken() });
   const commit = await client.findCommit(id);
   const place: Place = { id, client, commit, folders: repositoryFolders(settings.cacheFolder, id) };
-  const files = await chooseFiles(place, options);
+  const files = await choose(place, options);
   await fetchMissing(place, files, options);
   for (const file of files) await linkFile(place, file);
   if (id.revision !== commit) await writeReference(join(place.folders.refs, id.revision), commit);

@@ -9,6 +9,8 @@ import type { HostEnvironment } from '../../core/default-cache-folder.js';
 export interface HubId {
   readonly repository: string;
   readonly revision: string;
+  /** A model by default. */
+  readonly kind?: 'dataset' | undefined;
 }
 
 /**

@@ -21,8 +21,7 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
   const show = (unit: UnitName, { fields, words }: Detail = noDetail): void => {
     const { drafter, prompt, arm } = unit;
     const leftMs = estimate?.left(now());
-    const left = leftMs === undefined ? {} : { leftMs: Math.round(leftMs) };
-    progress.update(done, { drafter, prompt, arm, ...fields, ...left }, () => [
+    progress.update(done, { drafter, prompt, arm, ...fields, leftMs: leftMs && Math.round(leftMs) }, () => [
       ...describeLeft(estimate?.left(now())),
       ...[`drafter ${drafter}`, `prompt ${prompt}`, `arm ${arm}`],
       ...words,
@@ -57,7 +56,7 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
   };
 }
 
-function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPlanned): string {
+export function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPlanned): string {
   const plural = drafters.length === 1 ? 'drafter' : 'drafters';
   const time = expectedMs === null ? 'time not known yet' : `about ${roughDuration(expectedMs)}`;
   return `audit: target ${target}, ${plural} ${drafters.join(', ')}, preset ${preset}, run folder ${folder}, ${time}`;

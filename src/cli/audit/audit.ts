@@ -2,6 +2,7 @@
 import { relative } from 'node:path';
 import { createRequest } from '../../audit/create-request.js';
 import { deviceOf } from '../../runs/run-device.js';
+import { findDevices } from '../../runs/worker-devices.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
 import type { Effort } from '../../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
@@ -31,12 +32,17 @@ import { joinLines, printResult, readPromptSets, refuseChanges, runInterruptibly
 import type { ModelFinder } from '../model-source.js';
 import { createModelFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
+import type { PromptFinder } from '../prompt-source.js';
+import { createPromptFinder } from '../prompt-source.js';
 import { asOneLine } from '../safe-text.js';
 import type { Output, Terminal } from '../terminal.js';
 import { createNotice } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
 import { auditFlags, givenSettings } from './audit-flags.js';
 import { createAuditProgress } from './audit-progress.js';
+import { describeUnits, planWorkers, queueOf } from './audit-workers.js';
+import { createFleetProgress } from './fleet-progress.js';
+import { formatDownloads, planDownloads } from './planned-downloads.js';
 import { formatAudit } from './audit-text.js';
 
 export const audit = defineCommand({
@@ -54,6 +60,7 @@ export const audit = defineCommand({
     ],
     ['mistletoe audit --suffix runs/target-eagle3-0-1/suffixes.jsonl', 'measure suffixes of an earlier run'],
     ['mistletoe audit --config audit.yaml --show-config', 'settings from a file'],
+    ['mistletoe audit -d sps -d eagle3 --workers 4', 'four processes; --queue for several machines'],
     ['mistletoe audit --resume runs/target-eagle3-0-1', 'continue after Ctrl-C or a crash'],
   ],
   notes:
@@ -84,11 +91,15 @@ async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<numb
   const start = await prepare(flags, invocation, {
     onNotice: progress.note,
     findModel: createModelFinder(flags, terminal),
+    findSet: createPromptFinder(flags, terminal),
   });
   // Until here Ctrl-C kills the process: there is nothing to save yet.
-  const events = createAuditProgress(progress, { now: () => performance.now() });
+  const [workers, queue] = [await planWorkers(flags), queueOf(flags, terminal)];
+  const createEvents =
+    workers === undefined && queue === undefined ? createAuditProgress : createFleetProgress;
+  const events = createEvents(progress, { now: () => performance.now() });
   const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
-    start({ events, signal, ...cacheOf(flags) }),
+    start({ events, signal, workers, queue, ...cacheOf(flags) }),
   );
   return finish(outcome, flags, terminal);
 }
@@ -103,8 +114,8 @@ async function prepare(
     const gate = ['failIfDrop', 'failIfAcceptedLengthBelow'];
     refuseChanges(
       invocation,
-      [...resumable, ...gate],
-      '--progress, --format, --cache-dir, --verify-cache and the gate',
+      [...resumable, ...gate, 'workers', 'queue', 'device'],
+      '--progress, --format, --cache-dir, --verify-cache, --workers, --queue, --device for workers and the gate',
     );
     return (options) => resumeAudit(resume, options);
   }
@@ -116,25 +127,26 @@ async function prepare(
 interface RequestOptions {
   readonly onNotice: (message: string) => void;
   readonly findModel: ModelFinder;
+  readonly findSet: PromptFinder;
 }
 
 async function readRequest(
   flags: AuditFlags,
   command: string,
-  { onNotice, findModel }: RequestOptions,
+  { onNotice, findModel, findSet }: RequestOptions,
 ): Promise<AuditRequest> {
   return createRequest({
     target: flags.target,
     drafters: flags.drafter,
     draft: flags.draft,
     taps: flags.taps,
-    prompts: await readPrompts(flags),
+    prompts: await readPrompts(flags, findSet),
     suffixes: dropRepeated(await readSuffixes(flags.suffix), onNotice),
     preset: flags.preset,
     settings: givenSettings(flags),
     seed: flags.seed,
     threads: flags.threads,
-    device: flags.device,
+    device: (await findDevices(flags.device)) === undefined ? flags.device : 'cuda',
     dtype: flags.dtype,
     transfer: flags.transfer,
     universal: flags.universal,
@@ -160,33 +172,44 @@ async function describePlan(flags: AuditFlags, invocation: Invocation): Promise<
       hint: 'Leave --dry-run out to resume the run.',
     });
   }
+  const { stdout } = terminal;
+  const downloads = await planDownloads(flags, terminal);
+  if (downloads !== undefined) {
+    if (flags.format === 'json') stdout.writeData(`${JSON.stringify({ downloads }, undefined, 2)}\n`);
+    else stdout.write(joinLines([...formatDownloads(downloads), describeUnits(flags)]));
+    return exitCodes.success;
+  }
   const onNotice = createNotice(terminal);
   const findModel = createModelFinder(flags, terminal);
-  const request = await readRequest(flags, formatCommandLine(invocation), { onNotice, findModel });
+  const findSet = createPromptFinder(flags, terminal);
+  const request = await readRequest(flags, formatCommandLine(invocation), { onNotice, findModel, findSet });
   const effort = await planAudit(request, {
     events: { onNotice },
     ...cacheOf(flags),
   });
-  const { stdout } = terminal;
   if (flags.format === 'json')
     stdout.writeData(
       `${JSON.stringify({ ...effort, device: request.device, settings: request.settings }, undefined, 2)}\n`,
     );
-  else stdout.write(formatPlan(request, effort, await describeMemory(request, effort)));
+  else {
+    const workers = (await planWorkers(flags))?.count ?? 1;
+    stdout.write(formatPlan(request, effort, await describeMemory(request, effort), workers));
+  }
   return exitCodes.success;
 }
 
-function formatPlan(request: AuditRequest, effort: Effort, memory: string): string {
+function formatPlan(request: AuditRequest, effort: Effort, memory: string, workers: number): string {
   const { settings, prompts, drafters, target, suffixes } = request;
+  const units = countText(prompts.length * drafters.length + effort.searches, 'unit');
   const what =
     suffixes.length > 0
       ? `measure ${countText(suffixes.length, 'given suffix')}`
       : `run ${countText(effort.searches, 'search')} of ${settings.steps} steps, which score ${effort.scoredCandidates} candidates`;
   return joinLines([
     `It would audit ${drafters.map(({ id, policy }) => `${id} (${policy})`).join(', ')} on ${target.name}, ${countText(prompts.length, 'prompt')}, preset ${request.preset}:`,
-    `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens.`,
-    `It would run on ${nameDevice(deviceOf(request))}.`,
-    `Time: about ${durationText(effort.expectedMs)} on this machine. Memory: about ${memory}.`,
+    `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens, in ${units}.`,
+    `It would run on ${nameDevice(deviceOf(request))}${workers === 1 ? '' : ` with ${workers} workers`}.`,
+    `Time: about ${durationText(effort.expectedMs / workers)} on this machine. Memory: about ${memory}${workers === 1 ? '' : ' for each worker'}.`,
     `Settings: ${Object.entries(settings)
       .map(([name, value]) => `${name} ${value}`)
       .join(', ')}.`,
@@ -204,13 +227,26 @@ async function describeMemory(request: AuditRequest, { memoryBytes, mappedBytes 
   return `${mebibytes(memoryBytes)}, and ${mebibytes(mappedBytes)} of weights mapped from the cache`;
 }
 
-async function readPrompts({ prompt, prompts, ...flags }: AuditFlags): Promise<readonly Prompt[]> {
+async function readPrompts(
+  { prompt, prompts, ...flags }: AuditFlags,
+  findSet: PromptFinder,
+): Promise<readonly Prompt[]> {
   if (prompt !== undefined) return [inlinePrompt(prompt)];
-  return readPromptSets(prompts === undefined ? [] : [prompts], flags);
+  return readPromptSets(prompts, flags, findSet);
 }
 
 /** Flags that do not change the result. */
-const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun', 'download'];
+const irrelevant = [
+  'out',
+  'progress',
+  'format',
+  'cacheDir',
+  'verifyCache',
+  'dryRun',
+  'download',
+  'workers',
+  'queue',
+];
 
 /** Reports are shared, so the command line in them shows no folders. */
 const shownValues: Readonly<Record<string, (value: string) => string>> = {

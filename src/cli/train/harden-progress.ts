@@ -14,11 +14,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
   const { onAnswers } = createTrainProgress(progress, clock);
   let phase = { pace: createPace(clock.now, 0), total: 0 };
   let clean: number | undefined;
-  const left = (done: number): { fields: { leftMs?: number }; words: readonly string[] } => {
-    const leftMs = phase.pace.left(done, phase.total);
-    const fields = leftMs === undefined ? {} : { leftMs: Math.round(leftMs) };
-    return { fields, words: describeLeft(leftMs) };
-  };
+  const left = (done: number): number | undefined => phase.pace.left(done, phase.total);
   return {
     onNotice: progress.note,
     ...(onAnswers === undefined ? {} : { onAnswers }),
@@ -40,37 +36,24 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
     onHunt(_place, { prompt, objective, texts, skipped }, done) {
       const lengths = texts.flatMap(({ length }) => length ?? []);
       const shortest = lengths.length === 0 ? undefined : smallest(lengths);
-      const rest = left(done);
-      progress.update(
-        done,
-        {
-          prompt,
-          objective,
-          suffixes: texts.length,
-          ...rest.fields,
-          ...(shortest === undefined ? {} : { accepted: shortest }),
-        },
-        () => [
-          ...rest.words,
-          `prompt ${prompt}`,
-          skipped === null ? countText(texts.length, 'suffix') : 'skipped',
-          ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
-        ],
-      );
+      const leftMs = left(done);
+      const fields = { prompt, objective, suffixes: texts.length, leftMs: leftMs && Math.round(leftMs) };
+      progress.update(done, { ...fields, accepted: shortest }, () => [
+        ...describeLeft(leftMs),
+        `prompt ${prompt}`,
+        skipped === null ? countText(texts.length, 'suffix') : 'skipped',
+        ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
+      ]);
     },
     onLine(_, line) {
       if (line.kind === 'length') clean = line.length;
-      const rest = left(line.update);
-      const length = clean === undefined ? {} : { accepted: clean };
-      progress.update(
-        line.update,
-        { ...(line.kind === 'update' ? { loss: line.loss } : {}), ...length, ...rest.fields },
-        () => [
-          ...rest.words,
-          ...(line.kind === 'update' ? [`loss ${fixed(line.loss, 3)}`] : []),
-          ...(clean === undefined ? [] : [`clean ${acceptedLengthText(clean)}`]),
-        ],
-      );
+      const leftMs = left(line.update);
+      const loss = line.kind === 'update' ? line.loss : undefined;
+      progress.update(line.update, { loss, accepted: clean, leftMs: leftMs && Math.round(leftMs) }, () => [
+        ...describeLeft(leftMs),
+        ...(loss === undefined ? [] : [`loss ${fixed(loss, 3)}`]),
+        ...(clean === undefined ? [] : [`clean ${acceptedLengthText(clean)}`]),
+      ]);
     },
     onAudit(name) {
       progress.note(`harden: ${auditTitles[name].toLowerCase()}`, { audit: name });

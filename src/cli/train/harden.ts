@@ -34,6 +34,7 @@ import {
   typedPath,
 } from '../long-runs.js';
 import { createModelFinder } from '../model-source.js';
+import { createPromptFinder } from '../prompt-source.js';
 import type { Colors } from '../terminal.js';
 import type { HardenFlags } from './harden-flags.js';
 import { givenAudit, givenHardening, givenHardenTraining, hardenFlags, sharedAudit } from './harden-flags.js';
@@ -104,7 +105,8 @@ async function prepare(
     });
   }
   const data = requireData(flags.data);
-  const prompts = await readPromptSets(flags.prompts, flags);
+  const findSet = createPromptFinder(flags, terminal);
+  const prompts = await readPromptSets(flags.prompts, flags, findSet);
   const findModel = createModelFinder(flags, terminal);
   const request = await createHardenRequest({
     target: await findModel(flags.target),

@@ -34,8 +34,7 @@ export function createTrainProgress(progress: Progress, { now }: ProgressClock):
       }
       const speed = newTokens / pace.seconds();
       const leftMs = pace.left(done, total);
-      const fields = leftMs === undefined ? {} : { leftMs: Math.round(leftMs) };
-      progress.update(done, { newTokens, ...fields }, () => [
+      progress.update(done, { newTokens, leftMs: leftMs && Math.round(leftMs) }, () => [
         ...describeLeft(leftMs),
         ...(newTokens === 0 ? [] : [`${fixed(speed, 0)} tokens/s`]),
       ]);
@@ -54,18 +53,13 @@ export function createTrainProgress(progress: Progress, { now }: ProgressClock):
       const loss = line.kind === 'update' ? smooth(line.loss) : undefined;
       const leftMs = pace?.left(update, steps);
       const speed = tokens / (pace?.seconds() ?? NaN);
-      const length = accepted === undefined ? {} : { accepted };
-      const fields = line.kind === 'update' ? { loss: line.loss, rate: line.rate, ...length } : length;
-      progress.update(
-        update,
-        { ...fields, ...(leftMs === undefined ? {} : { leftMs: Math.round(leftMs) }) },
-        () => [
-          ...describeLeft(leftMs),
-          ...(loss === undefined ? [] : [`loss ${fixed(loss, 3)}`]),
-          ...(accepted === undefined ? [] : [`accepted ${fixed(accepted, 2)}`]),
-          ...(tokens === 0 ? [] : [`${fixed(speed, 0)} tokens/s`]),
-        ],
-      );
+      const fields = line.kind === 'update' ? { loss: line.loss, rate: line.rate } : {};
+      progress.update(update, { ...fields, accepted, leftMs: leftMs && Math.round(leftMs) }, () => [
+        ...describeLeft(leftMs),
+        ...(loss === undefined ? [] : [`loss ${fixed(loss, 3)}`]),
+        ...(accepted === undefined ? [] : [`accepted ${fixed(accepted, 2)}`]),
+        ...(tokens === 0 ? [] : [`${fixed(speed, 0)} tokens/s`]),
+      ]);
     },
   };
 }

@@ -24,6 +24,7 @@ import { targetFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { describeNext, joinLines, requireData, runInFolder, typedPath } from '../long-runs.js';
 import { createModelFinder } from '../model-source.js';
+import { createPromptFinder } from '../prompt-source.js';
 import type { Colors } from '../terminal.js';
 import type { TrainFlags } from './train-flags.js';
 import { givenShape, givenTraining, trainFlags } from './train-flags.js';
@@ -88,7 +89,7 @@ async function prepare(
       },
     );
   }
-  const data = requireData(flags.data);
+  const data = await createPromptFinder(flags, terminal)(requireData(flags.data));
   const findModel = createModelFinder(flags, terminal);
   const request = await createTrainRequest({
     target: await findModel(flags.target),

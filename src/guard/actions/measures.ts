@@ -39,7 +39,7 @@ const defaults = {
   ...{ requestsPerMinute: 6, draftLength: 1 },
 };
 
-interface Measure {
+export interface Measure {
   readonly action: GuardAction;
   readonly alertId: string;
   readonly wait: number;

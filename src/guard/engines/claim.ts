@@ -91,8 +91,17 @@ function readClaim(claim: Claim): Speculation {
     perStepAccepted?.findIndex((count, index) => count > (perStepProposed?.[index] ?? Infinity)) ?? -1;
   if (step >= 0)
     refuse(`${perStepAccepted![step]} accepted of ${perStepProposed![step]} draft tokens in step ${step}`);
-  const totals = { evidence, steps, accepted, proposed, draftLength, isTree };
-  return { ...totals, histogram, perStepAccepted, perStepProposed };
+  return {
+    evidence,
+    steps,
+    accepted,
+    proposed,
+    histogram,
+    perStepAccepted,
+    perStepProposed,
+    draftLength,
+    isTree,
+  };
 }
 
 const isAbsent = (value: unknown): value is undefined | null => value === undefined || value === null;
@@ -116,9 +125,15 @@ function readHistogram(value: unknown, steps: number, accepted: number): readonl
   if (counts === undefined) return isAbsent(value) ? null : refuse(`${showBriefly(value)} as histogram`);
   if (counts.length === 0) return steps === 0 ? [] : null;
   if (counts.length > maxDraftLength + 1) refuse(`a histogram of ${counts.length} entries`);
-  const histogram = counts.map((count) => readCount(count, 'steps in the histogram'));
-  const total = sum(histogram);
-  const weighted = sum(histogram.map((count, index) => index * count));
+  const histogram: number[] = [];
+  let total = 0;
+  let weighted = 0;
+  for (const each of counts) {
+    const count = readCount(each, 'steps in the histogram');
+    total += count;
+    weighted += histogram.length * count;
+    histogram.push(count);
+  }
   if (total !== steps) refuse(`${steps} steps, but ${total} in the histogram`);
   if (weighted !== accepted) refuse(`${accepted} accepted draft tokens, but ${weighted} in the histogram`);
   return histogram;

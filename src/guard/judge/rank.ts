@@ -44,8 +44,6 @@ const tenantShare = 0.25;
 const minLongChunks = 3;
 const longChunk = { steps: 8, length: 1.2 } as const;
 
-type Key = readonly [evidence: Evidence, model: string, route: string];
-
 export class Baselines {
   private readonly cells = new RecentMap<BaselineCell>(maxCells);
   /** Requests before the baseline can rank at the configured rate. */
@@ -58,7 +56,7 @@ export class Baselines {
   }
 
   of({ model, route }: Stream, evidence: Evidence): BaselineCell {
-    const key = JSON.stringify([evidence, model, route] satisfies Key);
+    const key = `${evidence}\n${route}\n${model}`;
     return this.cells.getOrCreate(key, () => this.create());
   }
 
@@ -70,7 +68,8 @@ export class Baselines {
   list(): readonly StreamBaseline[] {
     const largest = new Map<string, StreamBaseline>();
     for (const [key, cell] of this.cells.entries()) {
-      const [, model, route] = JSON.parse(key) as Key;
+      const [, route = '', ...rest] = key.split('\n');
+      const model = rest.join('\n');
       const learned = cell.size;
       const known = largest.get(model + route);
       if (known === undefined || learned > known.learned)
@@ -174,11 +173,14 @@ class BaselineCell {
   }
 
   private drop(index: number): void {
-    const [gone] = this.samples.splice(index, 1);
-    const left = this.tenants.get(gone!.tenant)! - 1;
-    if (left === 0) this.tenants.delete(gone!.tenant);
-    else this.tenants.set(gone!.tenant, left);
-    this.scores.splice(countBelow(this.scores, this.score(gone!), false), 1);
+    const gone = this.samples[index]!;
+    if (index === 0)
+      this.samples.shift(); // cheaper, and the usual case
+    else this.samples.splice(index, 1);
+    const left = this.tenants.get(gone.tenant)! - 1;
+    if (left === 0) this.tenants.delete(gone.tenant);
+    else this.tenants.set(gone.tenant, left);
+    this.scores.splice(countBelow(this.scores, this.score(gone), false), 1);
   }
 
   private rescore(): void {

@@ -3,7 +3,8 @@
 /** Lengths of the stretches that are tested, so that earlier requests do not dilute a beginning attack. */
 const stretches = [5, 15, 50] as const;
 const driftStretches: readonly number[] = [10, 15, 20, 25, 30, 40];
-const minCount = 3;
+/** With fewer, `findTail` finds nothing. */
+export const minCount = 3;
 /** Of a rank, which is uniform from 0 to 1. */
 export const rankVariance = 1 / 12;
 
@@ -30,13 +31,6 @@ export function findTail<T>(
   return undefined;
 }
 
-/** Whether `findTail` can find anything; most requests end here. */
-export function hasMany<T>(outcomes: readonly T[], isCounted: (outcome: T) => boolean): boolean {
-  let count = 0;
-  for (const outcome of outcomes) if (isCounted(outcome)) count += 1;
-  return count >= minCount;
-}
-
 export interface MeanRank {
   readonly requests: number;
   readonly mean: number;
@@ -54,7 +48,7 @@ export function meanRanks(outcomes: readonly { readonly rank: number | null }[])
     if (rank === null) continue;
     requests += 1;
     sum += rank;
-    if (driftStretches.includes(requests))
+    if (requests === driftStretches[means.length])
       means.push({ requests, mean: sum / requests, chance: rankVariance / requests });
   }
   return means;

@@ -12,7 +12,7 @@
 import { RecentMap } from '../state/recent-map.js';
 import { boundLength, confidence } from './cost.js';
 import type { Counted } from './tail.js';
-import { findTail, hasMany, meanRanks, normalTail, rankVariance } from './tail.js';
+import { findTail, meanRanks, minCount, normalTail, rankVariance } from './tail.js';
 import type { Alert, AlertCause } from './verdict.js';
 
 /** A judged request, as far as its tenant's tests need it. */
@@ -30,9 +30,12 @@ export interface Outcome {
 
 export type Finding = Pick<Alert, 'tenant' | 'cause' | 'count' | 'requests' | 'probability' | 'text'>;
 
-interface TenantState {
+export interface TenantState {
   /** Oldest first. */
   outcomes: Outcome[];
+  /** Of those, so that most requests need no test. */
+  collapsed: number;
+  low: number;
   /** Mean rank of the requests before those, and how many it stands for. */
   history: { mean: number; weight: number };
   /** Requests for which its traffic teaches no baseline; set by alerts and collapses. */
@@ -41,7 +44,7 @@ interface TenantState {
   muted: Partial<Record<AlertCause, number>>;
 }
 
-interface Passed {
+export interface Passed {
   readonly tenant: string;
   readonly isCollapsed: boolean;
   readonly rank: number | null;
@@ -94,9 +97,13 @@ export class TenantTests {
     const state = this.tenants.getOrCreate(tenant, createState);
     const isHeld = state.heldFor > 0;
     state.outcomes.push(outcome);
+    count(state, outcome, 1);
     if (state.outcomes.length > maxOutcomes) forgetOldest(state, isHeld);
     if (isHeld) state.heldFor -= 1;
-    for (const [cause, left] of Object.entries(state.muted)) state.muted[cause as AlertCause] = left - 1;
+    for (const cause in state.muted) {
+      const left = state.muted[cause as AlertCause] ?? 0;
+      state.muted[cause as AlertCause] = left - 1;
+    }
     const found = [
       this.testCollapsed(tenant, state, threshold),
       this.testLow(tenant, state, threshold),
@@ -115,8 +122,7 @@ export class TenantTests {
   clear(tenant: string): void {
     const state = this.tenants.peek(tenant);
     if (state === undefined) return;
-    state.muted = {};
-    state.outcomes = [];
+    Object.assign(state, { muted: {}, outcomes: [], collapsed: 0, low: 0 });
   }
 
   save() {
@@ -132,8 +138,9 @@ export class TenantTests {
     this.measureSpread();
   }
 
-  private testCollapsed(tenant: string, { outcomes }: TenantState, threshold: number): Finding | undefined {
-    if (!hasMany(outcomes, ({ isCollapsed }) => isCollapsed)) return testTogether(tenant, outcomes);
+  private testCollapsed(tenant: string, state: TenantState, threshold: number): Finding | undefined {
+    const { outcomes } = state;
+    if (state.collapsed < minCount) return testTogether(tenant, outcomes);
     const others = this.recent.filter((passed) => passed.tenant !== tenant);
     const collapsed = others.filter(({ isCollapsed }) => isCollapsed).length;
     const expected = (collapsed + prior.collapsed * prior.requests) / (others.length + prior.requests);
@@ -144,9 +151,8 @@ export class TenantTests {
     return { tenant, cause: 'collapsed', ...counted, text };
   }
 
-  private testLow(tenant: string, { outcomes }: TenantState, threshold: number): Finding | undefined {
-    const isLow = (outcome: Outcome): boolean => outcome.isLow || outcome.isCollapsed;
-    if (!hasMany(outcomes, isLow)) return undefined;
+  private testLow(tenant: string, { outcomes, low }: TenantState, threshold: number): Finding | undefined {
+    if (low < minCount) return undefined;
     const ranked = outcomes.filter(({ rank, isCollapsed }) => rank !== null || isCollapsed);
     // Tenants ask for different things, so one may have twice the share of low requests without an attack.
     const counted = findTail(ranked, isLow, 2 * this.falseAlerts, threshold);
@@ -236,13 +242,22 @@ export class TenantTests {
 
 const createState = (): TenantState => ({
   outcomes: [],
+  ...{ collapsed: 0, low: 0, heldFor: 0, muted: {} },
   history: { mean: 0.5, weight: 0 },
-  heldFor: 0,
-  muted: {},
 });
 
-function forgetOldest({ outcomes, history }: TenantState, isHeld: boolean): void {
-  const { rank } = outcomes.shift()!;
+const isLow = (outcome: Outcome): boolean => outcome.isLow || outcome.isCollapsed;
+
+function count(state: TenantState, outcome: Outcome, change: 1 | -1): void {
+  if (outcome.isCollapsed) state.collapsed += change;
+  if (isLow(outcome)) state.low += change;
+}
+
+function forgetOldest(state: TenantState, isHeld: boolean): void {
+  const { outcomes, history } = state;
+  const oldest = outcomes.shift()!;
+  count(state, oldest, -1);
+  const { rank } = oldest;
   if (rank === null || isHeld) return;
   history.weight = Math.min(history.weight + 1, maxHistory);
   history.mean += (rank - history.mean) / history.weight;

@@ -119,7 +119,7 @@ export class PageMemory {
   }
 
   private addToHistory({ model, route, endedMs, speculation }: Observation): void {
-    const slices = this.streams.getOrCreate(JSON.stringify([model, route]), () => []);
+    const slices = this.streams.getOrCreate(`${route}\n${model}`, () => []);
     const begin = Math.floor(endedMs / sliceMs) * sliceMs;
     // Requests end nearly in order, so a late one counts in the last slice.
     let slice = slices.at(-1);
@@ -135,7 +135,8 @@ export class PageMemory {
 }
 
 function toStream(key: string, slices: readonly Slice[], known: readonly StreamBaseline[]): StreamState {
-  const [model, route] = JSON.parse(key) as readonly [string, string];
+  const [route = '', ...rest] = key.split('\n');
+  const model = rest.join('\n');
   const found = known.find((each) => each.model === model && each.route === route);
   const { baseline, learned } = found ?? { baseline: null, learned: 0 };
   const history = slices.map(({ atMs, requests, steps, accepted }) => ({

@@ -5,7 +5,7 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
 import type { ExchangeEnding, ExchangeSettings, RequestHead, Router, Watcher } from './exchange-route.js';
 import type { ErrorResponse, RawHeaders } from './message-headers.js';
-import { headersForEngine, headersToPass, sendError, valuesOf } from './message-headers.js';
+import { headersForEngine, headersToPass, sendError, valueOf } from './message-headers.js';
 import type { ResponseStrip, Strip } from './telemetry-request.js';
 import { createResponseStrip } from './telemetry-request.js';
 import type { Upstream, UpstreamFailure } from './upstream.js';
@@ -25,6 +25,8 @@ export class Exchange {
   private isConnected = false;
   private isSent = false;
   private hasBody = false;
+  /** Of the response, in bytes; Infinity where it is not known. */
+  private left = Infinity;
   private isStallWatched = false;
   private isOver = false;
   private held = 0;
@@ -49,10 +51,11 @@ export class Exchange {
     response.on('error', ignore);
     response.once('close', () => {
       if (this.isOver) return;
-      this.outgoing?.destroy();
-      this.end('client-left', response.headersSent ? response.statusCode : 0);
+      const isComplete = this.left === 0;
+      if (!isComplete) this.outgoing?.destroy();
+      this.end(isComplete ? 'complete' : 'client-left', response.headersSent ? response.statusCode : 0);
     });
-    const announced = Number(valuesOf(head.rawHeaders, 'content-length')[0] ?? 0);
+    const announced = Number(valueOf(head.rawHeaders, 'content-length') ?? 0);
     if (announced > requestSize) this.refuse(tooLarge);
     else if (!this.router.wantsBody(head) || announced > readSize) this.send(undefined, []);
     else this.holdBody();
@@ -164,17 +167,20 @@ export class Exchange {
     if (!request.complete) response.shouldKeepAlive = false;
     this.releaseBody();
     this.watcher!.onStart(incoming);
-    this.strip = strip && createResponseStrip(strip, valuesOf(rawHeaders, 'content-type')[0] ?? '');
+    this.strip = strip && createResponseStrip(strip, valueOf(rawHeaders, 'content-type') ?? '');
     response.sendDate = false; // the engine's own date passes
     const isWhole = this.strip?.isWhole === true;
     if (!isWhole) this.writeHead(this.strip && withoutLength); // which changes
+    const length = valueOf(rawHeaders, 'content-length');
+    this.left = length === undefined || this.strip !== undefined ? Infinity : Number(length);
     incoming.on('data', this.passBytes);
     incoming.once('end', () => {
       if (this.isOver) return;
       const rest = this.strip?.finish();
       if (rest !== undefined && isWhole)
         this.writeHead(withoutLength, ['Content-Length', String(rest.byteLength)]);
-      if (rest === undefined || rest.byteLength === 0) response.end();
+      if (rest === undefined || rest.byteLength === 0)
+        response.end(); // does nothing the second time
       else response.end(rest);
       this.end('complete', response.statusCode);
     });
@@ -193,7 +199,7 @@ export class Exchange {
     incoming.once('close', breakOff); // after 'end' it is over already
     this.waitForEngine();
     // The body mostly comes with the head, and both leave as one packet. The head of a stream must not wait for it.
-    if (!isWhole && valuesOf(rawHeaders, 'content-length').length === 0)
+    if (!isWhole && length === undefined)
       setImmediate(() => {
         if (!this.hasBody && !this.isOver) response.flushHeaders();
       });
@@ -208,7 +214,9 @@ export class Exchange {
     if (this.isOver) return;
     this.hasBody = true;
     const passed = this.strip === undefined ? bytes : this.strip.push(bytes);
-    if (passed.byteLength === 0 || this.response.write(passed)) this.timer?.refresh();
+    this.left -= bytes.byteLength;
+    if (this.left === 0) this.response.end(passed);
+    else if (passed.byteLength === 0 || this.response.write(passed)) this.timer?.refresh();
     else this.pauseUntilTaken();
     this.watcher!.onBytes(bytes);
   };
@@ -243,7 +251,6 @@ export class Exchange {
   private wait(waitMs: number, action: () => void): void {
     clearTimeout(this.timer);
     this.timer = waitMs === 0 ? undefined : setTimeout(action, Math.min(waitMs, maxTimerMs));
-    this.timer?.unref();
   }
 
   private fail(kind: UpstreamFailure): void {

@@ -23,7 +23,16 @@ const ofOneConnection: ReadonlySet<string> = new Set([
 const neverListed: ReadonlySet<string> = new Set(['content-length', 'content-type', 'host', 'close']);
 const hostForm = /^(?:\[[\da-f:.]+\]|[a-z\d](?:[\w.-]*[a-z\d.])?)(?::\d{1,5})?$/i;
 
-/** All values of a field. `name` is in lower case. */
+/** The first value of a field. `name` is in lower case. */
+export function valueOf(rawHeaders: RawHeaders, name: string): string | undefined {
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const field = rawHeaders[index]!;
+    if (field.length === name.length && field.toLowerCase() === name) return rawHeaders[index + 1]!;
+  }
+  return undefined;
+}
+
+/** All values of a field. */
 export function valuesOf(rawHeaders: RawHeaders, name: string): string[] {
   const values: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
@@ -116,9 +125,10 @@ export function headersForEngine(
   const without = length !== undefined ? changedHeaders : isRead ? readHeaders : hopHeaders;
   const headers = headersToPass(rawHeaders, without, isRead ? ['Accept-Encoding', 'identity'] : []);
   if (length !== undefined) headers.push('Content-Length', String(length));
-  else if (valuesOf(rawHeaders, 'transfer-encoding').length > 0) headers.push('Transfer-Encoding', 'chunked');
+  else if (valueOf(rawHeaders, 'transfer-encoding') !== undefined)
+    headers.push('Transfer-Encoding', 'chunked');
   // Without a length, Node would send an empty chunked body.
-  else if (/^P(?:OST|UT|ATCH)$/.test(method) && valuesOf(headers, 'content-length').length === 0)
+  else if (/^P(?:OST|UT|ATCH)$/.test(method) && valueOf(headers, 'content-length') === undefined)
     headers.push('Content-Length', '0');
   return headers;
 }

@@ -9,7 +9,7 @@ import type { Observation } from '../observation.js';
 import type { RequestHead, Route, Router, Watcher } from './exchange-route.js';
 import { parseJson, setField } from './json-edit.js';
 import type { RawHeaders } from './message-headers.js';
-import { bad, valuesOf } from './message-headers.js';
+import { bad, valueOf } from './message-headers.js';
 import { RequestWatch } from './request-watch.js';
 import { matchRoute } from './routes.js';
 import type { Strip } from './telemetry-request.js';
@@ -144,8 +144,8 @@ const beyondJson = /(?<=[:[,]\s*)-?(?:NaN|Infinity)(?=\s*[,}\]])/g;
 /** Undefined where the body is compressed or not a JSON object. */
 function parseBody(rawHeaders: RawHeaders, bytes: Buffer): RequestBody | undefined {
   if (bytes.length === 0) return undefined;
-  const [encoding = ''] = valuesOf(rawHeaders, 'content-encoding');
-  if (!/^\s*(?:identity)?\s*$/i.test(encoding)) return undefined;
+  const encoding = valueOf(rawHeaders, 'content-encoding');
+  if (encoding !== undefined && !/^\s*(?:identity)?\s*$/i.test(encoding)) return undefined;
   const text = bytes.toString();
   const json = asObject(parseJson(text) ?? parseJson(text.replace(beyondJson, '0').replace(/^\ufeff/, '')));
   return json && { bytes, text, json };

@@ -7,7 +7,7 @@ import { parseEngineName } from '../engines/engine-list.js';
 import type { ActionName, EngineName, Observation } from '../observation.js';
 import type { ExchangeEnding, Watcher } from './exchange-route.js';
 import type { RawHeaders } from './message-headers.js';
-import { valuesOf } from './message-headers.js';
+import { valueOf } from './message-headers.js';
 import type { ReadResponse, ResponseReader } from './response-reader.js';
 import { createResponseReader } from './response-reader.js';
 
@@ -33,14 +33,13 @@ export class RequestWatch implements Watcher {
   onStart({ rawHeaders, statusCode = 0 }: IncomingMessage): void {
     this.firstByteMs = performance.now() - this.startedAt;
     // The parsed headers object is built on first use, which costs more than looking for four names.
-    const header = (name: string): string | undefined => valuesOf(rawHeaders, name)[0];
-    const contentType = header('content-type') ?? '';
+    const contentType = valueOf(rawHeaders, 'content-type') ?? '';
     this.isStream = contentType.startsWith('text/event-stream');
-    this.responseId = header('x-request-id');
+    this.responseId = valueOf(rawHeaders, 'x-request-id');
     if (statusCode < 200 || statusCode >= 300) return;
     this.reader = createResponseReader(contentType, {
-      contentEncoding: header('content-encoding'),
-      engine: parseEngineName(header('x-mistletoe-engine')) ?? this.options.engine,
+      contentEncoding: valueOf(rawHeaders, 'content-encoding'),
+      engine: parseEngineName(valueOf(rawHeaders, 'x-mistletoe-engine')) ?? this.options.engine,
     });
   }
 
@@ -65,16 +64,24 @@ export class RequestWatch implements Watcher {
     const { id, model, route, tenant, upstream, engine, measure, isProbe, rawHeaders } = this.options;
     const { isStream, firstByteMs } = this;
     const observation: { -readonly [Key in keyof Observation]: Observation[Key] } = {
-      ...{ id, model, route, endedMs: Date.now(), engine: read?.engine ?? engine ?? 'unknown', tenant },
-      ...{ status, ending, upstream, isStream },
+      id,
+      model,
+      route,
+      endedMs: Date.now(),
+      engine: read?.engine ?? engine ?? 'unknown',
+      tenant,
+      status,
+      ending,
+      upstream,
+      isStream,
       promptTokens: read?.promptTokens ?? null,
       completionTokens: read?.completionTokens ?? null,
       firstByteMs: firstByteMs === null ? null : round(firstByteMs),
       totalMs: round(performance.now() - this.startedAt),
       speculation: upstream === 'plain' ? null : (read?.speculation ?? null),
     };
-    const clientRequestId = idOf(valuesOf(rawHeaders, 'x-request-id')[0]);
-    const traceparent = idOf(valuesOf(rawHeaders, 'traceparent')[0]);
+    const clientRequestId = idOf(valueOf(rawHeaders, 'x-request-id'));
+    const traceparent = idOf(valueOf(rawHeaders, 'traceparent'));
     const engineRequestId = idOf(read?.id ?? this.responseId);
     if (clientRequestId !== undefined) observation.clientRequestId = clientRequestId;
     if (traceparent !== undefined) observation.traceparent = traceparent;

@@ -4,6 +4,7 @@ import { MistletoeError } from '../../core/errors.js';
 export class RecentMap<Value> {
   /** Oldest first: a Map keeps the order of insertion. */
   private values = new Map<string, Value>();
+  private newest: string | undefined;
 
   constructor(readonly limit: number) {
     if (Number.isInteger(limit) && limit >= 1) return;
@@ -35,7 +36,8 @@ export class RecentMap<Value> {
   }
 
   set(key: string, value: Value): void {
-    this.values.delete(key);
+    if (key !== this.newest) this.values.delete(key);
+    this.newest = key;
     this.values.set(key, value);
     if (this.values.size <= this.limit) return;
     const [oldest] = this.values.keys();
@@ -53,5 +55,6 @@ export class RecentMap<Value> {
 
   replace(entries: readonly (readonly [string, Value])[]): void {
     this.values = new Map(entries.slice(-this.limit));
+    this.newest = undefined;
   }
 }

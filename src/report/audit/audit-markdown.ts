@@ -10,7 +10,8 @@ import { levelNames } from './evidence.js';
 import { countText, durationText, parameterText } from '../../core/number-text.js';
 import type { Row } from '../table.js';
 import { tableMarkdown } from '../table.js';
-import { phaseColumns, phaseTable } from './timing-summary.js';
+import { paperTable } from './paper-table.js';
+import { phaseColumns, phaseTable, workerTable } from './timing-summary.js';
 import { mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
 import { describeCounts, describeDrop, describeTests } from './test-text.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
@@ -24,6 +25,7 @@ const marks: Readonly<Record<VerdictLevel, string>> = {
 /** Beyond this many drafters the table keeps the rows that the verdict rests on. */
 const mostDraftersInFull = 4;
 const mostDrafters = 7;
+const maxWorkerRows = 8;
 const briefRows: readonly ArmName[] = ['clean', 'random', 'undirected', 'given', 'attack'];
 const columns = [sameAnswerColumn, ...mainColumns];
 
@@ -45,6 +47,7 @@ export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdi
     '',
     describeColumns(),
     '',
+    ...drawPaperTable(result, timings),
     ...shown.map((drafter, index) => describeDrafter(drafter, verdict.drafters[index]!)),
     ...(shown.length < result.drafters.length
       ? [`- and ${countText(result.drafters.length - shown.length, 'more drafter')}: see the HTML report.`]
@@ -96,10 +99,19 @@ function describeDrafter({ drafter, summary }: DrafterResult, verdict: DrafterVe
   );
 }
 
+function drawPaperTable(result: AuditResult, timings: AuditTimings): string[] {
+  const table = paperTable(result, timings);
+  return table === undefined ? [] : ['The columns of the paper:', '', ...tableMarkdown(table), ''];
+}
+
 /** All drafters together: the HTML report has one row for each. */
 function drawPhases(timings: AuditTimings): string[] {
   const all = phaseTable(timings)?.rows.at(-1);
-  return all === undefined ? [] : [...tableMarkdown({ columns: ['time', ...phaseColumns], rows: [all] }), ''];
+  const workers = workerTable(timings);
+  return [
+    ...(all === undefined ? [] : [...tableMarkdown({ columns: ['time', ...phaseColumns], rows: [all] }), '']),
+    ...(workers === undefined || workers.rows.length > maxWorkerRows ? [] : [...tableMarkdown(workers), '']),
+  ];
 }
 
 function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {

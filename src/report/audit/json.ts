@@ -28,12 +28,7 @@ export function renderJson(
   verdict: Verdict,
   folder?: string,
 ): string {
-  return stringifyStably({
-    ...result,
-    verdict,
-    timings,
-    ...(folder === undefined ? {} : { runFolder: folder }),
-  });
+  return stringifyStably({ ...result, verdict, timings, runFolder: folder });
 }
 
 /** What a run leaves in its folder: no times, so the same options, seed and weights give the same bytes. */

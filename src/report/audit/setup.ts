@@ -10,7 +10,8 @@ import {
   parameterText,
   speedupText,
 } from '../../core/number-text.js';
-import { phaseLegend, phaseTable, summariseTimings } from './timing-summary.js';
+import { paperTable } from './paper-table.js';
+import { phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
 import { factsHtml, tableHtml } from '../table.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
@@ -29,6 +30,7 @@ export function drawSetup(result: AuditResult, timings: AuditTimings): Markup {
   return fragment`<h2>What each row is for</h2>
 <div class="card">${factsHtml(measured.map((arm) => [armLabels[arm], armPurposes[arm]]))}
 ${result.drafters.map((drafter) => [describeRepeat(drafter, timings), describeEffort(drafter)])}</div>
+${drawPaperTable(result, timings)}
 ${drawPhases(timings)}
 <h2>Setup and how to reproduce</h2>
 <div class="card">${factsHtml([
@@ -51,12 +53,28 @@ ${drawPhases(timings)}
 ${drawLimits()}`;
 }
 
+function drawPaperTable(result: AuditResult, timings: AuditTimings): Content {
+  const table = paperTable(result, timings);
+  if (table === undefined) return null;
+  return fragment`<h2>The columns of the paper</h2>
+<div class="card">${tableHtml(table, 'The columns of the paper')}
+<p class="soft small">Speedup, accepted length, and tokens per second of the answers that the target gives by itself, without and with the suffix. Perplexity of those answers under the clean prompt. Same answer: the accepted length along the clean answer.</p></div>`;
+}
+
 function drawPhases(timings: AuditTimings): Content {
   const table = phaseTable(timings);
   if (table === undefined) return null;
   return fragment`<h2>Where the time went</h2>
 <div class="card">${tableHtml(table, 'Time by phase')}
-<p class="soft small">${phaseLegend}. Shares are of the whole run.</p></div>`;
+<p class="soft small">${phaseLegend}. Shares are of the whole run.</p></div>
+${drawWorkers(timings)}`;
+}
+
+function drawWorkers(timings: AuditTimings): Content {
+  const table = workerTable(timings);
+  if (table === undefined) return null;
+  return fragment`<div class="card">${tableHtml(table, 'Workers')}
+<p class="soft small">Workers that share a machine slow each other down: tokens per second and speedups are lower than those of one process.</p></div>`;
 }
 
 /** The A/A row. In float32 greedy decoding repeats exactly; where it does not, the report opens with a warning (repeats.ts). */

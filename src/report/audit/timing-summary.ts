@@ -44,12 +44,15 @@ export const phaseLegend =
 export function phaseTable({ arms, totalMs }: AuditTimings): Table | undefined {
   const timed = arms.filter(isTimedArm);
   if (timed.length === 0) return undefined;
+  const all = sumPhases(timed);
+  const busyMs = all.reduce((sum, time) => sum + time, 0);
+  // Several workers compute for longer than the run takes.
+  const wholeMs = timed.some(({ worker }) => worker !== undefined) ? Math.max(totalMs, busyMs) : totalMs;
   const row = (name: string, times: readonly (number | null)[]): Row => ({
-    cells: [name, ...times.map((time, column) => phaseCell(time, column, totalMs))],
+    cells: [name, ...times.map((time, column) => phaseCell(time, column, wholeMs))],
   });
   const drafters = [...new Set(timed.map(({ drafter }) => drafter))];
-  const all = sumPhases(timed);
-  const other = Math.max(0, totalMs - all.reduce((sum, time) => sum + time, 0));
+  const other = Math.max(0, wholeMs - busyMs);
   const own = drafters.map((drafter) =>
     row(drafter, [...sumPhases(timed.filter((arm) => arm.drafter === drafter)), null, null]),
   );
@@ -57,6 +60,20 @@ export function phaseTable({ arms, totalMs }: AuditTimings): Table | undefined {
     columns: ['', ...phaseColumns],
     rows: [...(own.length > 1 ? own : []), row('all', [...all, other, totalMs])],
   };
+}
+
+/** Workers of the run and their rates; undefined if it ran in one process. */
+export function workerTable({ arms }: AuditTimings): Table | undefined {
+  const timed = arms.filter(isTimedArm).filter(({ worker }) => worker !== undefined);
+  const names = [...new Set(timed.flatMap(({ worker }) => worker ?? []))].sort();
+  if (names.length === 0) return undefined;
+  const rows = names.map((name) => {
+    const own = timed.filter(({ worker }) => worker === name);
+    const busyMs = own.reduce((sum, { phases }) => sum + phases.totalMs, 0);
+    const rate = busyMs === 0 ? '–' : ((3_600_000 * own.length) / busyMs).toFixed(0);
+    return { cells: [name, String(own.length), durationText(busyMs), rate] };
+  });
+  return { columns: ['worker', 'rows', 'busy', 'rows per busy hour'], rows };
 }
 
 /** A time with its share of the whole run; null where it is not divided by drafter. */

@@ -29,7 +29,16 @@ const withGguf = (name: string, contents: Uint8Array): MaliciousCase => ({
     inspect(join(writeFiles(join(folder, 'model'), { 'model.gguf': contents }), 'model.gguf')),
 });
 const word = (value: string) => ({ type: 'string', value }) as const;
-const architecture: GgufMetadata = { 'general.architecture': word('llama') };
+const ggufSettings = (value: number): GgufMetadata => ({
+  'general.architecture': word('llama'),
+  ...Object.fromEntries(
+    ['context_length', 'embedding_length', 'block_count', 'feed_forward_length', 'attention.head_count'].map(
+      (key) => [`llama.${key}`, { type: 'uint32', value } as const],
+    ),
+  ),
+  'llama.attention.key_length': { type: 'uint32', value: 2 },
+  'llama.attention.layer_norm_rms_epsilon': { type: 'float32', value: 1e-5 },
+});
 const ggufTensor = { name: 'token_embd.weight', type: 'F32', shape: [1], data: Buffer.alloc(4) } as const;
 
 const announced = Buffer.alloc(16);
@@ -99,7 +108,7 @@ export const checkpointCases: readonly MaliciousCase[] = [
     'a GGUF file with 120,000 empty tokens',
     encodeGguf(
       {
-        ...architecture,
+        ...ggufSettings(1),
         'tokenizer.ggml.model': word('gpt2'),
         'tokenizer.ggml.tokens': { type: 'strings', value: new Array<string>(120_000).fill('') },
       },
@@ -109,29 +118,11 @@ export const checkpointCases: readonly MaliciousCase[] = [
   withGguf(
     'a GGUF file of 15,000 tensors whose names steer the terminal',
     encodeGguf(
-      architecture,
+      ggufSettings(1),
       Array.from({ length: 15_000 }, (_, index) => ({ ...ggufTensor, name: `\u001b[2J\u202e${index}` })),
     ),
   ),
-  withGguf(
-    'a GGUF file of 4 billion layers and heads',
-    encodeGguf(
-      {
-        ...architecture,
-        ...Object.fromEntries(
-          [
-            'context_length',
-            'embedding_length',
-            'block_count',
-            'feed_forward_length',
-            'attention.head_count',
-          ].map((key) => [`llama.${key}`, { type: 'uint32', value: 2 ** 32 - 2 } as const]),
-        ),
-        'llama.attention.layer_norm_rms_epsilon': { type: 'float32', value: 1e-5 },
-      },
-      [ggufTensor],
-    ),
-  ),
+  withGguf('a GGUF file of 4 billion layers and heads', encodeGguf(ggufSettings(2 ** 32 - 2), [ggufTensor])),
   withConfig('a thousand million layers', { num_hidden_layers: 1e9 }),
   withConfig('a thousand million layers with windows', {
     architectures: ['MistralForCausalLM'],

@@ -1,4 +1,4 @@
-/** A redis-server of the test's own on a loopback port, without persistence. */
+/** A redis-server of the test's own on a loopback port. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -12,12 +12,24 @@ export interface TestRedis {
   stop(): Promise<void>;
 }
 
+export interface RedisOptions {
+  /** Keeps its data there; by default nowhere. */
+  readonly folder?: string | undefined;
+  readonly password?: string | undefined;
+}
+
 /** @param port a free one by default; give one to restart a server where it was */
-export async function startRedis(port?: number): Promise<TestRedis> {
+export async function startRedis(port?: number, { folder, password }: RedisOptions = {}): Promise<TestRedis> {
   const chosen = port ?? (await findFreePort());
   const server = spawn(
     'redis-server',
-    [...['--port', String(chosen), '--bind', '127.0.0.1'], ...['--save', '', '--appendonly', 'no']],
+    [
+      ...['--port', String(chosen), '--bind', '127.0.0.1', '--save', ''],
+      ...(folder === undefined
+        ? ['--appendonly', 'no']
+        : ['--dir', folder, '--appendonly', 'yes', '--appendfsync', 'always']),
+      ...(password === undefined ? [] : ['--requirepass', password]),
+    ],
     { stdio: ['ignore', 'pipe', 'ignore'] },
   );
   const ended = once(server, 'exit');
@@ -33,7 +45,7 @@ export async function startRedis(port?: number): Promise<TestRedis> {
     });
   });
   return {
-    url: `redis://127.0.0.1:${chosen}`,
+    url: `redis://${password === undefined ? '' : `:${password}@`}127.0.0.1:${chosen}`,
     port: chosen,
     async stop() {
       server.kill('SIGKILL');

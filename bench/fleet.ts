@@ -1,0 +1,134 @@
+/**
+ * Several workers: overhead of a unit through pool and queue, a simulation of the research table (5 drafters, 3 sets of 80
+ * prompts, 2 targets, 5 seeds: 12,000 searches) on 1 to 512 GPUs, and the simulation against real runs.
+ * Options: --timings FILE  timings.jsonl of a run, for unit times; --check  also audits the bundled model with 1, 2 and 4
+ * workers (minutes; npm run build first)
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { isSearched } from '../src/audit/arms/arms.js';
+import type { ArmTiming } from '../src/audit/arms/phase-clock.js';
+import { timingSchema } from '../src/audit/arms/phase-clock.js';
+import { durationText, percentText } from '../src/core/number-text.js';
+import { packageRoot } from '../src/decode/bundled-models.js';
+import { simulate } from './fleet-simulation.js';
+import { printNote, printTable } from './stopwatch.js';
+
+const given = process.argv.indexOf('--timings');
+const timingsFile = given < 0 ? undefined : process.argv[given + 1];
+
+/** Of the bundled EAGLE-3 in the preset standard on one H200, unless --timings has others; see docs/results.md. */
+const assumed = { controlsMs: [9000, 10_000, 12_000], searchesMs: [25_000, 30_000, 32_000, 35_000, 48_000] };
+
+/** Times of units, by kind: the controls of a prompt are one unit. */
+function readTimes(path: string): { readonly controlsMs: number[]; readonly searchesMs: number[] } {
+  const rows = readFileSync(path, 'utf8')
+    .split('\n')
+    .filter((line) => line.includes('"phases"'))
+    .map((line) => timingSchema.parse(JSON.parse(line)));
+  const ms = ({ phases }: ArmTiming): number => phases?.totalMs ?? 0;
+  const controls = new Map<string, number>();
+  for (const row of rows.filter(({ arm }) => !isSearched(arm))) {
+    const key = `${row.drafter}/${row.promptId}`;
+    controls.set(key, (controls.get(key) ?? 0) + ms(row));
+  }
+  return {
+    controlsMs: [...controls.values()],
+    searchesMs: rows.filter(({ arm }) => isSearched(arm)).map(ms),
+  };
+}
+
+const times = timingsFile === undefined ? assumed : readTimes(timingsFile);
+/** Serial costs of a unit, measured by the tests of the queue on a 2-core machine: see docs/fleet.md. */
+const costs = { redisMs: 0.5, submitterMs: 3 };
+const table = { pairs: 5 * 240 * 2, searchesPerPair: 5, ...times };
+const mean = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
+printNote(
+  `Unit times: controls ${durationText(mean(times.controlsMs))}, searches ${durationText(mean(times.searchesMs))} on average` +
+    `${timingsFile === undefined ? ' (assumed)' : ''}; 0.05 deaths per worker and hour, 60 s to load models, lease 30 s.`,
+);
+printTable(
+  [
+    ['GPUs', 'wall time', 'ideal', 'efficiency', 'tail', 'Redis busy', 'submitter busy', 'deaths', 'limit'],
+    ...[1, 8, 64, 512].map((workers) => {
+      const fleet = { workers, loadMs: 60_000, failuresPerWorkerHour: 0.05, leaseMs: 30_000, ...costs };
+      const result = simulate(table, fleet);
+      return [
+        ...[String(workers), durationText(result.wallMs), durationText(result.idealMs)],
+        ...[percentText(result.idealMs / result.wallMs), durationText(result.tailMs)],
+        ...[
+          percentText(result.redisBusy),
+          percentText(result.submitterBusy),
+          String(result.deaths),
+          result.limit,
+        ],
+      ];
+    }),
+  ],
+  'The research table, one worker per GPU',
+);
+
+if (process.argv.includes('--check')) checkAgainstRuns();
+
+/** The same small audit with 1, 2 and 4 workers, beside what the simulation predicts from the times of one worker. */
+function checkAgainstRuns(): void {
+  const temporary = mkdtempSync(join(tmpdir(), 'mistletoe-fleet-'));
+  try {
+    const rows = [1, 2, 4].map((workers) => ({
+      workers,
+      ...runAudit(join(temporary, `run-${workers}`), workers),
+    }));
+    const alone = readTimes(join(temporary, 'run-1', 'timings.jsonl'));
+    const run = { pairs: alone.controlsMs.length, searchesPerPair: 2, ...alone };
+    const loadMs = Math.max(0, rows[0]!.wallMs - sum(alone.controlsMs) - sum(alone.searchesMs));
+    const cores = availableParallelism();
+    printTable(
+      [
+        ['workers', 'measured', 'simulated', 'difference'],
+        ...rows.map(({ workers, wallMs }) => {
+          const slowdown = Math.max(1, workers / cores);
+          const fleet = { ...{ workers, loadMs, failuresPerWorkerHour: 0, leaseMs: 0, slowdown }, ...costs };
+          const { wallMs: simulated } = simulate(run, fleet);
+          return [
+            String(workers),
+            durationText(wallMs),
+            durationText(simulated),
+            percentText(simulated / wallMs - 1),
+          ];
+        }),
+      ],
+      `12 pairs of the bundled model, 1 thread for each worker, ${cores} cores`,
+    );
+  } finally {
+    rmSync(temporary, { recursive: true, force: true });
+  }
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
+
+function runAudit(folder: string, workers: number): { readonly wallMs: number } {
+  const words = ['audit', '-d', 'eagle3', '-d', 'sps', '--limit', '6', '--preset', 'quick', '--out', folder];
+  const machine = [
+    '--threads',
+    String(workers),
+    '--workers',
+    String(workers),
+    '--progress',
+    'none',
+    '--device',
+    'cpu',
+  ];
+  const start = performance.now();
+  const { status, stderr } = spawnSync(
+    process.execPath,
+    [join(packageRoot, 'dist/cli/main.js'), ...words, ...machine],
+    { encoding: 'utf8' },
+  );
+  if (status !== 0) throw new Error(`The audit ended with ${status ?? 'a signal'}: ${stderr}`);
+  return { wallMs: performance.now() - start };
+}

@@ -1,0 +1,116 @@
+/** Where the units of an audit run: in this process, in worker processes of this machine, or on the workers of a queue. */
+import { fileURLToPath } from 'node:url';
+import { openRuntime } from '../../runtime/create-runtime.js';
+import type { RecordedDevice } from '../../runtime/device-choice.js';
+import type { Runtime } from '../../runtime/program.js';
+import { findSameDevice, requireSameKind } from '../../runs/run-device.js';
+import { placeOn } from '../../runs/worker-devices.js';
+import { UnitPool } from '../../runs/unit-pool.js';
+import { openModels } from '../audit-models.js';
+import type { AuditRequest } from '../audit-request.js';
+import { estimateEffort } from '../effort.js';
+import type { AuditBackend, BackendOptions, WorkerPlan } from './audit-backend.js';
+import type { AuditUnitInput } from './audit-unit.js';
+import { hooksFor } from './unit-progress.js';
+import type { ProcessAnswer, ProcessSetup } from './unit-process-setup.js';
+import { UnitRunner } from './unit-runner.js';
+
+export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
+  const { workers, queue } = options;
+  if (queue !== undefined) {
+    const { openQueue } = await import('./queue-backend.js');
+    return openQueue(request, queue, options);
+  }
+  return workers === undefined ? openInProcess(request, options) : openPool(request, workers, options);
+}
+
+export async function findRuntime(request: AuditRequest, runtime: Runtime | undefined): Promise<Runtime> {
+  if (runtime === undefined) return openRuntime(await findSameDevice(request), request.threads);
+  requireSameKind(request, runtime);
+  return runtime;
+}
+
+const thisProcess = { name: '', pid: process.pid };
+
+async function openInProcess(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
+  const runtime = await findRuntime(request, options.runtime);
+  const release = async (): Promise<void> => {
+    if (options.runtime === undefined) await runtime.dispose();
+  };
+  try {
+    const { target, drafters } = await openModels(request, runtime, options.cache);
+    const runner = new UnitRunner((input) => {
+      const { prompts, suffixes, drafter: wanted } = input.request;
+      const drafter = drafters.find(({ id }) => id === wanted.id)!;
+      return Promise.resolve({ request: { ...request, prompts, suffixes }, target, drafter });
+    });
+    return {
+      effort: await estimateEffort(request, target, drafters),
+      label: '',
+      executor: {
+        capacity: 1,
+        run: ({ input }, hooks) =>
+          runner.run(input, {
+            signal: options.signal,
+            onPart: (part) => {
+              hooks.onPart(part, thisProcess);
+            },
+            ...hooksFor((progress) => hooks.onProgress?.(progress, thisProcess)),
+            onNotice: options.onNotice,
+          }),
+        close: () => Promise.resolve(),
+      },
+      async close() {
+        await runner.dispose();
+        await release();
+      },
+    };
+  } catch (cause) {
+    await release();
+    throw cause;
+  }
+}
+
+/** Compiled beside this module. */
+export const unitProcess = fileURLToPath(new URL('./unit-process.js', import.meta.url));
+
+async function openPool(
+  request: AuditRequest,
+  { count, devices = [] }: WorkerPlan,
+  { cache, onNotice }: BackendOptions,
+): Promise<AuditBackend> {
+  const same = await findSameDevice(request);
+  const own = devices.length > 0 ? placeOn(same, devices) : [same];
+  // The workers share the CPUs that the run may use.
+  const threads = Math.max(1, Math.floor(request.threads / count));
+  const folders = Object.fromEntries(
+    [{ sha256: request.target.sha256, folder: request.targetFolder }, ...request.drafters].map(
+      ({ sha256, folder }) => [sha256, folder],
+    ),
+  );
+  const { cacheFolder, verifyCache } = cache;
+  const setups = Array.from({ length: count }, (_, index): ProcessSetup => {
+    const device = own[index % own.length]!;
+    return { folders, threads, device, cacheFolder: cacheFolder ?? null, verifyCache: verifyCache ?? false };
+  });
+  const nameOf = (device: RecordedDevice, index: number): string =>
+    device.kind === 'cpu' ? `worker-${index + 1}` : `worker-${index + 1} (cuda:${device.ordinal})`;
+  const pool = new UnitPool<AuditUnitInput>({
+    program: unitProcess,
+    workers: setups.map((setup, index) => ({ name: nameOf(setup.device, index), setup })),
+    onNotice,
+  });
+  try {
+    const { effort } = (await pool.ask({ open: request })) as ProcessAnswer;
+    const scaled = { ...effort, expectedMs: effort.expectedMs / count };
+    return {
+      effort: scaled,
+      executor: pool,
+      label: `${count} worker processes`,
+      close: () => pool.close(),
+    };
+  } catch (cause) {
+    await pool.close();
+    throw cause;
+  }
+}

@@ -1,0 +1,129 @@
+/** A worker of a queue: finds the models of a run on this machine by their hashes and runs its units in processes. */
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { nameModel } from '../../checkpoint/hub/hub-cache.js';
+import { readHubSettings } from '../../checkpoint/hub/hub-settings.js';
+import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../../decode/bundled-models.js';
+import { findWeightless } from '../../draft/systems.js';
+import type { RecordedDevice } from '../../runtime/device-choice.js';
+import { computeTypes } from '../../runtime/device-choice.js';
+import { identifyModel } from '../../runs/identity.js';
+import type { RunNotice } from '../../runs/queue/queue-messages.js';
+import type { Refusal } from '../../runs/queue/queue-worker.js';
+import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
+import { UnitPool } from '../../runs/unit-pool.js';
+import type { AuditUnitInput } from './audit-unit.js';
+import { strangeUnitSchema } from './audit-unit.js';
+import { unitProcess } from './executors.js';
+import type { ProcessSetup } from './unit-process-setup.js';
+
+export interface QueueAuditOptions {
+  /** Folders with models: each is one, or has some. */
+  readonly modelFolders: readonly string[];
+  /** One for each worker process; all are the CPU, or GPUs of one kind. */
+  readonly devices: readonly Device[];
+  /** Of each process. */
+  readonly threads: number;
+  readonly cacheFolder: string | undefined;
+  readonly onNotice: (message: string) => void;
+}
+
+/** The type is the run's choice. */
+type Device =
+  { readonly kind: 'cpu' } | { readonly kind: 'cuda'; readonly ordinal: number; readonly name: string };
+
+/** Reads a unit from the queue; throws a phrase. */
+export function parseAuditUnit(input: unknown): AuditUnitInput {
+  const parsed = strangeUnitSchema.safeParse(input);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new Error(
+    `it is not a unit of an audit: "${issue?.path.join('.') ?? ''}", ${issue?.message ?? 'unreadable'}`,
+  );
+}
+
+/** Processes that can run the units of this run, or why there are none. */
+export async function openAuditPool(
+  { models, device }: RunNotice,
+  options: QueueAuditOptions,
+): Promise<UnitExecutor<AuditUnitInput> | Refusal> {
+  const { devices, threads, cacheFolder } = options;
+  const unfit = devices.find(
+    (own) => own.kind !== device.kind || (own.kind === 'cuda' && own.name !== device.name),
+  );
+  if (unfit !== undefined) {
+    const [wanted, own] = [nameKind(device), nameKind(unfit)];
+    const hint = 'Results of both cannot be mixed; --device chooses another.';
+    return { refusal: `it computes on ${wanted}, and this worker on ${own}`, hint };
+  }
+  const folders: Record<string, string> = {};
+  for (const model of models) {
+    const folder = await findModel(model, options);
+    if (folder === undefined) return describeMissing(model, options);
+    folders[model.sha256] = folder;
+  }
+  const dtype = computeTypes.find((type) => type === device.dtype) ?? 'float32';
+  const placed = devices.map((own): RecordedDevice => {
+    return own.kind === 'cpu' ? { kind: 'cpu', dtype: 'float32' } : { ...own, dtype };
+  });
+  return new UnitPool<AuditUnitInput>({
+    program: unitProcess,
+    attempts: 1,
+    workers: placed.map((place, index) => {
+      const setup: ProcessSetup = {
+        ...{ folders, threads, device: place },
+        ...{ cacheFolder: cacheFolder ?? null, verifyCache: false },
+      };
+      return { name: `process ${index + 1}`, setup };
+    }),
+    onNotice: options.onNotice,
+  });
+}
+
+const nameKind = (device: { readonly kind: string; readonly name?: string }): string =>
+  device.kind === 'cpu' ? 'the CPU' : (device.name ?? 'a GPU');
+
+function describeMissing({ name, sha256 }: NeededModel, { modelFolders }: QueueAuditOptions): Refusal {
+  const [first] = modelFolders;
+  const where = first === undefined ? 'this machine and name the folder with --models' : join(first, name);
+  return {
+    refusal: `this worker does not have the model ${name} with the identity ${sha256.slice(0, 16)}`,
+    hint: `Copy the submitter's folder to ${where}.`,
+  };
+}
+
+/** Folders of that name first: identifying a model means reading all of it once. */
+async function findModel(
+  { name, sha256 }: NeededModel,
+  { modelFolders, cacheFolder }: QueueAuditOptions,
+): Promise<string | undefined> {
+  if (findWeightless(name) !== undefined) return name;
+  const given = modelFolders.flatMap((folder) => [folder, ...listFolders(folder)]);
+  const bundled = [bundledTarget, ...bundledDrafters.map(bundledDrafterFolder)];
+  const all = [...given, ...bundled, ...listSnapshots(name)];
+  const isNamed = (folder: string): boolean => nameModel(folder) === name;
+  const ordered = [...all.filter(isNamed), ...given.filter((folder) => !isNamed(folder))];
+  for (const folder of ordered) {
+    const identity = await identifyModel(folder, cacheFolder).catch(() => undefined);
+    if (identity?.sha256 === sha256) return folder;
+  }
+  return undefined;
+}
+
+function listFolders(folder: string): string[] {
+  try {
+    const entries = readdirSync(folder, { withFileTypes: true });
+    return entries
+      .filter((entry) => entry.isDirectory() || entry.isSymbolicLink())
+      .map(({ name }) => join(folder, name));
+  } catch {
+    return [];
+  }
+}
+
+/** Snapshots in the hub's cache of repositories with this name. */
+function listSnapshots(name: string): string[] {
+  const { cacheFolder } = readHubSettings();
+  const repositories = listFolders(cacheFolder).filter((folder) => folder.endsWith(`--${name}`));
+  return repositories.flatMap((folder) => listFolders(join(folder, 'snapshots')));
+}

@@ -1,0 +1,112 @@
+/** Runs the units of an audit and records them: whichever worker computed a part, it counts once it is in the folder. */
+import { MistletoeError } from '../../core/errors.js';
+import type { RunFolder } from '../../runs/run-folder.js';
+import type { UnitPart, WorkerName } from '../../runs/unit.js';
+import { driveUnits, UnitFailed } from '../../runs/unit.js';
+import { withoutFolders } from '../arms/drafter-audit.js';
+import type { AuditEvents, UnitName } from '../audit-events.js';
+import type { AuditRequest } from '../audit-request.js';
+import { countsSchema, unitSchema, universalSchema } from '../result.js';
+import { AuditSchedule } from './audit-schedule.js';
+import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
+import type { AuditBackend } from './audit-backend.js';
+import { progressSchema } from './unit-progress.js';
+
+export interface UnitFailure {
+  readonly unit: string;
+  readonly error: string;
+}
+
+interface RunOptions {
+  readonly events: AuditEvents;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Returns the units that failed. */
+export async function runUnits(
+  folder: RunFolder,
+  request: AuditRequest,
+  { executor, effort }: AuditBackend,
+  { events, signal }: RunOptions,
+): Promise<readonly UnitFailure[]> {
+  const schedule = new AuditSchedule(request, folder, effort);
+  const names = schedule.listNames();
+  const failures: UnitFailure[] = [];
+  events.onPlan?.({
+    target: request.target.name,
+    drafters: request.drafters.map(({ id, policy }) => `${id} (${policy})`),
+    preset: request.preset,
+    folder: folder.path,
+    units: names.length,
+    expectedMs: effort?.expectedMs ?? null,
+  });
+  events.onStart?.(names);
+  const record = (unit: AuditUnit, part: UnitPart, worker: WorkerName): void => {
+    // Delivered before, by this worker or another.
+    if (folder.has(part.key)) return;
+    requirePart(schedule, unit, part);
+    for (const step of part.steps) folder.appendStep(step);
+    const by = worker.name === '' ? {} : { worker: worker.name };
+    if (part.timing !== null) folder.appendTiming(part.key, { ...part.timing, ...by });
+    folder.complete(part.key, part.data);
+    schedule.noteRecorded(part.key);
+  };
+  const show = createDisplay(events, schedule, names.length);
+  await driveUnits<AuditUnitInput>({
+    schedule,
+    executor,
+    signal,
+    hooksOf: (unit) => ({
+      onPart: (part, worker) => {
+        record(unit, part, worker);
+      },
+      onProgress: show,
+      onNotice: (message) => events.onNotice?.(message),
+    }),
+    onFailure: (unit, failure) => {
+      const error = withoutFolders(failure.message, request);
+      failures.push({ unit: unit.key, error });
+      events.onNotice?.(`${unit.key} failed: ${error}`);
+      if (unit.input.work.kind !== 'arms') return;
+      const data = { skipped: `It failed: ${error}`, failed: true };
+      for (const key of schedule.keysOf(unit.input).filter((own) => !folder.has(own)))
+        record(unit, { key, data, steps: [], timing: null }, { name: '', pid: null });
+    },
+  });
+  requireRest(request, failures);
+  return failures;
+}
+
+type Show = (progress: unknown, worker: WorkerName) => void;
+
+function createDisplay(events: AuditEvents, schedule: AuditSchedule, total: number): Show {
+  return (sent, worker) => {
+    const progress = progressSchema.safeParse(sent).data;
+    if (progress === undefined) return;
+    const name: UnitName = progress.name;
+    if (progress.kind === 'start') events.onUnitStart?.(name, schedule.countDone(), total, worker);
+    else if (progress.kind === 'step') events.onStep?.(name, progress.point, progress.steps, worker);
+    else events.onUnitEnd?.(name, progress.acceptedLength ?? undefined, worker);
+  };
+}
+
+/** Parts from a queue are untrusted: they fit their unit, or the unit failed. */
+function requirePart(schedule: AuditSchedule, { input, key }: AuditUnit, part: UnitPart): void {
+  const kind = input.work.kind;
+  const schema = kind === 'arms' ? unitSchema : kind === 'universal' ? universalSchema : countsSchema;
+  const parsed = schema.safeParse(part.data);
+  if (schedule.keysOf(input).includes(part.key) && parsed.success) return;
+  const fault = parsed.success ? `it names the part ${part.key}` : (parsed.error.issues[0]?.message ?? '');
+  throw new UnitFailed(`a worker sent an output that is not one of ${key}: ${fault}`);
+}
+
+/** Without an arm, a prompt is skipped. What needs all prompts cannot do without. */
+function requireRest({ universal, transfer }: AuditRequest, failures: readonly UnitFailure[]): void {
+  const failed = failures.find(
+    ({ unit }) => (universal && unit.endsWith('/universal')) || (transfer && unit.startsWith('transfer/')),
+  );
+  if (failed === undefined) return;
+  throw new MistletoeError('runtime', `${failed.unit} failed: ${failed.error}.`, {
+    hint: 'Everything else is done and saved; --resume runs this unit again.',
+  });
+}

@@ -1,0 +1,108 @@
+/** A worker process of audits: keeps the models of the last unit open for the next. */
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
+import { MistletoeError } from '../../core/errors.js';
+import { openRuntime } from '../../runtime/create-runtime.js';
+import type { Runtime } from '../../runtime/program.js';
+import type { ProcessHooks, ProcessWork } from '../../runs/unit-process-loop.js';
+import { serveUnits } from '../../runs/unit-process-loop.js';
+import type { LoadedDrafter } from '../arms/transfer.js';
+import type { Models } from '../audit-models.js';
+import { openModels, openDrafter } from '../audit-models.js';
+import { estimateEffort } from '../effort.js';
+import type { AuditUnitInput } from './audit-unit.js';
+import { toRequest } from './audit-unit.js';
+import { hooksFor } from './unit-progress.js';
+import type { ProcessAnswer, ProcessQuestion, ProcessSetup } from './unit-process-setup.js';
+import type { OpenedUnit } from './unit-runner.js';
+import { UnitRunner } from './unit-runner.js';
+
+interface OpenModels {
+  readonly key: string;
+  readonly runtime: Runtime;
+  readonly target: Models['target'];
+  readonly drafters: Map<string, LoadedDrafter>;
+}
+
+class AuditProcess implements ProcessWork {
+  private models: OpenModels | undefined;
+  private readonly runner = new UnitRunner((input) => this.open(input));
+  private readonly cache: CacheOptions;
+
+  constructor(
+    private readonly setup: ProcessSetup,
+    hooks: ProcessHooks,
+  ) {
+    this.cache = {
+      ...(setup.cacheFolder === null ? {} : { cacheFolder: setup.cacheFolder }),
+      verifyCache: setup.verifyCache,
+      onNotice: (message) => {
+        hooks.onNotice(message);
+      },
+    };
+  }
+
+  async prepare(input: unknown): Promise<void> {
+    await this.open(input as AuditUnitInput);
+  }
+
+  run(input: unknown, done: ReadonlySet<string>, hooks: ProcessHooks): Promise<void> {
+    const own = {
+      ...hooksFor((progress) => {
+        hooks.onProgress(progress);
+      }),
+      onPart: (part: Parameters<ProcessHooks['onPart']>[0]) => {
+        hooks.onPart(part);
+      },
+      onNotice: (message: string) => {
+        hooks.onNotice(message);
+      },
+    };
+    return this.runner.run(input as AuditUnitInput, own, done);
+  }
+
+  async ask(question: unknown): Promise<ProcessAnswer> {
+    const { open: request } = question as ProcessQuestion;
+    const runtime = await openRuntime(this.setup.device, this.setup.threads);
+    try {
+      const { target, drafters } = await openModels(request, runtime, this.cache);
+      return { effort: await estimateEffort(request, target, drafters) };
+    } finally {
+      await runtime.dispose();
+    }
+  }
+
+  private async open(input: AuditUnitInput): Promise<OpenedUnit> {
+    const { target: wanted, drafter } = input.request;
+    const folders = { target: this.folderOf(wanted), drafter: this.folderOf(drafter) };
+    const request = toRequest(input, folders, this.setup.threads);
+    const { settings, chatTemplate, date } = request;
+    const key = JSON.stringify([wanted.sha256, settings.chat, chatTemplate, date, request.device]);
+    if (this.models?.key !== key) {
+      await this.runner.dispose();
+      await this.models?.runtime.dispose();
+      this.models = undefined;
+      // With the run's type, on this worker's device.
+      const runtime = await openRuntime(this.setup.device, this.setup.threads);
+      const { target } = await openModels({ ...request, drafters: [] }, runtime, this.cache);
+      this.models = { key, runtime, target, drafters: new Map() };
+    }
+    const { target, drafters } = this.models;
+    const drafterKey = JSON.stringify([drafter.id, drafter.sha256, drafter.policy, request.taps]);
+    let opened = drafters.get(drafterKey);
+    if (opened === undefined) {
+      opened = await openDrafter(request, request.drafters[0]!, target, this.cache);
+      drafters.set(drafterKey, opened);
+    }
+    return { request, target, drafter: opened };
+  }
+
+  private folderOf({ name, sha256 }: { readonly name: string; readonly sha256: string }): string {
+    const folder = this.setup.folders[sha256];
+    if (folder !== undefined) return folder;
+    throw new MistletoeError('usage', `This worker has no folder of the model ${name}.`, {
+      hint: `A model with the identity ${sha256} was expected.`,
+    });
+  }
+}
+
+serveUnits((setup, hooks) => new AuditProcess(setup as ProcessSetup, hooks));

@@ -1,0 +1,167 @@
+/** `mistletoe worker`. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { once } from 'node:events';
+import { availableParallelism, hostname } from 'node:os';
+import type { QueueAuditOptions } from '../../audit/units/queue-audits.js';
+import { openAuditPool, parseAuditUnit } from '../../audit/units/queue-audits.js';
+import { MistletoeError } from '../../core/errors.js';
+import { QueueConnection } from '../../runs/queue/queue-connection.js';
+import { serveQueue } from '../../runs/queue/queue-worker.js';
+import { parseQueueUrl } from '../../runs/queue/redis-url.js';
+import { WorkerMetrics } from '../../runs/queue/worker-metrics.js';
+import { exitCodes } from '../failure.js';
+import { createNotice } from '../terminal.js';
+import { queueOf } from './audit-workers.js';
+import { maxThreads, maxWorkers } from '../../core/limits.js';
+import { decimal, integer, text, textOf } from '../../core/settings.js';
+import { findDevices, readDeviceList } from '../../runs/worker-devices.js';
+import { chooseDevice, deviceForms } from '../../runtime/device-choice.js';
+import type { Invocation } from '../command.js';
+import { defineCommand } from '../command.js';
+import { cacheFolderFlag, deviceFlags, queueFlag } from '../common-flags.js';
+import type { FlagsOf } from '../flags.js';
+import { flag, group, list } from '../flags.js';
+
+const flags = {
+  ...group('Queue', {
+    ...queueFlag,
+    name: flag('name of this worker in progress and reports', text, 'text', {
+      shownDefault: 'the name of the machine',
+    }),
+    lease: flag(
+      'time after which the units of a worker that is gone are given to others',
+      decimal({ min: 1, max: 3600 }),
+      'seconds',
+      { default: 30, rare: true },
+    ),
+    idleExit: flag('end once no run has been open for this long', decimal({ min: 0, max: 1e6 }), 'seconds', {
+      shownDefault: 'never',
+    }),
+    metricsPort: flag('Prometheus metrics on this port of 127.0.0.1', integer(0, 65_535), 'number', {
+      shownDefault: 'none',
+    }),
+    metricsHost: flag('address for the metrics', text, 'address', { default: '127.0.0.1', rare: true }),
+  }),
+  ...group('Models and machine', {
+    models: list('folder with models, or of one model', text, 'dir'),
+    device: {
+      ...deviceFlags.device,
+      help: `${deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all for several`,
+      type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
+    },
+    workers: flag('worker processes', integer(1, maxWorkers), 'count', {
+      shownDefault: 'one for each device',
+    }),
+    threads: flag('CPU threads of all processes together', integer(1, maxThreads), 'count', {
+      rare: true,
+      shownDefault: 'all',
+    }),
+    ...cacheFolderFlag,
+  }),
+};
+type WorkerFlags = FlagsOf<typeof flags>;
+
+export const worker = defineCommand({
+  name: 'worker',
+  description:
+    'Runs units of audits that `mistletoe audit --queue` submits. Models are found by their content in --models, the Hugging Face cache and the package; a run whose models, version or device this machine does not have is refused.',
+  flags,
+  examples: [
+    ['mistletoe worker --queue redis://queue:6379 --models /models', ''],
+    [
+      'mistletoe worker --queue rediss://queue:6379 --device cuda:all --workers 16',
+      'two processes on each of 8 GPUs',
+    ],
+    [
+      'MISTLETOE_QUEUE=redis://:secret@queue:6379 mistletoe worker',
+      'a password that lists of processes do not show',
+    ],
+  ],
+  notes:
+    'Ctrl-C finishes the units that run; a second one ends at once, and other workers take the units over.',
+  run: runWorker,
+});
+
+async function runWorker(flags: WorkerFlags, { terminal }: Invocation): Promise<number> {
+  const url = queueOf(flags, terminal);
+  if (url === undefined) {
+    throw new MistletoeError('usage', '--queue was not given, so there is nothing to work on.', {
+      hint: 'Give --queue redis://HOST:6379, or set MISTLETOE_QUEUE.',
+    });
+  }
+  const onNotice = createNotice(terminal);
+  const address = parseQueueUrl(url);
+  const devices = await listDevices(flags);
+  const all = flags.threads ?? availableParallelism();
+  const audits: QueueAuditOptions = {
+    ...{ modelFolders: flags.models, devices, cacheFolder: flags.cacheDir, onNotice },
+    threads: Math.max(1, Math.floor(all / devices.length)),
+  };
+  const connection = await QueueConnection.open(address, onNotice);
+  const metrics = new WorkerMetrics(connection);
+  const stopMetrics = await serveMetrics(flags, metrics, onNotice);
+  const abort = new AbortController();
+  const stopListening = terminal.onInterrupt(() => {
+    abort.abort();
+  });
+  onNotice(
+    `Waits for runs at ${address.shown} with ${devices.length === 1 ? '1 process' : `${devices.length} processes`}.`,
+  );
+  try {
+    await serveQueue(connection, {
+      name: flags.name ?? hostname(),
+      parse: parseAuditUnit,
+      openExecutor: (notice) => openAuditPool(notice, audits),
+      leaseMs: 1000 * flags.lease,
+      idleExitMs: flags.idleExit === undefined ? undefined : 1000 * flags.idleExit,
+      signal: abort.signal,
+      onNotice,
+      onUnit: (outcome, key) => {
+        metrics.count(outcome);
+        onNotice(`${outcome} ${key}`);
+      },
+    });
+    return abort.signal.aborted ? exitCodes.interrupted : exitCodes.success;
+  } finally {
+    stopListening();
+    await stopMetrics();
+    connection.close();
+  }
+}
+
+/** One for each process. */
+async function listDevices({ device, workers }: WorkerFlags): Promise<QueueAuditOptions['devices']> {
+  const several = await findDevices(device);
+  const count = workers ?? several?.length ?? 1;
+  const choice = several === undefined ? await chooseDevice({ device }) : undefined;
+  return Array.from({ length: count }, (_, index) => {
+    if (choice?.kind === 'cpu') return { kind: 'cpu' };
+    const { ordinal, name } = choice ?? several![index % several!.length]!;
+    return { kind: 'cuda', ordinal, name };
+  });
+}
+
+async function serveMetrics(
+  { metricsPort, metricsHost }: WorkerFlags,
+  metrics: WorkerMetrics,
+  onNotice: (message: string) => void,
+): Promise<() => Promise<void>> {
+  if (metricsPort === undefined) return () => Promise.resolve();
+  const server = createServer((request, response) => {
+    const isFound = request.method === 'GET' && request.url === '/metrics';
+    void (isFound ? metrics.render() : Promise.resolve('Not found; /metrics was expected.\n')).then(
+      (body) =>
+        response.writeHead(isFound ? 200 : 404, { 'content-type': 'text/plain; version=0.0.4' }).end(body),
+      () => response.writeHead(503).end('The queue cannot be reached.\n'),
+    );
+  });
+  server.listen(metricsPort, metricsHost);
+  await once(server, 'listening');
+  onNotice(`Metrics are at http://${metricsHost}:${(server.address() as AddressInfo).port}/metrics.`);
+  return async () => {
+    server.close();
+    server.closeAllConnections();
+    await once(server, 'close');
+  };
+}

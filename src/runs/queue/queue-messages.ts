@@ -1,0 +1,80 @@
+/**
+ * What travels through a queue. Whoever can write to the Redis server can write anything, so both sides read it like a
+ * stranger's file: bounded, checked against a schema, and with nothing in it that names a path, a command or code.
+ */
+import { createHash } from 'node:crypto';
+import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import { z } from 'zod';
+import { describeCause } from '../../core/errors.js';
+import { parseJsonText } from '../../core/json-text.js';
+import { fileLimits } from '../../core/limits.js';
+import type { UnitPart } from '../unit.js';
+import { partSchema } from '../unit.js';
+
+const nameSchema = z.string().min(1).max(200);
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+
+export const jobSchema = z.strictObject({
+  schema: z.literal('mistletoe.unit/1'),
+  version: nameSchema,
+  key: z.string().min(1).max(2000),
+  /** Deflated JSON in base64. */
+  input: z.string(),
+});
+export type QueueJob = Readonly<z.infer<typeof jobSchema>>;
+
+export const outputSchema = z.strictObject({
+  schema: z.literal('mistletoe.output/1'),
+  worker: nameSchema,
+  output: z.string(),
+});
+export type QueueOutput = Readonly<z.infer<typeof outputSchema>>;
+
+/** What a worker needs in order to serve a run. */
+export const noticeSchema = z.strictObject({
+  schema: z.literal('mistletoe.run/1'),
+  command: z.literal('audit'),
+  version: nameSchema,
+  models: z.array(z.strictObject({ name: nameSchema, sha256 })).min(1).max(1000),
+  device: z.strictObject({ kind: z.enum(['cpu', 'cuda']), dtype: nameSchema, name: z.string().max(200) }),
+});
+export type RunNotice = Readonly<z.infer<typeof noticeSchema>>;
+
+export const progressSchema = z.object({ worker: nameSchema, progress: z.unknown() });
+
+export function packJob(key: string, version: string, input: unknown): QueueJob {
+  return { schema: 'mistletoe.unit/1', version, key, input: pack(input) };
+}
+
+/** The same input has the same id, whoever submits it and however often. */
+export function jobId(input: unknown): string {
+  return `unit-${createHash('sha256').update(JSON.stringify(input)).digest('hex').slice(0, 40)}`;
+}
+
+export function packOutput(worker: string, parts: readonly UnitPart[]): QueueOutput {
+  return { schema: 'mistletoe.output/1', worker, output: pack(parts) };
+}
+
+/** Throws a phrase that says what is wrong. */
+export function unpackOutput(value: unknown): { readonly worker: string; readonly parts: readonly UnitPart[] } {
+  const { worker, output } = outputSchema.parse(value);
+  return { worker, parts: z.array(partSchema).parse(unpack(output, fileLimits.unitOutput)) };
+}
+
+export function unpackInput({ input }: QueueJob): unknown {
+  return unpack(input, fileLimits.unitInput);
+}
+
+function pack(value: unknown): string {
+  return deflateRawSync(JSON.stringify(value)).toString('base64');
+}
+
+function unpack(text: string, maxBytes: number): unknown {
+  let bytes: Buffer;
+  try {
+    bytes = inflateRawSync(Buffer.from(text, 'base64'), { maxOutputLength: maxBytes });
+  } catch (cause) {
+    throw new Error(`it cannot be unpacked: ${describeCause(cause)}`);
+  }
+  return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+}

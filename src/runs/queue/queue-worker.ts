@@ -1,0 +1,202 @@
+/**
+ * Serves the runs of a queue, one run at a time. A run is served if this worker has its version, its device and its
+ * models; otherwise the worker says why not, here and to the submitter.
+ */
+import type { Job, Worker } from 'bullmq';
+import { describeCause } from '../../core/errors.js';
+import { readVersion } from '../identity.js';
+import type { UnitExecutor, UnitPart } from '../unit.js';
+import type { AnnouncedRun, QueueConnection } from './queue-connection.js';
+import type { QueueOutput, RunNotice } from './queue-messages.js';
+import { jobId, jobSchema, packOutput, unpackInput } from './queue-messages.js';
+
+export interface WorkerOptions<Input> {
+  readonly name: string;
+  /** Reads untrusted input; throws a phrase that says what is wrong. */
+  readonly parse: (input: unknown) => Input;
+  /** An executor for the run, with one attempt for each unit, or why there is none. */
+  readonly openExecutor: (notice: RunNotice) => Promise<UnitExecutor<Input> | Refusal>;
+  /** Ends the worker once no run has been open for so long; it waits forever by default. */
+  readonly idleExitMs?: number | undefined;
+  /** Milliseconds after which the units of a worker that is gone are given to others. */
+  readonly leaseMs?: number;
+  readonly signal: AbortSignal;
+  readonly onNotice: (message: string) => void;
+  readonly onUnit?: (outcome: 'completed' | 'failed', key: string) => void;
+}
+
+export interface Refusal {
+  /** Also for the submitter: names no paths. */
+  readonly refusal: string;
+  /** For the operator of this worker. */
+  readonly hint: string;
+}
+
+const defaultLeaseMs = 30_000;
+const pollMs = 500;
+/** How long a run without waiting units is kept open while another has some. */
+const idleMs = 5000;
+/** Times a unit may be on a worker that vanished: as often as it may end a worker process. */
+const maxStalledCount = 2;
+const rememberedOutputs = 256;
+const progressMs = 1000;
+
+/** Returns once the signal is aborted and the units that run are finished or given back. */
+export async function serveQueue<Input>(
+  connection: QueueConnection,
+  options: WorkerOptions<Input>,
+): Promise<void> {
+  const { signal } = options;
+  const refused = new Map<string, string>();
+  const outputs = new Map<string, QueueOutput>();
+  let lastRunMs = performance.now();
+  while (!signal.aborted) {
+    const runs = await connection.listRuns();
+    if (runs.length > 0) lastRunMs = performance.now();
+    if (performance.now() - lastRunMs >= (options.idleExitMs ?? Infinity)) return;
+    for (const run of runs) {
+      if (isAborted(signal)) break;
+      const asked = JSON.stringify(run.notice);
+      if (refused.get(run.queue) === asked || (await countWaiting(connection, run.queue)) === 0) continue;
+      const opened = await openRun(run, options);
+      if ('refusal' in opened) {
+        refused.set(run.queue, asked);
+        options.onNotice(`Refused the run ${run.queue}: ${opened.refusal}. ${opened.hint}`);
+        await connection.refuse(run.queue, options.name, opened.refusal);
+        continue;
+      }
+      try {
+        await serveRun(connection, run, opened, options, outputs);
+      } finally {
+        await opened.close();
+      }
+    }
+    await pause(pollMs, signal);
+  }
+}
+
+/** Changes while others are awaited. */
+const isAborted = (signal: AbortSignal): boolean => signal.aborted;
+
+async function openRun<Input>(
+  { notice }: AnnouncedRun,
+  { openExecutor }: WorkerOptions<Input>,
+): Promise<UnitExecutor<Input> | Refusal> {
+  const own = readVersion();
+  if (notice.version !== own)
+    return {
+      refusal: `it needs Mistletoe ${notice.version}, and this worker is ${own}`,
+      hint: 'Install that version here.',
+    };
+  try {
+    return await openExecutor(notice);
+  } catch (cause) {
+    return { refusal: describeCause(cause), hint: '' };
+  }
+}
+
+async function serveRun<Input>(
+  connection: QueueConnection,
+  { queue, notice }: AnnouncedRun,
+  executor: UnitExecutor<Input>,
+  options: WorkerOptions<Input>,
+  outputs: Map<string, QueueOutput>,
+): Promise<void> {
+  const { bull, client } = connection;
+  const { name, leaseMs = defaultLeaseMs, signal } = options;
+  let fault: unknown;
+  const compute = async (job: Job): Promise<QueueOutput> => {
+    const { input, key } = readJob(job, notice, options);
+    const known = outputs.get(job.id ?? '');
+    if (known !== undefined) return known;
+    const parts: UnitPart[] = [];
+    const report = throttle((progress) => {
+      job.updateProgress({ worker: name, progress }).catch(() => undefined);
+    });
+    await executor.run(
+      { key, input, models: [], estimate: { memoryBytes: null, ms: null } },
+      { onPart: (part) => void parts.push(part), onProgress: report, onNotice: options.onNotice },
+    );
+    const output = packOutput(name, parts);
+    // A restarted Redis may ask for it again.
+    outputs.set(job.id ?? '', output);
+    for (const id of [...outputs.keys()].slice(0, -rememberedOutputs)) outputs.delete(id);
+    return output;
+  };
+  const worker: Worker = new bull.Worker(queue, compute, {
+    connection: client,
+    concurrency: executor.capacity,
+    lockDuration: leaseMs,
+    stalledInterval: leaseMs,
+    maxStalledCount,
+    name,
+  });
+  worker.on('error', (cause) => {
+    connection.noteError(cause);
+  });
+  worker.on('completed', (job) => options.onUnit?.('completed', job.name));
+  worker.on('failed', (job, cause) => {
+    options.onUnit?.('failed', job?.name ?? '');
+    options.onNotice(`${job?.name ?? 'A unit'} failed: ${cause.message}`);
+    if (executor.capacity === 0) fault ??= cause;
+  });
+  options.onNotice(`Serves the run ${queue}.`);
+  let idleSinceMs = performance.now();
+  while (!signal.aborted && fault === undefined) {
+    await pause(pollMs, signal);
+    const runs = await connection.listRuns();
+    if (!runs.some((run) => run.queue === queue)) break;
+    if ((await countWaiting(connection, queue)) > 0) idleSinceMs = performance.now();
+    if (performance.now() - idleSinceMs > idleMs && runs.length > 1) break;
+  }
+  if (signal.aborted) options.onNotice('Finishing the units that run.');
+  await worker.close();
+  if (fault !== undefined) throw fault as Error;
+}
+
+function readJob<Input>(
+  job: Job,
+  { version }: RunNotice,
+  { parse }: WorkerOptions<Input>,
+): { readonly input: Input; readonly key: string } {
+  const parsed = jobSchema.parse(job.data);
+  if (parsed.version !== version)
+    throw new Error(`it is a unit of Mistletoe ${parsed.version}; its run needs ${version}`);
+  const input = unpackInput(parsed);
+  if (jobId(input) !== job.id) throw new Error('its id is not that of its input');
+  return { input: parse(input), key: parsed.key };
+}
+
+async function countWaiting({ bull, client }: QueueConnection, queue: string): Promise<number> {
+  const handle = new bull.Queue(queue, { connection: client, skipMetasUpdate: true });
+  handle.on('error', () => undefined);
+  try {
+    return await handle.getJobCountByTypes('waiting', 'active', 'delayed', 'prioritized');
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Steps come many times a second; starts and ends are all passed on. */
+function throttle(send: (progress: unknown) => void): (progress: unknown) => void {
+  let lastMs = -Infinity;
+  return (progress) => {
+    const isStep = (progress as { readonly kind?: unknown }).kind === 'step';
+    if (isStep && performance.now() - lastMs < progressMs) return;
+    lastMs = performance.now();
+    send(progress);
+  };
+}
+
+function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(end, milliseconds);
+    function end(): void {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    }
+    signal.addEventListener('abort', end);
+    if (signal.aborted) end();
+  });
+}

@@ -1,0 +1,123 @@
+/**
+ * A unit of a run: plain data in, plain data out. Its output follows from its input and from the weights that the input
+ * names by their hashes, so it does not matter where a unit runs, when, or how often.
+ */
+import { z } from 'zod';
+
+export interface Unit<Input = unknown> {
+  /** Unique in its run. */
+  readonly key: string;
+  /** JSON, and all that a worker needs beside the models. It names no paths. */
+  readonly input: Input;
+  readonly models: readonly NeededModel[];
+  readonly estimate: UnitEstimate;
+}
+
+export interface NeededModel {
+  readonly name: string;
+  readonly sha256: string;
+}
+
+/** Null if nothing is known. */
+export interface UnitEstimate {
+  readonly memoryBytes: number | null;
+  readonly ms: number | null;
+}
+
+/** One line of the run's units.jsonl, with its steps and its times. A unit has one part or more. */
+export const partSchema = z.object({
+  key: z.string(),
+  data: z.json(),
+  steps: z.array(z.json()),
+  /** For timings.jsonl; null if nothing was timed. */
+  timing: z.record(z.string(), z.json()).nullable(),
+});
+export type UnitPart = Readonly<z.infer<typeof partSchema>>;
+
+export interface UnitHooks {
+  /** Called for each part, as soon as it is finished. */
+  onPart(part: UnitPart, worker: WorkerName): void;
+  /** Progress of any kind, for display only. */
+  onProgress?(progress: unknown, worker: WorkerName): void;
+  onNotice?(message: string): void;
+}
+
+export interface WorkerName {
+  /** Empty for the process of the run itself. */
+  readonly name: string;
+  readonly pid: number | null;
+}
+
+/** Runs units: in this process, in processes of this machine, or on other machines. */
+export interface UnitExecutor<Input = unknown> {
+  /** Units that are worth handing over at once. */
+  readonly capacity: number;
+  /** Resolves once all parts have been passed to the hooks. Throws UnitFailed if the unit cannot be computed. */
+  run(unit: Unit<Input>, hooks: UnitHooks): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The unit failed too often; the rest of the run can still be finished. */
+export class UnitFailed extends Error {}
+
+/** Units that can run now. They depend on what is recorded, so units of a later phase appear once an earlier one ended. */
+export interface UnitSchedule<Input = unknown> {
+  /** The next unit in the run's order that has not been handed out; undefined while there is none. */
+  next(): Unit<Input> | undefined;
+}
+
+export interface UnitDrive<Input> {
+  readonly schedule: UnitSchedule<Input>;
+  readonly executor: UnitExecutor<Input>;
+  readonly signal?: AbortSignal | undefined;
+  hooksOf(unit: Unit<Input>): UnitHooks;
+  onFailure(unit: Unit<Input>, failure: UnitFailed): void;
+}
+
+/** Runs all units of a schedule, as many at once as the executor takes. Returns or throws once none runs any more. */
+export async function driveUnits<Input>(drive: UnitDrive<Input>): Promise<void> {
+  const { schedule, executor, signal } = drive;
+  let running = 0;
+  let fault: { readonly cause: unknown } | undefined;
+  let wake: () => void = () => undefined;
+  const stop = (cause: unknown): void => {
+    fault ??= { cause };
+    wake();
+  };
+  const run = async (unit: Unit<Input>): Promise<void> => {
+    try {
+      await executor.run(unit, drive.hooksOf(unit)).catch((cause: unknown) => {
+        if (!(cause instanceof UnitFailed)) throw cause;
+        drive.onFailure(unit, cause);
+      });
+    } catch (cause) {
+      stop(cause);
+    }
+    running -= 1;
+    wake();
+  };
+  const onAbort = (): void => {
+    stop(signal?.reason);
+  };
+  const sleep = (): Promise<void> =>
+    new Promise((resolve) => {
+      wake = resolve;
+    });
+  if (signal?.aborted === true) onAbort();
+  signal?.addEventListener('abort', onAbort);
+  try {
+    while (fault === undefined) {
+      const unit = running < executor.capacity ? schedule.next() : undefined;
+      if (unit !== undefined) {
+        running += 1;
+        void run(unit);
+      } else if (running === 0) return;
+      else await sleep();
+    }
+    await executor.close();
+    while (running > 0) await sleep();
+    throw fault.cause;
+  } finally {
+    signal?.removeEventListener('abort', onAbort);
+  }
+}
