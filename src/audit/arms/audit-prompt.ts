@@ -102,9 +102,9 @@ export async function preparePrompt(
   const tokens = Int32Array.from([...wholeIds, ...answer.tokenIds.slice(0, -1)]);
   const select = Int32Array.from(answer.tokenIds, (_, row) => wholeIds.length - 1 + row);
   const cache = model.createCache();
-  const { logits, rows } = await model
-    .forward({ tokens, cache, select, want: ['logits'] })
-    .finally(() => cache.release());
+  const { logits, rows } = await model.forward({ tokens, cache, select, want: ['logits'] }).finally(() => {
+    cache.release();
+  });
   rows.free();
   const windowIds = answer.tokenIds.slice(0, window);
   const cleanLogits = logits!.slice(0, windowIds.length * vocabularySize);

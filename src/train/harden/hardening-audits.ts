@@ -14,7 +14,6 @@ import { configFile } from '../../runs/run-units.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { Runtime } from '../../runtime/program.js';
-import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
 import type { DrafterRole } from './hardening-result.js';
@@ -82,7 +81,7 @@ export async function describeAudit(
     seed: audit.seed,
     date: request.date,
     taps: request.from.taps,
-    prompts: prompts as readonly Prompt[],
+    prompts,
     preset: audit.preset,
     settings: auditSettings(request, name),
     device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,
