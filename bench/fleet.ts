@@ -19,8 +19,14 @@ import { printNote, printTable } from './stopwatch.js';
 const given = process.argv.indexOf('--timings');
 const timingsFile = given < 0 ? undefined : process.argv[given + 1];
 
-/** Of the bundled EAGLE-3 in the preset standard on one H200, unless --timings has others; see docs/results.md. */
-const assumed = { controlsMs: [9000, 10_000, 12_000], searchesMs: [25_000, 30_000, 32_000, 35_000, 48_000] };
+/**
+ * Unless --timings has others: of the bundled pair on one H200 that 15 processes share, which audited 120 pairs of drafter
+ * and prompt in 5.8 minutes (docs/notebook/2026-11-17-measurements.md), 43.5 s for each pair. How that divides into controls
+ * and two searches, and the spread, are assumptions.
+ */
+const workersPerGpu = 15;
+const measuredRun = { pairs: 120, minutes: 5.8 };
+const assumed = { controlsMs: [6500, 8700, 10_900], searchesMs: [13_000, 17_400, 21_800] };
 
 /** Times of units, by kind: the controls of a prompt are one unit. */
 function readTimes(path: string): { readonly controlsMs: number[]; readonly searchesMs: number[] } {
@@ -41,23 +47,25 @@ function readTimes(path: string): { readonly controlsMs: number[]; readonly sear
 }
 
 const times = timingsFile === undefined ? assumed : readTimes(timingsFile);
-/** Serial costs of a unit, measured by the tests of the queue on a 2-core machine: see docs/fleet.md. */
-const costs = { redisMs: 0.5, submitterMs: 3 };
+/** Serial costs of a unit: CPU time of Redis and of the submitter, and of writing it to the disk (docs/fleet.md). */
+const costs = { redisMs: 0.3, submitterMs: 3 };
+const loadMs = 20_000;
 const table = { pairs: 5 * 240 * 2, searchesPerPair: 5, ...times };
 const mean = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / values.length;
 printNote(
   `Unit times: controls ${durationText(mean(times.controlsMs))}, searches ${durationText(mean(times.searchesMs))} on average` +
-    `${timingsFile === undefined ? ' (assumed)' : ''}; 0.05 deaths per worker and hour, 60 s to load models, lease 30 s.`,
+    `${timingsFile === undefined ? ' (assumed)' : ''}; ${workersPerGpu} workers per GPU, 0.05 deaths per worker and hour, 20 s to load models, lease 30 s.`,
 );
 printTable(
   [
     ['GPUs', 'wall time', 'ideal', 'efficiency', 'tail', 'Redis busy', 'submitter busy', 'deaths', 'limit'],
-    ...[1, 8, 64, 512].map((workers) => {
-      const fleet = { workers, loadMs: 60_000, failuresPerWorkerHour: 0.05, leaseMs: 30_000, ...costs };
+    ...[1, 8, 64, 512].map((gpus) => {
+      const workers = gpus * workersPerGpu;
+      const fleet = { workers, loadMs, failuresPerWorkerHour: 0.05, leaseMs: 30_000, ...costs };
       const result = simulate(table, fleet);
       return [
-        ...[String(workers), durationText(result.wallMs), durationText(result.idealMs)],
+        ...[String(gpus), durationText(result.wallMs), durationText(result.idealMs)],
         ...[percentText(result.idealMs / result.wallMs), durationText(result.tailMs)],
         ...[
           percentText(result.redisBusy),
@@ -68,8 +76,15 @@ printTable(
       ];
     }),
   ],
-  'The research table, one worker per GPU',
+  'The research table: 12,000 searches',
 );
+if (timingsFile === undefined) {
+  const run = { pairs: measuredRun.pairs, searchesPerPair: 2, ...times };
+  const fleet = { workers: workersPerGpu, loadMs, failuresPerWorkerHour: 0, leaseMs: 0, ...costs };
+  printNote(
+    `The run behind these times took ${measuredRun.minutes} min; simulated: ${durationText(simulate(run, fleet).wallMs)}.`,
+  );
+}
 
 if (process.argv.includes('--check')) checkAgainstRuns();
 
@@ -83,14 +98,17 @@ function checkAgainstRuns(): void {
     }));
     const alone = readTimes(join(temporary, 'run-1', 'timings.jsonl'));
     const run = { pairs: alone.controlsMs.length, searchesPerPair: 2, ...alone };
-    const loadMs = Math.max(0, rows[0]!.wallMs - sum(alone.controlsMs) - sum(alone.searchesMs));
+    const startMs = Math.max(0, rows[0]!.wallMs - sum(alone.controlsMs) - sum(alone.searchesMs));
     const cores = availableParallelism();
     printTable(
       [
         ['workers', 'measured', 'simulated', 'difference'],
         ...rows.map(({ workers, wallMs }) => {
           const slowdown = Math.max(1, workers / cores);
-          const fleet = { ...{ workers, loadMs, failuresPerWorkerHour: 0, leaseMs: 0, slowdown }, ...costs };
+          const fleet = {
+            ...{ workers, loadMs: startMs, failuresPerWorkerHour: 0, leaseMs: 0, slowdown },
+            ...costs,
+          };
           const { wallMs: simulated } = simulate(run, fleet);
           return [
             String(workers),
