@@ -104,7 +104,10 @@ export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Si
           loaded.fresh += 1;
           start(now);
         });
-      } else events.add(begin + workMs, (now) => finish(now, task));
+      } else
+        events.add(begin + workMs, (now) => {
+          finish(now, task);
+        });
     }
   };
   const finish = (nowMs: number, task: Task): void => {

@@ -103,7 +103,6 @@ export const deviceFlags = {
     shownDefault: 'bfloat16',
   }),
 };
-export type DeviceFlags = FlagsOf<typeof deviceFlags>;
 
 export const cacheFolderFlag = {
   cacheDir: flag('folder for converted weights', text, 'dir', {
@@ -129,6 +128,7 @@ export const runFlags = {
 export const queueFlag = {
   queue: flag('redis://HOST:6379 or rediss:// of the queue whose workers run the units', text, 'url', {
     shownDefault: '$MISTLETOE_QUEUE or none',
+    rare: true,
   }),
 };
 
@@ -150,36 +150,28 @@ export const formatFlag = {
 /** What --resume may be combined with: everything else is in the run's folder. */
 export const resumable = ['resume', 'progress', 'format', 'cacheDir', 'verifyCache'];
 
-export const tapsOf = ({ taps }: { readonly taps?: DrafterFlags['taps'] }): ReadingOptions =>
-  taps === undefined ? {} : { taps };
+type Some<Flags> = { readonly [Name in keyof Flags]?: Flags[Name] | undefined };
 
-export function templateOf({ chatTemplate, date }: Partial<TemplateFlags>): TemplateOptions {
-  return {
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-    ...(date === undefined ? {} : { date }),
-  };
-}
+export const tapsOf = ({ taps }: Some<DrafterFlags>): ReadingOptions => ({ taps });
 
-export function samplingOf({ temperature, topK, topP }: SamplingFlags): SamplingOptions {
-  return {
-    temperature,
-    ...(topK === undefined ? {} : { topK }),
-    ...(topP === undefined ? {} : { topP }),
-  };
-}
+export const templateOf = ({ chatTemplate, date }: Some<TemplateFlags>): TemplateOptions => ({
+  chatTemplate,
+  date,
+});
 
-export function cacheOf({
+export const samplingOf = ({ temperature, topK, topP }: SamplingFlags): SamplingOptions => ({
+  temperature,
+  topK,
+  topP,
+});
+
+export const cacheOf = ({
   cacheDir,
   verifyCache,
-}: Partial<Pick<MachineFlags, 'cacheDir' | 'verifyCache'>>): Pick<
-  CacheOptions,
-  'cacheFolder' | 'verifyCache'
-> {
-  return {
-    ...(cacheDir === undefined ? {} : { cacheFolder: cacheDir }),
-    ...(verifyCache === undefined ? {} : { verifyCache }),
-  };
-}
+}: Some<MachineFlags>): Pick<CacheOptions, 'cacheFolder' | 'verifyCache'> => ({
+  cacheFolder: cacheDir,
+  verifyCache,
+});
 
 // `guard` declares its flags with commander; these add the shared ones.
 export const createTargetOption = (): Option =>

@@ -132,7 +132,7 @@ async function runGenerate(flags: GenerateFlags, { terminal, args }: Invocation)
     const target = await openTarget(folder, {
       runtime,
       ...loading,
-      ...chatOf(flags),
+      chat: chatOf(flags),
       ...common.templateOf(flags),
     });
     const speculation = located === undefined ? undefined : await loadSpeculation(located, target, loading);
@@ -142,10 +142,7 @@ async function runGenerate(flags: GenerateFlags, { terminal, args }: Invocation)
   }
 }
 
-function chatOf({ chat, raw }: GenerateFlags): { readonly chat?: boolean } {
-  if (raw === true) return { chat: false };
-  return chat === true ? { chat: true } : {};
-}
+const chatOf = ({ chat, raw }: GenerateFlags): boolean | undefined => (raw === true ? false : chat);
 
 function choosePrompt({ prompt, prompts }: GenerateFlags, [first]: readonly string[]): string | undefined {
   if (first === undefined) return prompt;
@@ -202,7 +199,7 @@ async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> 
       printer.begin(prompt);
       const options = {
         ...optionsOf(flags),
-        ...(flags.prompts === undefined ? {} : { name: `Prompt ${prompt.id} of ${flags.prompts}` }),
+        name: flags.prompts === undefined ? undefined : `Prompt ${prompt.id} of ${flags.prompts}`,
         onToken: printer.token,
         signal,
       };
@@ -213,7 +210,7 @@ async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> 
               ...options,
               onNotice,
               policy: speculation.policy,
-              ...(speculation.rule === undefined ? {} : { rule: speculation.rule }),
+              rule: speculation.rule,
             });
       printer.end(prompt, generation);
       if (signal.aborted) break;

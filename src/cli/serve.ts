@@ -225,7 +225,7 @@ function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
     metricsLevel: flags.perRequestSpecDecodeMetrics,
     logPrompts: flags.logPrompts === true,
     guarded: flags.guarded === true,
-    ...guardingOf(flags),
+    guarding: guardingOf(flags),
     limits: {
       bodyBytes: flags.maxBody,
       promptTokens: flags.maxPromptTokens,
@@ -235,25 +235,19 @@ function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
       seconds: flags.maxSeconds,
     },
     draft,
-    ...(maxMemory === undefined ? {} : { memoryBytes: maxMemory }),
-    ...(device === undefined ? {} : { device }),
-    ...(dtype === undefined ? {} : { dtype }),
-    ...(threads === undefined ? {} : { threads }),
+    memoryBytes: maxMemory,
+    device,
+    dtype,
+    threads,
   };
 }
 
 /** Applies to requests that ask to be guarded too. */
-function guardingOf({ slowdown, floor, ladder: given }: ServeFlags): Pick<ServeOptions, 'guarding'> {
+function guardingOf({ slowdown, floor, ladder: given }: ServeFlags): ServeOptions['guarding'] {
   // Names of drafters have no commas: a,b was the syntax of this list, and still works.
   const ladder = given.flatMap((names) => names.split(',').map((name) => name.trim()));
-  if (slowdown === undefined && floor === undefined && ladder.length === 0) return {};
-  return {
-    guarding: {
-      ...(slowdown === undefined ? {} : { slowdown }),
-      ...(floor === undefined ? {} : { floor }),
-      ...(ladder.length === 0 ? {} : { ladder }),
-    },
-  };
+  if (slowdown === undefined && floor === undefined && ladder.length === 0) return undefined;
+  return { slowdown, floor, ladder: ladder.length === 0 ? undefined : ladder };
 }
 
 function describe(

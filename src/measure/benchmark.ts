@@ -210,7 +210,7 @@ async function answerWith(
     stopIds: target.stopIds,
     tokenizer: target.tokenizer,
     scheduler,
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   };
   if (system === undefined || policy === undefined) return decodePlain(target.model, request);
   return decodeSpeculative(target.model, system.drafter, {

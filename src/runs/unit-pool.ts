@@ -177,7 +177,7 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
         // A process that failed may have lost its device or its memory: the next unit gets a new one.
         if (slot.child === child) slot.child = undefined;
         child.kill('SIGKILL');
-        reject(failure.cause as Error);
+        reject(failure.cause instanceof Error ? failure.cause : new Error(String(failure.cause)));
       };
       const onMessage = (received: WorkerMessage): void => {
         try {

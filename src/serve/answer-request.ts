@@ -63,8 +63,8 @@ function readSampling({
 }: Pick<CommonFields, 'temperature' | 'top_p' | 'top_k'>): SamplingOptions {
   return {
     temperature: temperature ?? 1,
-    ...(topP == null ? {} : { topP }),
-    ...(topK == null || topK < 1 ? {} : { topK }),
+    topP: topP ?? undefined,
+    topK: topK == null || topK < 1 ? undefined : topK,
   };
 }
 

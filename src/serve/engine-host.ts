@@ -187,17 +187,17 @@ export class EngineHost {
     const { prompts, choices, maxNewTokens, sampling, seed, stopStrings, topLikelihoods } = request;
     const { newTokens = this.model.contextLength, promptTokens } = this.limits;
     const task = {
-      ...(drafting === undefined ? {} : { drafter: drafting.drafter }),
-      ...(drafting?.draft === undefined ? {} : { policy: drafting.draft }),
-      ...(drafting?.isGuarded === true ? { guarded: true } : {}),
+      drafter: drafting?.drafter,
+      policy: drafting?.draft,
+      guarded: drafting?.isGuarded,
       maxNewTokens: maxNewTokens ?? newTokens,
-      ...(maxNewTokens === undefined ? {} : { needsRoom: true }),
+      needsRoom: maxNewTokens !== undefined,
       sampling,
       seed: seed ?? randomInt(2 ** 47),
       stopStrings: [...stopStrings],
       chat: request.kind === 'chat',
-      ...(topLikelihoods === undefined ? {} : { topLikelihoods }),
-      ...(promptTokens === undefined ? {} : { maxPromptTokens: promptTokens }),
+      topLikelihoods,
+      maxPromptTokens: promptTokens,
       signal: controller.signal,
     };
     const answers = prompts.map((prompt, index) =>

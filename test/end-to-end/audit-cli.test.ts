@@ -125,7 +125,7 @@ describe('mistletoe audit', () => {
     [['--resume', 'nowhere'], 'nowhere holds no run of mistletoe audit that can be read'],
     [['--prompt', 'a', '--prompts', 'b.txt'], '--prompts and --prompt were both given'],
     [['--prompts', 'hello'], '--prompts is hello; a .jsonl or .txt file'],
-    [['--prompts', 'gsm8k'], 'no folder was given'],
+    [['--prompts', 'gsm8k'], 'The prompt set gsm8k is not in the Hugging Face cache'],
     [['--objective', 'fear'], "Option '--objective <name>' argument 'fear' is invalid"],
     [['--drafter', 'eagel3'], 'There is no bundled drafter "eagel3"'],
     [['--epsilon', '0'], 'expected a number above 0'],

@@ -62,9 +62,9 @@ async function readAll({ tensors, config }: Checkpoint): Promise<Map<string, rea
   return values;
 }
 
-/** Without those that llama.cpp computes otherwise: it has no sliding windows in this architecture. */
-const targets = publishedTargets.filter(
-  ({ folder, family }) => family !== 'mistral' || folder.config.sliding_window === null,
+/** One of each kind, without sliding windows: llama.cpp has none in this architecture. */
+const targets = publishedTargets.filter(({ name }) =>
+  /7b-v1\.3|16k|Llama-3|Mistral.*v0\.2|Qwen2\.5-0\.5B|Qwen3/.test(name),
 );
 const llama = targets.find(({ name }) => name.includes('Meta-Llama-3-8B'))!;
 const qwen3 = targets.find(({ family }) => family === 'qwen3')!;
@@ -177,7 +177,7 @@ describe('a GGUF file is refused by name:', () => {
       'experts',
       withSetting('llama.expert_count', uint32(8)),
       [embedding],
-      /llama.expert_count = 8, expected 0/,
+      /llama.expert_count = 8 \(expected 0\), which/,
     ],
     ['an unknown setting', withSetting('llama.logit_scale', float32(2)), [embedding], /"llama.logit_scale"/],
     [
@@ -202,5 +202,16 @@ describe('a GGUF file is refused by name:', () => {
     const path = join(temporary.path, 'refused.gguf');
     writeFileSync(path, encodeGguf(metadata, tensors));
     await expect(openCheckpoint(path)).rejects.toThrow(message);
+  });
+
+  it('not for 200,000 rotary divisors, which are only a list', async () => {
+    const path = join(temporary.path, 'divisors.gguf');
+    const divisors = new Float32Array(200_000).fill(2);
+    const many = { name: 'rope_freqs.weight', type: 'F32', shape: [200_000] } as const;
+    const metadata = withSetting('llama.attention.key_length', uint32(400_000));
+    const tensors = [embedding, { ...many, data: new Uint8Array(divisors.buffer) }];
+    writeFileSync(path, encodeGguf(metadata, tensors));
+    const { rope_scaling: scaling } = (await openCheckpoint(path)).config;
+    expect(scaling).toMatchObject({ rope_type: 'longrope', short_factor: { length: 200_000 } });
   });
 });

@@ -6,7 +6,6 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import { levelsOf } from '../../draft/tree/grow-tree.js';
 import type { UnitPart } from '../../runs/unit.js';
-import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { preparePrompt } from '../arms/audit-prompt.js';
 import { listAllowedTokens } from '../arms/controls.js';
 import type { DrafterAudit, TimedAudit } from '../arms/drafter-audit.js';
@@ -157,9 +156,9 @@ export class UnitRunner {
     const { audit, drafter } = context;
     const name = universalName(audit.id);
     this.hooks?.signal?.throwIfAborted();
-    this.hooks?.onStart(name);
     // It compiles its own programs; both at once need not fit into memory.
     await this.dispose();
+    this.hooks?.onStart(name);
     const found = await searchUniversal({ ...audit, request }, drafter.policy);
     this.finish(universalKey(audit.id), found ?? null);
     this.hooks?.onEnd(name, found?.trained.attackedAcceptedLength);
@@ -181,8 +180,7 @@ export class UnitRunner {
       request: { ...request, prompts: request.prompts.filter((_, index) => isOpen[index]) },
       measured: drafter,
       suffixes: suffixes.filter((_, index) => isOpen[index]),
-      prepare: (prompt) =>
-        preparePrompt(target, prompt as Prompt, { ...request.settings, seed: request.seed }),
+      prepare: (prompt) => preparePrompt(target, prompt, { ...request.settings, seed: request.seed }),
       onCounts: (promptId, counts) => {
         this.finish(keyOf(promptId), counts);
       },

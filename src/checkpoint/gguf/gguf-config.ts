@@ -69,7 +69,7 @@ export function describeConfig(
   const requireValue = (key: string, expected: number): void => {
     const value = number(key);
     if (value !== undefined && value !== expected)
-      throw unsupported(header, `${name}.${key} = ${value}, expected ${expected}:`);
+      throw unsupported(header, `${name}.${key} = ${value} (expected ${expected})`);
   };
   requireValue('attention.value_length', headSize);
   requireValue('rope.dimension_count', headSize);
@@ -103,7 +103,7 @@ export function describeConfig(
 
 function unsupported({ path }: GgufHeader, setting: string): Error {
   return refuse(
-    `${path} has the setting ${setting} which is not supported`,
+    `${path} has the setting ${setting}, which is not supported`,
     'Use a model of the Llama, Mistral, Qwen2 or Qwen3 family; Mixtral and other models with experts are not among them.',
   );
 }
@@ -120,7 +120,7 @@ function describeScaling(
   const original = findNumber(header, `${name}.rope.scaling.original_context_length`);
   if (factors !== undefined) {
     if (kind !== 'none')
-      throw unsupported(header, `${name}.rope.scaling.type = ${quote(kind)} with rope_freqs,`);
+      throw unsupported(header, `${name}.rope.scaling.type = ${quote(kind)} with rope_freqs`);
     const base = findNumber(header, `${name}.rope.freq_base`) ?? 10_000;
     return describeFactors(factors, contextLength, headSize, base);
   }
@@ -136,7 +136,7 @@ function describeScaling(
         original_max_position_embeddings: original ?? null,
       };
     default:
-      throw unsupported(header, `${name}.rope.scaling.type = ${quote(kind)},`);
+      throw unsupported(header, `${name}.rope.scaling.type = ${quote(kind)}`);
   }
 }
 
@@ -153,7 +153,7 @@ function describeFactors(
   headSize: number,
   base: number,
 ): Record<string, unknown> {
-  const factor = Math.max(...factors);
+  const factor = factors.reduce((largest, value) => Math.max(largest, value), 0);
   const { low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings: original } = llama3;
   const isLlama3 = factors.every((value, pair) => {
     const turns = (original * base ** ((-2 * pair) / headSize)) / (2 * Math.PI);

@@ -75,7 +75,7 @@ export const auditFlags = {
       'worker processes on this machine; a worker that dies is replaced',
       integer(1, maxWorkers),
       'count',
-      { shownDefault: 'one for each device' },
+      { shownDefault: 'one for each device', rare: true },
     ),
     ...common.queueFlag,
     dryRun: toggle('print what would run, the time and the memory; search nothing'),

@@ -60,6 +60,7 @@ export const audit = defineCommand({
     ],
     ['mistletoe audit --suffix runs/target-eagle3-0-1/suffixes.jsonl', 'measure suffixes of an earlier run'],
     ['mistletoe audit --config audit.yaml --show-config', 'settings from a file'],
+    ['mistletoe audit -d sps -d eagle3 --workers 4', 'four processes; --queue for several machines'],
     ['mistletoe audit --resume runs/target-eagle3-0-1', 'continue after Ctrl-C or a crash'],
   ],
   notes:
@@ -206,8 +207,8 @@ function formatPlan(request: AuditRequest, effort: Effort, memory: string, worke
       : `run ${countText(effort.searches, 'search')} of ${settings.steps} steps, which score ${effort.scoredCandidates} candidates`;
   return joinLines([
     `It would audit ${drafters.map(({ id, policy }) => `${id} (${policy})`).join(', ')} on ${target.name}, ${countText(prompts.length, 'prompt')}, preset ${request.preset}:`,
-    `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens.`,
-    `It would run ${units} on ${nameDevice(deviceOf(request))}${workers === 1 ? '' : ` with ${workers} workers`}.`,
+    `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens, in ${units}.`,
+    `It would run on ${nameDevice(deviceOf(request))}${workers === 1 ? '' : ` with ${workers} workers`}.`,
     `Time: about ${durationText(effort.expectedMs / workers)} on this machine. Memory: about ${memory}${workers === 1 ? '' : ' for each worker'}.`,
     `Settings: ${Object.entries(settings)
       .map(([name, value]) => `${name} ${value}`)

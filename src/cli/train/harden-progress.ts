@@ -17,7 +17,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
   const left = (done: number): number | undefined => phase.pace.left(done, phase.total);
   return {
     onNotice: progress.note,
-    ...(onAnswers === undefined ? {} : { onAnswers }),
+    onAnswers,
     onOpen({ folder, request }) {
       const { from, system, target, hardening, baselines } = request;
       const beside = baselines.map((name) => ` and as many with ${roleNames[name]}`).join('');

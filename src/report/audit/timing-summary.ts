@@ -47,12 +47,12 @@ export function phaseTable({ arms, totalMs }: AuditTimings): Table | undefined {
   const all = sumPhases(timed);
   const busyMs = all.reduce((sum, time) => sum + time, 0);
   // Several workers compute for longer than the run takes.
-  const wholeMs = Math.max(totalMs, busyMs);
+  const wholeMs = timed.some(({ worker }) => worker !== undefined) ? Math.max(totalMs, busyMs) : totalMs;
   const row = (name: string, times: readonly (number | null)[]): Row => ({
     cells: [name, ...times.map((time, column) => phaseCell(time, column, wholeMs))],
   });
   const drafters = [...new Set(timed.map(({ drafter }) => drafter))];
-  const other = wholeMs - busyMs;
+  const other = Math.max(0, wholeMs - busyMs);
   const own = drafters.map((drafter) =>
     row(drafter, [...sumPhases(timed.filter((arm) => arm.drafter === drafter)), null, null]),
   );

@@ -22,8 +22,8 @@ export interface QueueRun {
 interface Submitted {
   readonly job: QueueJob;
   readonly hooks: UnitHooks;
-  resolve(): void;
-  reject(cause: unknown): void;
+  readonly resolve: () => void;
+  readonly reject: (cause: unknown) => void;
 }
 
 const pageSize = 200;
@@ -59,7 +59,10 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
     };
     this.queue.on('error', onError);
     this.events.on('error', onError);
-    for (const event of ['completed', 'failed'] as const) this.events.on(event, () => this.wake());
+    for (const event of ['completed', 'failed'] as const)
+      this.events.on(event, () => {
+        this.wake();
+      });
     this.events.on('progress', ({ jobId: id, data }) => {
       const sent = progressSchema.safeParse(data).data;
       if (sent === undefined) return;
@@ -121,15 +124,20 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
           await this.showRefusals();
         }
       } catch (cause) {
-        if (!this.isClosed) this.connection.noteError(cause);
+        if (!this.hasEnded()) this.connection.noteError(cause);
       }
       let timer: NodeJS.Timeout | undefined;
       const timeout = new Promise<void>((resolve) => {
         timer = setTimeout(resolve, pollMs);
       });
-      if (this.unsent.length === 0 && !this.isClosed) await Promise.race([woken, timeout]);
+      if (this.unsent.length === 0 && !this.hasEnded()) await Promise.race([woken, timeout]);
       clearTimeout(timer);
     }
+  }
+
+  /** Changes while others are awaited. */
+  private hasEnded(): boolean {
+    return this.isClosed;
   }
 
   private async send(): Promise<void> {

@@ -55,7 +55,7 @@ export async function serveQueue<Input>(
     if (runs.length > 0) lastRunMs = performance.now();
     if (performance.now() - lastRunMs >= (options.idleExitMs ?? Infinity)) return;
     for (const run of runs) {
-      if (signal.aborted) break;
+      if (isAborted(signal)) break;
       const asked = JSON.stringify(run.notice);
       if (refused.get(run.queue) === asked || (await countWaiting(connection, run.queue)) === 0) continue;
       const opened = await openRun(run, options);
@@ -74,6 +74,9 @@ export async function serveQueue<Input>(
     await pause(pollMs, signal);
   }
 }
+
+/** Changes while others are awaited. */
+const isAborted = (signal: AbortSignal): boolean => signal.aborted;
 
 async function openRun<Input>(
   { notice }: AnnouncedRun,

@@ -12,7 +12,7 @@ import type { RunNotice } from './queue-messages.js';
 import { serveQueue } from './queue-worker.js';
 import { parseQueueUrl } from './redis-url.js';
 
-if (!hasRedis) console.warn('redis-server is not installed: the tests of the queue are skipped.');
+if (!hasRedis) process.stderr.write('redis-server is not installed: the tests of the queue are skipped.\n');
 
 const queue = 'mistletoe-0123456789abcdef';
 const notice: RunNotice = {
@@ -46,7 +46,10 @@ describe.skipIf(!hasRedis)('a queue', () => {
 
   async function connect(): Promise<QueueConnection> {
     const connection = await QueueConnection.open(parseQueueUrl(redis.url), (message) => void notices.push(message));
-    closing.push(() => Promise.resolve(connection.close()));
+    closing.push(() => {
+      connection.close();
+      return Promise.resolve();
+    });
     return connection;
   }
 
@@ -67,10 +70,10 @@ describe.skipIf(!hasRedis)('a queue', () => {
     const abort = new AbortController();
     const executor: UnitExecutor<Input> = {
       capacity,
-      async run({ key, input: { number } }, { onPart }) {
+      async run({ key, input: { number } }, hooks) {
         computed.push(number);
         await compute(number);
-        onPart({ key, data: 2 * number, steps: [], timing: null }, { name, pid: null });
+        hooks.onPart({ key, data: 2 * number, steps: [], timing: null }, { name, pid: null });
       },
       close: () => Promise.resolve(),
     };
