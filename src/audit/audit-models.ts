@@ -20,11 +20,7 @@ export async function openModels(
   cache: CacheOptions,
 ): Promise<Models> {
   const { targetFolder, settings, chatTemplate, date } = request;
-  const template = {
-    chat: settings.chat,
-    chatTemplate,
-    date,
-  };
+  const template = { chat: settings.chat, chatTemplate, date };
   const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   return { target, drafters: await loadDrafters(request, target, cache) };
 }

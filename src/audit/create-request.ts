@@ -75,9 +75,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     throw new MistletoeError(
       'usage',
       'Given suffixes are measured, not searched for: there is nothing to transfer.',
-      {
-        hint: 'Leave --transfer and --universal out, or --suffix.',
-      },
+      { hint: 'Leave --transfer and --universal out, or --suffix.' },
     );
   }
   if (transfer && sources.size < 2) {
@@ -233,8 +231,6 @@ function refuseDrawnTrees(policy: string, temperature: number): void {
   throw new MistletoeError(
     'usage',
     `An audit at temperature ${temperature} needs a chain; --draft is ${policy}.`,
-    {
-      hint: 'Use for example --draft chain:4, or temperature 0.',
-    },
+    { hint: 'Use for example --draft chain:4, or temperature 0.' },
   );
 }

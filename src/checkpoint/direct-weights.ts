@@ -48,9 +48,9 @@ export async function createDirectWeights(
 }
 
 function describePart({ tensor, transpose }: ResolvedPart, identity: string, pieceBytes: number): DirectPart {
-  const isTurned = isTransposedView(tensor);
-  const stored = isTurned ? turnBack(tensor) : tensor;
-  const isTransposed = transpose !== isTurned;
+  const isStoredTransposed = isTransposedView(tensor);
+  const stored = isStoredTransposed ? withoutStrides(tensor) : tensor;
+  const isTransposed = transpose !== isStoredTransposed;
   const isRowMajor = stored.strides === undefined && stored.interleavedHeads === undefined;
   const direct = isRowMajor ? directTypes[stored.dtype] : undefined;
   const pieces = direct === undefined ? readDecoded : readRaw;
@@ -71,7 +71,7 @@ function isTransposedView({ shape, strides }: StoredTensor): boolean {
   return shape.length === 2 && strides?.[0] === 1 && strides[1] === shape[0];
 }
 
-function turnBack({ name, dtype, shape, file, offsetBytes, sizeBytes }: StoredTensor): StoredTensor {
+function withoutStrides({ name, dtype, shape, file, offsetBytes, sizeBytes }: StoredTensor): StoredTensor {
   return { name, dtype, shape: shape.toReversed(), file, offsetBytes, sizeBytes };
 }
 

@@ -153,8 +153,13 @@ export function cutPart(weight: Float32Array, { shape, parts }: WeightRecipe, pl
   if (part.transpose !== true) return cut;
   const turned = new Float32Array(cut.length);
   placeTransposed({
-    ...{ values: cut, firstRow: 0, rowCount: rows, columns },
-    ...{ weight: turned, width: rows, firstColumn: 0 },
+    values: cut,
+    firstRow: 0,
+    rowCount: rows,
+    columns,
+    weight: turned,
+    width: rows,
+    firstColumn: 0,
   });
   return turned;
 }

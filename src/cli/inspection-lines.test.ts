@@ -16,7 +16,7 @@ const { weightBytes, bytesPerToken } = estimateGpuMemory(model, 'bfloat16');
 
 /** With room for weights, passes and so many tokens. */
 const hostWith = (tokens: number): GpuHost => ({
-  usualDevice: () => 'auto',
+  defaultDevice: () => 'auto',
   hasDriver: () => true,
   find: () =>
     Promise.resolve({

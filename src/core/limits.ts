@@ -49,7 +49,7 @@ export const maxWorkers = 256;
 /** Levels of a draft: each is one pass of the drafter, and greedy chains are compiled level by level. */
 export const deepestDraft = 64;
 /** Nodes of a draft, including its root: the target computes logits for each in one pass. */
-export const mostDraftNodes = 1024;
+export const maxDraftNodes = 1024;
 /** Nodes expanded in each round of a dynamic tree, and children of each. */
 export const widestDraft = 64;
 

@@ -26,7 +26,7 @@ it('leaves it to others to say that a folder cannot be opened', async () => {
 });
 
 const hostWith = (freeBytes: number): GpuHost => ({
-  usualDevice: () => 'auto',
+  defaultDevice: () => 'auto',
   hasDriver: () => true,
   find: () =>
     Promise.resolve({

@@ -9,8 +9,8 @@ import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 
 /**
- * The common beginning of several prompts, read once. Answers fork it and read its rows in place (model/cache/shared-
- * prefix.ts).
+ * The common beginning of several prompts, read once. Answers fork it and read its rows in place
+ * (model/cache/cache-pool.ts).
  */
 export interface ReadPrefix {
   readonly tokens: Int32Array;
@@ -32,7 +32,9 @@ export async function readPrefix(
   if (tokenIds.length > 0) {
     await prefill(model, cache, tokenIds, {
       want: reads === 'tokens' ? [] : [reads],
-      ...{ taps, scheduler, signal },
+      taps,
+      scheduler,
+      signal,
       onChunk(_, result) {
         if (reads !== 'tokens') parts.push(result[reads]!);
       },
@@ -76,9 +78,7 @@ export async function prefill(
     throw new MistletoeError(
       'text',
       `The prompt holds token id ${unknown}; the model knows ${vocabularySize} tokens.`,
-      {
-        hint: 'Use the tokenizer that belongs to the model.',
-      },
+      { hint: 'Use the tokenizer that belongs to the model.' },
     );
   }
   if (cache.length + tokenIds.length > contextLength)

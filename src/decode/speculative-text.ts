@@ -41,12 +41,7 @@ export async function generateSpeculatively(
   const { policy, rule, onNotice, ...rest } = options;
   const chooser = typeof policy === 'object' ? policy : choosePolicy(policy, drafter, rest);
   const request = await requestFor(target, prompt, rest);
-  return decodeSpeculative(target.model, drafter, {
-    ...request,
-    policy: chooser,
-    rule,
-    onNotice,
-  });
+  return decodeSpeculative(target.model, drafter, { ...request, policy: chooser, rule, onNotice });
 }
 
 export function choosePolicy(

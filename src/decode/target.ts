@@ -213,6 +213,10 @@ export function completeRequest(
     seed,
     stopIds: target.stopIds,
     tokenizer: target.tokenizer,
-    ...{ stopStrings, onToken, signal, scheduler, topLikelihoods },
+    stopStrings,
+    onToken,
+    signal,
+    scheduler,
+    topLikelihoods,
   };
 }

@@ -163,9 +163,7 @@ function findFamily(config: Readonly<Record<string, unknown>>, place: string): F
   throw new MistletoeError(
     'checkpoint',
     `${place} describes the architecture ${seen}, which is not supported.`,
-    {
-      hint: `Supported: ${supported.join(', ')}.`,
-    },
+    { hint: `Supported: ${supported.join(', ')}.` },
   );
 }
 

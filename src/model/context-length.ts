@@ -1,8 +1,8 @@
 /**
  * The context length, and how far back each layer looks. With a window of w, position t sees positions above t - w.
  * If all layers have the same window it is a mask; layers with and without one would need two masks, so the context
- * then ends at the window. It also ends where longer sequences would need cached keys rotated again (rotary-
- * frequencies.ts).
+ * then ends at the window. It also ends where longer sequences would need cached keys rotated again
+ * (rotary/rotary.ts).
  */
 import type { RotaryScaling } from './rotary/rotary.js';
 

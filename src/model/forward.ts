@@ -70,8 +70,6 @@ export function contextError(
   return new MistletoeError(
     'context',
     `The sequence needs ${needed} positions; the model's context has ${contextLength} (${contextOrigin}).`,
-    {
-      hint: 'Shorten the prompt or ask for fewer new tokens.',
-    },
+    { hint: 'Shorten the prompt or ask for fewer new tokens.' },
   );
 }

@@ -13,7 +13,7 @@ const hostOf = (...names: readonly string[]): GpuHost => {
       ? { devices }
       : { devices: [], reason: "NVIDIA's driver is missing: libcuda.so.1.", hint: 'Install one.' };
   return {
-    usualDevice: () => 'auto',
+    defaultDevice: () => 'auto',
     hasDriver: () => true,
     find: () => Promise.resolve(search),
     freeBytes: () => Promise.reject(new Error('nobody should ask')),

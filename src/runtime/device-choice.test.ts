@@ -22,7 +22,7 @@ interface FakeHost extends GpuHost {
 function createHost(search: DeviceSearch, more: Partial<GpuHost> = {}): FakeHost {
   const host: FakeHost = {
     searches: 0,
-    usualDevice: () => 'auto',
+    defaultDevice: () => 'auto',
     hasDriver: () => true,
     find() {
       host.searches += 1;
@@ -71,10 +71,10 @@ describe('chooseDevice', () => {
   });
 
   it('takes what the environment names where nobody else does', async () => {
-    const host = createHost(twoGpus, { usualDevice: () => 'cpu' });
+    const host = createHost(twoGpus, { defaultDevice: () => 'cpu' });
     expect(await chooseDevice({}, host)).toEqual({ kind: 'cpu', dtype: 'float32' });
     expect(await chooseDevice({ device: 'auto' }, host)).toMatchObject({ kind: 'cuda' });
-    const mistyped = createHost(twoGpus, { usualDevice: () => 'gpu' });
+    const mistyped = createHost(twoGpus, { defaultDevice: () => 'gpu' });
     expect(await refusal(chooseDevice({}, mistyped))).toMatch(/"gpu".*MISTLETOE_DEVICE/);
   });
 

@@ -88,7 +88,7 @@ export interface GpuChoice {
 }
 
 export interface GpuHost {
-  usualDevice(): string;
+  defaultDevice(): string;
   hasDriver(): boolean;
   find(): Promise<DeviceSearch>;
   freeBytes(ordinal: number): Promise<number>;
@@ -97,7 +97,7 @@ export interface GpuHost {
 const driverMarks = ['/dev/nvidiactl', '/proc/driver/nvidia'];
 
 export const thisMachine: GpuHost = {
-  usualDevice() {
+  defaultDevice() {
     const { MISTLETOE_DEVICE: named = '' } = process.env;
     return named === '' ? 'auto' : named;
   },
@@ -111,7 +111,7 @@ export const thisMachine: GpuHost = {
 
 /** Refuses impossible choices early; keepIfRoom checks memory later. */
 export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine): Promise<DeviceChoice> {
-  const { device = host.usualDevice(), dtype } = wish;
+  const { device = host.defaultDevice(), dtype } = wish;
   if (!deviceForm.test(device)) {
     throw new MistletoeError('usage', `The device is "${device}"; ${deviceForms} was expected.`, {
       hint: 'auto takes the first GPU that can be used, else the CPU; MISTLETOE_DEVICE is what is meant where none is named.',
@@ -188,7 +188,10 @@ function gpu(found: FoundDevice, dtype: ComputeType | undefined, isAutomatic: bo
   return {
     kind: 'cuda',
     dtype: dtype ?? (hasBfloat16 ? 'bfloat16' : 'float32'),
-    ...{ ordinal, name, totalBytes, isAutomatic },
+    ordinal,
+    name,
+    totalBytes,
+    isAutomatic,
   };
 }
 

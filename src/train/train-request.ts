@@ -103,7 +103,9 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   const { system, heads } = from === undefined ? chooseSystem(plan) : await describeStart(from, plan);
   const maximumDepth = heads ?? Infinity;
   const settings = completeSettings({
-    ...{ ...defaultSettings({ system, maximumDepth }), ...warmupOf(plan.settings?.steps), ...plan.settings },
+    ...defaultSettings({ system, maximumDepth }),
+    ...warmupOf(plan.settings?.steps),
+    ...plan.settings,
   });
   if (settings.depth > maximumDepth || settings.chain > maximumDepth) {
     throw new MistletoeError(
@@ -119,13 +121,20 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   const template =
     plan.chatTemplate === undefined ? {} : { chatTemplate: await pinTemplate(plan.chatTemplate) };
   return {
-    ...{ schema: 'mistletoe.training-run/1', version: readVersion(), node: process.version },
-    ...{ targetFolder, target, system, shape },
+    schema: 'mistletoe.training-run/1',
+    version: readVersion(),
+    node: process.version,
+    targetFolder,
+    target,
+    system,
+    shape,
     ...(from === undefined ? {} : { from: await describeFrom(from, plan) }),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
     ...(plan.limit === undefined ? {} : { limit: plan.limit }),
     ...settleAnswers(plan, { target, ...template }),
-    ...{ ...template, settings, device: recordDevice(device) },
+    ...template,
+    settings,
+    device: recordDevice(device),
     threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
 }
@@ -145,7 +154,7 @@ interface DescribedStart {
   readonly heads: number | undefined;
 }
 
-const usualHeads = 4;
+const defaultHeads = 4;
 
 const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
   'speculative-sampling': ['layers', 'hiddenSize', 'targetLayers'],
@@ -188,7 +197,7 @@ function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
   refuseForeignSizes(found, shape ?? {});
   refuseTwoSizes(shape ?? {});
   const hasHeads = found === 'medusa' || found === 'hydra';
-  return { system: found, heads: hasHeads ? (shape?.heads ?? usualHeads) : undefined };
+  return { system: found, heads: hasHeads ? (shape?.heads ?? defaultHeads) : undefined };
 }
 
 export function findStart(given: string): string {
@@ -236,9 +245,7 @@ export async function describeStart(
     throw new MistletoeError(
       'usage',
       'Sizes are those of the drafter that is gone on from; others cannot be had.',
-      {
-        hint: 'Leave them out, or begin with fresh weights.',
-      },
+      { hint: 'Leave them out, or begin with fresh weights.' },
     );
   }
   const reading = plan.taps === undefined ? {} : { taps: plan.taps };

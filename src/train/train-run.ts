@@ -94,7 +94,14 @@ async function trainIn(
   const start = early ?? (await prepareEagle3(folder, target, request, texts, events.onNotice));
   const { plan, validation } = texts;
   const trained = await trainDrafter({
-    ...{ target, start: start.folder, settings, folder, cache, signal, plan, validation },
+    target,
+    start: start.folder,
+    settings,
+    folder,
+    cache,
+    signal,
+    plan,
+    validation,
     onLine: events.onLine,
     onStart: (started) => events.onStart?.({ request, texts, ...started }),
   });
@@ -116,15 +123,29 @@ function describeResult(made: Made): TrainingResult {
   const { conversations, cutConversations, trainingCounts, heldOutCounts } = texts;
   const { batchesPerEpoch, paddingShare } = texts.plan;
   return {
-    ...{ schema: resultVersion, version, target, system, from, parameterCount, settings, ended },
+    schema: resultVersion,
+    version,
+    target,
+    system,
+    from,
+    parameterCount,
+    settings,
+    ended,
     targetLayers: request.shape.targetLayers,
     data: {
       ...data,
-      ...{ conversations, cutConversations, training: trainingCounts, heldOut: heldOutCounts },
+      conversations,
+      cutConversations,
+      training: trainingCounts,
+      heldOut: heldOutCounts,
       batches: { batchesPerEpoch, paddingShare },
       draftVocabulary: start.draftVocabulary,
     },
-    ...{ updates: progress.update, lengths: findLengths(log), log, elapsedMs: progress.elapsedMs },
-    ...{ device: nameDevice(device), machine: describeMachine(device) },
+    updates: progress.update,
+    lengths: findLengths(log),
+    log,
+    elapsedMs: progress.elapsedMs,
+    device: nameDevice(device),
+    machine: describeMachine(device),
   };
 }

@@ -69,8 +69,8 @@ interface RunKind<Request, Options, Outcome> {
 }
 
 export interface TrainingRuns<Request, Options, Outcome> {
-  start(place: RunPlace, request: Request, options?: Options): Promise<Outcome | Interruption>;
-  resume(folder: string, options?: Options): Promise<Outcome | Interruption>;
+  readonly start: (place: RunPlace, request: Request, options?: Options) => Promise<Outcome | Interruption>;
+  readonly resume: (folder: string, options?: Options) => Promise<Outcome | Interruption>;
 }
 
 export function defineRuns<Request extends SharedRequest, Options extends Opened<Request>, Outcome>(

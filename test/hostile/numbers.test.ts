@@ -3,7 +3,7 @@ import { openSync, closeSync, ftruncateSync, mkdirSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { deepestDraft, fileLimits, mostDraftNodes } from '../../src/core/limits.js';
+import { deepestDraft, fileLimits, maxDraftNodes } from '../../src/core/limits.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { writeChangedTarget } from '../support/model-folders.js';
 import { createRunner } from '../support/run-command.js';
@@ -35,7 +35,7 @@ function writeSparse(path: string, sizeBytes: number): string {
 describe('an option', () => {
   const prompt = ['--prompt', 'Hello'];
   const speculative = [...prompt, '-d', 'sps', '--draft'];
-  const wide = JSON.stringify(Array.from({ length: mostDraftNodes }, (_, rank) => [rank]));
+  const wide = JSON.stringify(Array.from({ length: maxDraftNodes }, (_, rank) => [rank]));
   const deep = JSON.stringify(
     Array.from({ length: deepestDraft + 1 }, (_, depth) => new Array<number>(depth + 1).fill(0)),
   );

@@ -81,9 +81,7 @@ export async function preparePrompt(
     throw new MistletoeError(
       'context',
       `There is no room for the suffix: ${needed} positions are needed, the context has ${contextLength}.`,
-      {
-        hint: 'Shorten the prompt, the suffix or the answer.',
-      },
+      { hint: 'Shorten the prompt, the suffix or the answer.' },
     );
   }
   const answer = await decodePlain(model, {
@@ -98,17 +96,15 @@ export async function preparePrompt(
     throw new MistletoeError(
       'incomplete',
       `The clean answer has ${answer.tokenIds.length} tokens; an audit needs ${shortestAnswer}.`,
-      {
-        hint: 'Choose prompts with longer answers, or lower --shortest-answer.',
-      },
+      { hint: 'Choose prompts with longer answers, or lower --shortest-answer.' },
     );
   }
   const tokens = Int32Array.from([...wholeIds, ...answer.tokenIds.slice(0, -1)]);
   const select = Int32Array.from(answer.tokenIds, (_, row) => wholeIds.length - 1 + row);
   const cache = model.createCache();
-  const { logits, rows } = await model
-    .forward({ tokens, cache, select, want: ['logits'] })
-    .finally(() => cache.release());
+  const { logits, rows } = await model.forward({ tokens, cache, select, want: ['logits'] }).finally(() => {
+    cache.release();
+  });
   rows.free();
   const windowIds = answer.tokenIds.slice(0, window);
   const cleanLogits = logits!.slice(0, windowIds.length * vocabularySize);

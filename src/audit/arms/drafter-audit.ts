@@ -5,7 +5,6 @@ import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { findAddedMarkers } from '../../text/template/role-markers.js';
-import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { UnitEvents } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { encodeSuffix, preparePrompt } from './audit-prompt.js';
@@ -123,7 +122,7 @@ export async function preparePromptAudit(
   const { request, target, drafter, id, policy } = audit;
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
-  const auditPrompt = await preparePrompt(target, prompt as Prompt, { ...settings, seed });
+  const auditPrompt = await preparePrompt(target, prompt, { ...settings, seed });
   requireRoom(audit, auditPrompt);
   compiled.programs ??= compileSearch(
     models,

@@ -111,7 +111,9 @@ export function countArm(measured: ArmResult, clean: ArmResult, keep: KeepRule):
   if (satisfies(keep, kept, similarity)) return measured;
   return {
     ...clean,
-    ...{ arm, repeat, slowOther },
+    arm,
+    repeat,
+    slowOther,
     withoutSuffix: `The suffix kept the answer during the search but not when it was measured (--keep ${keep}; the answer is ${kept}).`,
     notKept: { suffix, answer: answer.text, similarity, compared },
   };

@@ -168,21 +168,21 @@ export async function measureArm(
 export function decodeHeld(
   setup: DecodeSetup,
   suffixIds: readonly number[],
-  company: Company = {},
+  batch: BatchContext = {},
 ): Promise<SpeculativeGeneration> {
-  return decode(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...company });
+  return decode(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...batch });
 }
 
 export function decodeFreely(
   setup: DecodeSetup,
   suffixIds: readonly number[],
-  company: Company = {},
+  batch: BatchContext = {},
 ): Promise<SpeculativeGeneration> {
-  return decode(setup, suffixIds, company);
+  return decode(setup, suffixIds, batch);
 }
 
 /** What decodings of one prompt share. */
-export interface Company {
+export interface BatchContext {
   readonly prefix?: ReadPrefix | undefined;
   readonly scheduler?: PassScheduler | undefined;
 }
@@ -190,7 +190,7 @@ export interface Company {
 function decode(
   { target, drafter, policy, prompt, maxNewTokens, temperature, seed, clock = new PhaseClock() }: DecodeSetup,
   suffixIds: readonly number[],
-  options: Company & { readonly held?: readonly number[] },
+  options: BatchContext & { readonly held?: readonly number[] },
 ): Promise<SpeculativeGeneration> {
   return clock.during(options.held === undefined ? 'decoding' : 'exactLengths', () =>
     decodeSpeculative(target.model, drafter, {

@@ -7,7 +7,6 @@ import { Engine } from '../../decode/engine/engine.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { testSignedRanks } from '../../measure/significance.js';
-import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips, preparePrompt } from './audit-prompt.js';
@@ -111,7 +110,7 @@ async function prepareAll(
   const models = { target: target.model, drafter };
   const prepared: PreparedPrompt[] = [];
   for (const given of request.prompts) {
-    const prompt = await preparePrompt(target, given as Prompt, { ...settings, seed });
+    const prompt = await preparePrompt(target, given, { ...settings, seed });
     const state = await readPromptState(models, prompt.beforeIds);
     prepared.push({ prompt, scorer: new Scorer(target, models, programs, prompt, state, passRows) });
   }
@@ -173,7 +172,11 @@ export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
       const order = new Map(candidates.map((candidate, index) => [candidate.suffixIds, index]));
       const totals = candidates.map((candidate) => ({
         ...candidate,
-        ...{ degradation: 0, divergence: 0, length: 0, followed: 0, answerMarginLoss: 0 },
+        degradation: 0,
+        divergence: 0,
+        length: 0,
+        followed: 0,
+        answerMarginLoss: 0,
       }));
       for (const scorer of scorers) {
         for (const scored of await scorer.score(base, candidates)) {

@@ -163,9 +163,7 @@ export function createHubClient(access: HubAccess): HubClient {
       throw new MistletoeError(
         'network',
         `${host} lists more than ${maxPages} pages of files for ${id.repository}.`,
-        {
-          hint: 'A repository of one model was expected: check the name.',
-        },
+        { hint: 'A repository of one model was expected: check the name.' },
       );
     },
     async openFile(id, commit, path, firstByte) {

@@ -19,7 +19,7 @@ export interface PlacedEntry {
 
 const alignment = 64;
 /** Values that do not fit 32 bits go to an extra block; this marks them. */
-const beyond = 0xffffffff;
+const wideMark = 0xffffffff;
 
 export function checksumOf(pieces: readonly Uint8Array[]): number {
   return pieces.reduce((checksum, piece) => crc32(piece, checksum), 0);
@@ -27,13 +27,13 @@ export function checksumOf(pieces: readonly Uint8Array[]): number {
 
 export function encodeLocalHeader({ name, sizeBytes, checksum, offset }: PlacedEntry): Buffer {
   const path = Buffer.from(name);
-  const isLarge = sizeBytes >= beyond;
+  const isLarge = sizeBytes >= wideMark;
   const wide = isLarge ? encodeWide([sizeBytes, sizeBytes]) : Buffer.alloc(0);
   const header = Buffer.alloc(30);
   header.writeUInt32LE(0x04034b50, 0);
   header.writeUInt32LE(checksum, 14);
-  header.writeUInt32LE(isLarge ? beyond : sizeBytes, 18);
-  header.writeUInt32LE(isLarge ? beyond : sizeBytes, 22);
+  header.writeUInt32LE(isLarge ? wideMark : sizeBytes, 18);
+  header.writeUInt32LE(isLarge ? wideMark : sizeBytes, 22);
   header.writeUInt16LE(path.byteLength, 26);
   const end = offset + header.byteLength + path.byteLength + wide.byteLength + 4;
   const padding = Buffer.alloc(4 + ((alignment - (end % alignment)) % alignment), 'Z');
@@ -46,7 +46,7 @@ export function encodeLocalHeader({ name, sizeBytes, checksum, offset }: PlacedE
 export function encodeDirectory(
   entries: readonly PlacedEntry[],
   offset: number,
-  { zip64 = offset >= beyond || entries.length >= 0xffff }: { zip64?: boolean | undefined } = {},
+  { zip64 = offset >= wideMark || entries.length >= 0xffff }: { zip64?: boolean | undefined } = {},
 ): Buffer {
   const central = Buffer.concat(entries.map((entry) => encodeCentralEntry(entry, zip64)));
   return Buffer.concat([
@@ -60,10 +60,10 @@ function encodeCentralEntry({ name, sizeBytes, checksum, offset }: PlacedEntry, 
   const header = Buffer.alloc(46);
   header.writeUInt32LE(0x02014b50, 0);
   header.writeUInt32LE(checksum, 16);
-  header.writeUInt32LE(zip64 ? beyond : sizeBytes, 20);
-  header.writeUInt32LE(zip64 ? beyond : sizeBytes, 24);
+  header.writeUInt32LE(zip64 ? wideMark : sizeBytes, 20);
+  header.writeUInt32LE(zip64 ? wideMark : sizeBytes, 24);
   header.writeUInt16LE(path.byteLength, 28);
-  header.writeUInt32LE(zip64 ? beyond : offset, 42);
+  header.writeUInt32LE(zip64 ? wideMark : offset, 42);
   if (!zip64) return Buffer.concat([header, path]);
   const extra = encodeWide([sizeBytes, sizeBytes, offset]);
   header.writeUInt16LE(extra.byteLength, 30);
@@ -90,8 +90,8 @@ function encodeEnd({ count, size, offset, zip64 }: Ending): Buffer {
   end.writeUInt32LE(0x06054b50, 0);
   end.writeUInt16LE(zip64 ? 0xffff : count, 8);
   end.writeUInt16LE(zip64 ? 0xffff : count, 10);
-  end.writeUInt32LE(zip64 ? beyond : size, 12);
-  end.writeUInt32LE(zip64 ? beyond : offset, 16);
+  end.writeUInt32LE(zip64 ? wideMark : size, 12);
+  end.writeUInt32LE(zip64 ? wideMark : offset, 16);
   if (!zip64) return end;
   const record = Buffer.alloc(56);
   record.writeUInt32LE(0x06064b50, 0);

@@ -23,8 +23,10 @@ import type { AnswerProgress, EngineTask, SpelledLikelihood, WorkerTokenEvent } 
 import type { Engine } from './engine.js';
 import { sequenceBytes } from './engine.js';
 
-/** Combines what one pass brings to an answer into one message. */
-/** Tokens of a pass arrive without an await between them, so a microtask marks the end of the pass. */
+/**
+ * Combines what one pass brings to an answer into one message. Tokens of a pass arrive without an await between them,
+ * so a microtask marks the end of the pass.
+ */
 class ProgressReport {
   private tokens: WorkerTokenEvent[] = [];
   private steps: StepRecord[] = [];
@@ -99,7 +101,7 @@ interface PreparedTask {
   readonly task: EngineTask;
 }
 
-/** Forks copy shorter prompts anyway (model/cache/shared-prefix.ts), so each answer reads them itself. */
+/** Forks copy shorter prompts anyway (model/cache/cache-pool.ts), so each answer reads them itself. */
 const minShared = 33;
 const maxPolicies = 64;
 
@@ -140,9 +142,7 @@ export class Answering {
       throw new MistletoeError(
         'context',
         `The prompt has ${length} tokens; at most ${maxPromptTokens} are taken here.`,
-        {
-          hint: 'Shorten the prompt.',
-        },
+        { hint: 'Shorten the prompt.' },
       );
     }
     const { contextLength } = target.model.configuration;
@@ -195,9 +195,7 @@ export class Answering {
     );
     const read = await this.engine.run(
       (scheduler) => readPrefix(model, reader, tokenIds, { scheduler, signal }),
-      {
-        ...{ bytes, signal },
-      },
+      { bytes, signal },
     );
     return read.cache.length === 0 ? undefined : read;
   }
@@ -210,16 +208,17 @@ export class Answering {
   ): Promise<Generation> {
     const { model, tokenizer } = this.models.target;
     const report = new ProgressReport(onProgress, (id) => spellToken(tokenizer, id));
-    const own = {
-      ...{ ...request, seed: request.seed + index, prefix, signal },
-      onToken: report.addToken,
-    };
+    const own = { ...request, seed: request.seed + index, prefix, signal, onToken: report.addToken };
     const room = { bytes: sequenceBytes(request, model, ...(drafting?.members ?? [])), signal };
     const generation = await this.engine.run(async (scheduler) => {
       if (drafting === undefined) return decodePlain(model, { ...own, scheduler });
       const { drafter, policy, end } = drafting.begin(prefix !== undefined);
       const drafted = await decodeSpeculative(model, drafter, {
-        ...{ ...own, scheduler, policy, onNotice, onStep: report.addStep },
+        ...own,
+        scheduler,
+        policy,
+        onNotice,
+        onStep: report.addStep,
         rule,
       });
       return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };

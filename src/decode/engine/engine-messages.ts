@@ -126,7 +126,9 @@ const tokenEvent = z.strictObject({
 export type WorkerTokenEvent = z.infer<typeof tokenEvent>;
 
 const step = z.object({
-  ...{ proposed: z.number(), accepted: z.number(), depth: z.number() },
+  proposed: z.number(),
+  accepted: z.number(),
+  depth: z.number(),
   /** The rung of a guarded answer's ladder. */
   drafter: z.number().optional(),
 });

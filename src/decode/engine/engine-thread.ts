@@ -63,7 +63,7 @@ class AnsweringThread {
     this.running.get(id)?.abort();
   }
 
-  tellLoad(id: number): void {
+  reportLoad(id: number): void {
     this.post({ kind: 'load', id, load: this.engine.load });
   }
 
@@ -132,7 +132,7 @@ async function serve(port: MessagePort): Promise<void> {
       const request = requestSchema.parse(given);
       if (request.kind === 'generate') thread.start(request.ids, request.task);
       else if (request.kind === 'abort') thread.abort(request.id);
-      else if (request.kind === 'load') thread.tellLoad(request.id);
+      else if (request.kind === 'load') thread.reportLoad(request.id);
       else {
         void thread.finish().then(async () => {
           await opened.dispose();

@@ -77,7 +77,10 @@ export async function createEngineWorker(options: EngineWorkerOptions): Promise<
     return connection.ask(checked, count, { onToken, onProgress, onNotice, signal });
   };
   return {
-    ...{ target, device, isChat, ended: connection.ended },
+    target,
+    device,
+    isChat,
+    ended: connection.ended,
     generate: async (prompt, options = {}) => (await ask(prompt, 1, options))[0]!,
     generateSeveral: (prompt, count, options = {}) => ask(prompt, count, options),
     load: () => connection.askLoad(),
@@ -118,11 +121,11 @@ class Connection {
       this.worker.on('message', (given: unknown) => {
         const answer = answerSchema.parse(given);
         if (answer.kind === 'ready') {
-          this.rest();
+          this.unrefIfIdle();
           resolve(answer);
         } else if (answer.kind === 'failed' && answer.id === undefined) reject(createFailure(answer.failure));
         else if (answer.kind === 'notice' && answer.id === undefined) onNotice?.(answer.text);
-        else this.hear(answer);
+        else this.handleMessage(answer);
       });
       this.worker.on('error', (cause) => {
         this.fault = new MistletoeError('runtime', `The thread of the engine failed: ${cause.message}`, {
@@ -165,7 +168,7 @@ class Connection {
     const ended = Promise.allSettled(answers).finally(() => {
       signal?.removeEventListener('abort', abort);
       for (const id of ids) this.pending.delete(id);
-      this.rest();
+      this.unrefIfIdle();
     });
     try {
       return await Promise.all(answers);
@@ -195,12 +198,12 @@ class Connection {
     await this.ended;
   }
 
-  private hear(answer: EngineAnswer): void {
+  private handleMessage(answer: EngineAnswer): void {
     if (answer.kind === 'ready' || answer.id === undefined) return;
     if (answer.kind === 'load') {
       this.loads.get(answer.id)?.(answer.load);
       this.loads.delete(answer.id);
-      this.rest();
+      this.unrefIfIdle();
       return;
     }
     const request = this.pending.get(answer.id);
@@ -223,7 +226,7 @@ class Connection {
   }
 
   /** An idle thread does not keep the process alive. */
-  private rest(): void {
+  private unrefIfIdle(): void {
     if (this.pending.size === 0 && this.loads.size === 0 && !this.isClosed) this.worker.unref();
   }
 }

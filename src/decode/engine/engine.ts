@@ -4,7 +4,7 @@
  * draw: tokens of the previous pass, if the runtime draws them
  * draft: one run of a drafter's program for all sequences that ask, until none asks
  * verify: one target pass over the rows of all sequences, plus one chunk of one prompt
- * Sequences that share a prefix have passes of their own that read it once (model/cache/shared-prefix.ts).
+ * Sequences that share a prefix have passes of their own that read it once (model/cache/cache-pool.ts).
  * Each sequence gets the result it would get alone. Number and memory of running sequences are bounded; others wait
  * in order.
  */

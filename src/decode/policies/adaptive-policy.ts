@@ -183,7 +183,7 @@ class AdaptivePolicy implements PolicyChooser {
     if (costs.pace === undefined) return best.choice;
     const share = trialShare / (this.choices.length - 1);
     let found: Choice | undefined;
-    let mostOverdue = 1;
+    let maxOverdue = 1;
     for (const { choice, merit } of rated) {
       if (choice === best.choice) continue;
       const gap = Math.max(0, best.merit / merit - 1);
@@ -192,9 +192,9 @@ class AdaptivePolicy implements PolicyChooser {
       const isConfirmed = costs.countSamples(choice.rows) > trialSteps;
       const second = choice === this.plain ? Math.min(pause, maxSecondPlainPause) : secondTrialShare * pause;
       const overdue = (this.step - choice.lastTried) / (isConfirmed ? pause : second);
-      if (overdue < mostOverdue) continue;
+      if (overdue < maxOverdue) continue;
       found = choice;
-      mostOverdue = overdue;
+      maxOverdue = overdue;
     }
     return found;
   }

@@ -164,7 +164,8 @@ export class BudgetedDrafting {
     // Acceptance of the first draft token does not depend on the draft length.
     const kinds = ladder.map((each) => `${each.name} ${each.policy.kind} ${isGreedy ? 'greedy' : 'drawn'}`);
     const rungs = ladder.map((member, place): Rung => ({
-      ...{ policy: member.policy, drafter: place },
+      policy: member.policy,
+      drafter: place,
       floor: this.settings.floor ?? this.shares.floorOf(kinds[place]!),
       readingShare: readingShareOf(member.drafter, this.target),
     }));
@@ -179,7 +180,8 @@ export class BudgetedDrafting {
       onSwitch: ({ from, to, ...rest }) => switches.push({ from: nameOf(from), to: nameOf(to), ...rest }),
     });
     return {
-      ...{ drafter, policy: chooser },
+      drafter,
+      policy: chooser,
       end: (steps) => {
         this.learn(kinds, ladder, switches, steps);
         return { ladder: ladder.map((member) => member.name), switches };

@@ -4,8 +4,6 @@ import type { DynamicPolicy } from '../../draft/tree/policy.js';
 import type { BatchStep } from '../../model/lanes/lane-program.js';
 import type { StepRecord } from '../acceptance.js';
 
-/** Reports the ladder and the switches of a guarded request. */
-
 export const switchReasons = ['evidence', 'account', 'probe', 'probe-failed'] as const;
 
 /**
@@ -23,6 +21,7 @@ export interface DrafterSwitch {
   readonly reason: SwitchReason;
 }
 
+/** The ladder and the switches of a guarded request. */
 export interface Guarding {
   readonly ladder: readonly string[];
   readonly switches: readonly DrafterSwitch[];

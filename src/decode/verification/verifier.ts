@@ -146,9 +146,7 @@ export function checkRule(rule: VerificationRule, { temperature }: SamplingOptio
     throw new MistletoeError(
       'usage',
       'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
-      {
-        hint: 'Leave --verification-rule out for greedy verification, or give --temperature.',
-      },
+      { hint: 'Leave --verification-rule out for greedy verification, or give --temperature.' },
     );
   }
 }

@@ -51,10 +51,10 @@ import { countParameters } from '../reading/checks.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
 
-/** Builds the drafts of a draft model in one program: verified tokens first, then drafted ones. */
 /** Logits over the tokens that may be proposed. [..., hidden] -> [..., draft vocabulary] */
 type Projection = (features: Tensor) => Tensor;
 
+/** Verified tokens first, then drafted ones. */
 function readVerified({ configuration, scope }: CausalModel, project: Projection): VerifiedGraph {
   const context = declareAttention(configuration);
   const past = declarePast(configuration);
@@ -149,10 +149,7 @@ class DraftModel implements Drafter {
     const { configuration, scope } = this.model;
     const embeddings = teacher.embedWith(embeddingTable(configuration, scope));
     const { context, past } = teacher;
-    const decoded = runDecoder(configuration, scope, embeddings, {
-      context,
-      past,
-    });
+    const decoded = runDecoder(configuration, scope, embeddings, { context, past });
     const scored = dropFirst(dropFirst(decoded.features, 1), teacher.firstRow);
     const all = this.project(scored);
     const logits = Array.from({ length: depth }, (_, level) => dropFirst(all, level));
@@ -229,7 +226,9 @@ class DraftModel implements Drafter {
         return readScores(outputs, want, vocabularies);
       },
       ...draftFused(this.wholes, {
-        ...{ memory, rotary: this.model.rotary, scheduler },
+        memory,
+        rotary: this.model.rotary,
+        scheduler,
         reader: () => {
           requireKnown();
           return compile();

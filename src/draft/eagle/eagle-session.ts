@@ -79,7 +79,10 @@ export interface EaglePrograms {
 function createMemory(head: EagleHead, cache: KvCache, scheduler: PassScheduler): DraftMemory {
   const { rotary, stateWidth } = head;
   return new DraftMemory({
-    ...{ cache, rotary, stateWidth, scheduler },
+    cache,
+    rotary,
+    stateWidth,
+    scheduler,
     inputsOf: (states, tokens) => ({ states: resident(states), tokens: int32(tokens) }),
   });
 }

@@ -19,7 +19,7 @@ export interface NewTarget {
   readonly deviation: number;
 }
 
-const usualDeviation = 0.02;
+const defaultDeviation = 0.02;
 
 export async function openNewTarget(folder: string): Promise<NewTarget> {
   const checkpoint = await openCheckpoint(folder);
@@ -36,7 +36,7 @@ export async function openNewTarget(folder: string): Promise<NewTarget> {
     tensors,
     embedding: tensors.get(embeddingName)!,
     output: tensors.get(configuration.tiedEmbeddings ? embeddingName : outputName)!,
-    deviation: typeof range === 'number' && range > 0 && range < 1 ? range : usualDeviation,
+    deviation: typeof range === 'number' && range > 0 && range < 1 ? range : defaultDeviation,
   };
 }
 

@@ -226,7 +226,10 @@ class Hydra implements Drafter {
     const { configuration, rotary } = this.target;
     const { hiddenSize } = configuration;
     return new DraftMemory({
-      ...{ cache, rotary, stateWidth: hiddenSize, scheduler },
+      cache,
+      rotary,
+      stateWidth: hiddenSize,
+      scheduler,
       inputsOf: (features) => ({ features: resident(features) }),
     });
   }

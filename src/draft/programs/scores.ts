@@ -36,7 +36,9 @@ export function scoreOutputs(
   const count = Math.min(rankedInGraph, logits.shape.at(-1) as number);
   const scores = logSoftmax(logits);
   return {
-    ...{ logits, topScores: topValues(scores, count), topTokens: topIndices(scores, count) },
+    logits,
+    topScores: topValues(scores, count),
+    topTokens: topIndices(scores, count),
     ...(drawsInPrograms ? { scores: logits } : {}),
   };
 }

@@ -43,7 +43,8 @@ export function createSiblingDraws(
         for (let place = 0; place < count; place++) uniforms[node * most + place] = random.next();
       });
       const drawn = await runDraws(await compile(most), scheduler, {
-        ...{ scores: resident(scores), uniforms: float32(uniforms, [counts.length, most]) },
+        scores: resident(scores),
+        uniforms: float32(uniforms, [counts.length, most]),
         ...samplingInputs(sampling, targetSize),
       });
       const tokens = counts.map((count, node) => readTokens(drawn, node * most, count));

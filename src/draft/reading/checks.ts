@@ -10,13 +10,13 @@ import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftGraph, Drafter } from '../drafter.js';
 import { flattenConfig } from './draft-configuration.js';
 
+/** Buffers that implementations compute. */
+const recomputed = [/(^|\.)rotary_emb\.inv_freq$/];
+
 /**
  * Every tensor of a drafter must be read or known to be unneeded. A head without one of its parts would still draft,
  * only worse.
  */
-/** Buffers that implementations compute. */
-const recomputed = [/(^|\.)rotary_emb\.inv_freq$/];
-
 export function listUnread(
   { tensors }: Pick<Checkpoint, 'tensors'>,
   recipes: readonly WeightRecipe[],

@@ -19,9 +19,9 @@ import type { TokenTree } from './token-tree.js';
 import { addPath, chainTree, Draft, finishTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
 
-/** Chooses the siblings of a static tree: by rank, or drawn without replacement on the host or the device. */
 type Expand = DraftSession['expand'];
 
+/** Chooses the siblings of a static tree: by rank, or drawn without replacement on the host or the device. */
 interface SiblingChooser {
   /** [node] Fewer tokens than requested if there are no more. */
   choose(
@@ -135,9 +135,7 @@ export function resolvePolicy(
     throw new MistletoeError(
       'usage',
       `The draft policy asks for the best ${policy.topK} of ${vocabularySize} tokens.`,
-      {
-        hint: 'Lower TOPK in dynamic:TOTAL,DEPTH,TOPK.',
-      },
+      { hint: 'Lower TOPK in dynamic:TOTAL,DEPTH,TOPK.' },
     );
   }
   return policy.kind === 'tree'
@@ -232,9 +230,7 @@ async function growAlong(
     throw new MistletoeError(
       'usage',
       `A draft along given tokens is a chain; the policy is ${policy.kind}.`,
-      {
-        hint: 'Use for example --draft chain:4.',
-      },
+      { hint: 'Use for example --draft chain:4.' },
     );
   }
   const draft = new Draft(root);

@@ -4,7 +4,7 @@
  */
 import { readBoundedFileSync } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { deepestDraft, fileLimits, mostDraftNodes, widestDraft } from '../../core/limits.js';
+import { deepestDraft, fileLimits, maxDraftNodes, widestDraft } from '../../core/limits.js';
 import type { ShapeLimits, StaticTreeName, TreeShape } from './tree-shapes.js';
 import { isStaticTreeName, namedShape, parseTreeShape, staticTrees } from './tree-shapes.js';
 
@@ -93,10 +93,10 @@ function parseTreeSource(text: string, source: string): TreeSource {
 
 function checkDynamic(text: string, policy: DynamicPolicy): DynamicPolicy {
   const { total, depth, topK } = policy;
-  if (depth >= deepestDraft || topK > widestDraft || total > mostDraftNodes) {
+  if (depth >= deepestDraft || topK > widestDraft || total > maxDraftNodes) {
     throw badPolicy(
       text,
-      `a total up to ${mostDraftNodes}, a depth up to ${deepestDraft - 1} and a top-k up to ${widestDraft} were expected`,
+      `a total up to ${maxDraftNodes}, a depth up to ${deepestDraft - 1} and a top-k up to ${widestDraft} were expected`,
     );
   }
   const candidates = topK + depth * topK * topK;

@@ -91,7 +91,11 @@ export function createTree(parts: TreeParts): TokenTree {
     }
   }
   return {
-    ...{ tokens, parents, depths, origin, draftDistributions },
+    tokens,
+    parents,
+    depths,
+    origin,
+    draftDistributions,
     ...(keptDistributions === undefined ? {} : { keptDistributions }),
   };
 }

@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
-import { deepestDraft, mostDraftNodes } from '../../core/limits.js';
+import { deepestDraft, maxDraftNodes } from '../../core/limits.js';
 
 /**
  * Published static trees, one digit per rank and one line per depth: `021` is the best token, then the third best,
@@ -94,8 +94,8 @@ export function shapeFromPaths(
 ): TreeShape {
   const { maximumDepth = Infinity, vocabularySize = Infinity } = limits;
   if (paths.length === 0) throw badShape(name, 'has no paths');
-  if (paths.length >= mostDraftNodes)
-    throw badShape(name, `has ${paths.length} paths; at most ${mostDraftNodes - 1} are drafted`);
+  if (paths.length >= maxDraftNodes)
+    throw badShape(name, `has ${paths.length} paths; at most ${maxDraftNodes - 1} are drafted`);
   const longest = paths.reduce((length, path) => Math.max(length, path.length), 0);
   if (longest > deepestDraft)
     throw badShape(name, `is ${longest} deep; at most ${deepestDraft} levels are drafted`);

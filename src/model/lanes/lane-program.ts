@@ -1,7 +1,7 @@
 /**
  * A program that several sequences run together. Each gives its inputs as if alone; a run merges the lanes and splits
  * the outputs. A sequence's lane is that of its cache; programs without a past assign lanes in order.
- * A second form, compiled on first use, reads a shared prefix in place (shared-prefix.ts).
+ * A second form, compiled on first use, reads a shared prefix in place (cache-pool.ts).
  */
 import { lazily } from '../../core/lazy.js';
 import type { Shape } from '../../graph/dimension.js';

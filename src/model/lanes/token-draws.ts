@@ -21,10 +21,6 @@ import { lanes, row } from './lane-graph.js';
 import type { LaneProgram, PassScheduler } from './lane-program.js';
 import { compileLanes } from './lane-program.js';
 
-/**
- * The sampling distribution (core/sampling.ts) as a graph. Temperature, top-k and top-p are inputs per lane, so one
- * program serves all requests.
- */
 /** [1, lanes] each. */
 interface SamplingTensors {
   readonly temperature: Tensor;
@@ -32,6 +28,10 @@ interface SamplingTensors {
   readonly topP: Tensor;
 }
 
+/**
+ * The sampling distribution (core/sampling.ts) as a graph. Temperature, top-k and top-p are inputs per lane, so one
+ * program serves all requests.
+ */
 export function declareSampling(): SamplingTensors {
   return {
     temperature: input('temperature', [1, lanes]),

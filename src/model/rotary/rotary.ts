@@ -1,8 +1,4 @@
 /**
- * Cosine and sine by position, computed in double precision and stored as float32 like the reference implementations.
- */
-
-/**
  * Frequencies of the rotary embedding, base^(-2i / headSize) for pair i, and their published scalings:
  * - linear: divided by the factor (arXiv 2306.15595)
  * - llama3: long wavelengths divided, short ones kept, interpolated between
@@ -119,6 +115,7 @@ export interface RotaryAngles {
 }
 
 /** Looks angles up by position; the table grows as longer positions are asked for. */
+/** Cosine and sine by position, computed in double precision and stored as float32 like the references. */
 export class RotaryTable {
   private cosine = new Float32Array();
   private sine = new Float32Array();

@@ -102,7 +102,11 @@ class CudaRuntime implements Runtime {
         tables.push(this.uploadTable(place, tensor.attributes.values, constantAddresses));
     }
     return new CudaProgram(this.memory, {
-      ...{ inputs: listInputs(outputs), schedule, kernels, constantAddresses, recordings: this.recordings },
+      inputs: listInputs(outputs),
+      schedule,
+      kernels,
+      constantAddresses,
+      recordings: this.recordings,
       dispose: () => {
         for (const table of tables) table.free();
       },

@@ -8,7 +8,13 @@ import { MessageWriter } from './protobuf.js';
 
 /** Field numbers of onnx.proto. */
 export const elementTypes = {
-  ...{ float32: 1, int32: 6, int64: 7, bool: 9, float16: 10, float64: 11, bfloat16: 16 },
+  float32: 1,
+  int32: 6,
+  int64: 7,
+  bool: 9,
+  float16: 10,
+  float64: 11,
+  bfloat16: 16,
 } as const;
 export type ElementType = keyof typeof elementTypes;
 

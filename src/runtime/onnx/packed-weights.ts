@@ -3,10 +3,10 @@
  * session a second copy of all weights; without packing, large models decode several times slower.
  * ONNX Runtime can save packed weights (session.save_external_prepacked_constant_initializers). When it loads a model
  * it packs each weight again and hashes the result; if the file names a saved copy with that hash, the mapped copy is
- * used. The hash is not compared with the copy's bytes, so the file need not hold the plain weight: it has a stand-
- * in, a unique page of NaN followed by the packed copy, named by the hash of the packed stand-in.
+ * used. The hash is not compared with the copy's bytes, so the file need not hold the plain weight: it has a
+ * stand-in, a unique page of NaN followed by the packed copy, named by the hash of the packed stand-in.
  * Processor and ONNX Runtime version are part of the file's purpose. If a copy is still not found (the product was
- * fused into another operation), products are NaN, which checked-session.ts detects. Copies are made one weight at a
+ * fused into another operation), products are NaN, which session.ts detects. Copies are made one weight at a
  * time, and all programs share the file.
  */
 import { createHash } from 'node:crypto';

@@ -64,9 +64,7 @@ export async function loadPrompts(
     throw new MistletoeError(
       'text',
       `The prompt set ${source} is read from ${known}, but no folder was given.`,
-      {
-        hint: `Give the folder that holds ${known}, or the path of the file itself.`,
-      },
+      { hint: `Give the folder that holds ${known}, or the path of the file itself.` },
     );
   }
   const path = known === undefined || folder === undefined ? source : join(folder, known);

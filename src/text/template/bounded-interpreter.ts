@@ -123,7 +123,9 @@ class BoundedInterpreter extends library.Interpreter {
     const isSlice = node.property?.type === 'SliceExpression';
     const property = node.computed === true && !isSlice ? this.evaluate(node.property, scope) : undefined;
     const known = {
-      ...{ type: node.type, object: constant(object), computed: node.computed ?? false },
+      type: node.type,
+      object: constant(object),
+      computed: node.computed ?? false,
       property: property === undefined ? node.property! : constant(property),
     };
     this.budget.spend(lengthOf(property));
@@ -233,7 +235,8 @@ class BoundedInterpreter extends library.Interpreter {
 
 function toNodes(positional: readonly Value[], named: ReadonlyMap<string, Value>): readonly Node[] {
   const keywords = [...named].map(([key, value]) => ({
-    ...{ type: 'KeywordArgumentExpression', key: { value: key } },
+    type: 'KeywordArgumentExpression',
+    key: { value: key },
     value: constant(value),
   }));
   return [...positional.map(constant), ...keywords];

@@ -145,7 +145,8 @@ export function renderChat(
   const variables = {
     ...template.specialTokens,
     messages: messages.map(({ role, content, name }) => ({
-      ...{ role, content },
+      role,
+      content,
       ...(name === undefined ? {} : { name }),
     })),
     add_generation_prompt: addGenerationPrompt,

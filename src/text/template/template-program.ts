@@ -50,7 +50,12 @@ export function runTemplate(
 ): string {
   const scope = createScope();
   const globals: Readonly<Record<string, unknown>> = {
-    ...{ true: true, True: true, false: false, False: false, none: null, None: null },
+    true: true,
+    True: true,
+    false: false,
+    False: false,
+    none: null,
+    None: null,
     raise_exception(message: unknown) {
       // A list would be written out.
       throw new Error(typeof message === 'string' ? message : 'it raised an exception');

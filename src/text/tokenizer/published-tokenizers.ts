@@ -6,10 +6,6 @@
  * (sandboxed-encoder.ts).
  */
 
-/**
- * The tokenizers of published model families, part by part as the tokenizers library writes them. Each was tested with text
- * that makes its split backtrack most. Add structures only exactly as published.
- */
 type Json = Readonly<Record<string, unknown>>;
 
 interface Structure {
@@ -23,13 +19,22 @@ interface Structure {
 const prepend = { type: 'Prepend', prepend: '▁' };
 const blankToBar = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
 const metaspace = (scheme: string): Json => ({
-  ...{ type: 'Metaspace', replacement: '▁', prepend_scheme: scheme, split: false },
+  type: 'Metaspace',
+  replacement: '▁',
+  prepend_scheme: scheme,
+  split: false,
 });
 const byteLevel = (usesRegex: boolean): Json => ({
-  ...{ type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: usesRegex },
+  type: 'ByteLevel',
+  add_prefix_space: false,
+  trim_offsets: true,
+  use_regex: usesRegex,
 });
 const splitAt = (regex: string): Json => ({
-  ...{ type: 'Split', pattern: { Regex: regex }, behavior: 'Isolated', invert: false },
+  type: 'Split',
+  pattern: { Regex: regex },
+  behavior: 'Isolated',
+  invert: false,
 });
 const inOrder = (listKey: string, ...parts: readonly Json[]): Json => ({
   type: 'Sequence',
@@ -40,7 +45,10 @@ const barToBlank = { type: 'Replace', pattern: { String: '▁' }, content: ' ' }
 const pieceParts = [barToBlank, { type: 'ByteFallback' }, { type: 'Fuse' }];
 const pieceDecoder = inOrder('decoders', ...pieceParts);
 const prefixedDecoder = inOrder('decoders', ...pieceParts, {
-  ...{ type: 'Strip', content: ' ', start: 1, stop: 0 },
+  type: 'Strip',
+  content: ' ',
+  start: 1,
+  stop: 0,
 });
 const byteOutput = { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true };
 const fuse = { type: 'Fuse' };
@@ -55,13 +63,24 @@ const digits = { type: 'Digits', individual_digits: true };
 const sentencePiece = inOrder('normalizers', prepend, blankToBar);
 
 const pieces = (name: string, normalizer: Json | null, splitter: Json | null, decoder: Json): Structure => ({
-  ...{ name, normalizer, splitter, decoder, isByteLevel: false },
+  name,
+  normalizer,
+  splitter,
+  decoder,
+  isByteLevel: false,
 });
 const letters = (name: string, normalizer: Json | null, ...splitters: readonly Json[]): Structure => ({
-  ...{ name, normalizer, decoder: byteOutput, isByteLevel: true },
+  name,
+  normalizer,
+  decoder: byteOutput,
+  isByteLevel: true,
   splitter: splitters.length === 1 ? splitters[0]! : inOrder('pretokenizers', ...splitters),
 });
 
+/**
+ * The tokenizers of published model families, part by part as the tokenizers library writes them. Each was tested with text
+ * that makes its split backtrack most. Add structures only exactly as published.
+ */
 export const structures: readonly Structure[] = [
   pieces('Llama 2', sentencePiece, null, prefixedDecoder),
   pieces('Llama 2 without a prefix', inOrder('normalizers', blankToBar), null, pieceDecoder),
@@ -110,9 +129,15 @@ export function matchPublished(file: Json): PublishedTokenizer | undefined {
     bytes: isByteLevel ? 'letters' : settings.byte_fallback === true ? 'pieces' : undefined,
     shortens: structure.normalizer?.type === 'NFC',
     contents: {
-      ...{ version: '1.0', truncation: null, padding: null, added_tokens: added },
-      ...{ normalizer: structure.normalizer, pre_tokenizer: structure.splitter },
-      ...{ post_processor: wrapper, decoder: structure.decoder, model: settings },
+      version: '1.0',
+      truncation: null,
+      padding: null,
+      added_tokens: added,
+      normalizer: structure.normalizer,
+      pre_tokenizer: structure.splitter,
+      post_processor: wrapper,
+      decoder: structure.decoder,
+      model: settings,
     },
   };
 }

@@ -97,8 +97,13 @@ function refuseOthers(
 }
 
 const addedToken = (id: number, content: string, special: boolean): object => ({
-  ...{ id, content, special },
-  ...{ single_word: false, lstrip: false, rstrip: false, normalized: false },
+  id,
+  content,
+  special,
+  single_word: false,
+  lstrip: false,
+  rstrip: false,
+  normalized: false,
 });
 
 function beginWith(id: number): object | null {

@@ -157,9 +157,7 @@ async function readContents(
     throw new MistletoeError(
       'text',
       `${path} does not exist, and neither does a tokenizer.model beside it.`,
-      {
-        hint: 'Point to a Hugging Face model folder that has one of them.',
-      },
+      { hint: 'Point to a Hugging Face model folder that has one of them.' },
     );
   }
   if (!isLlamaClass(config)) {

@@ -179,7 +179,6 @@ function fillBatch(rows: readonly (readonly Example[])[], length: number): TextB
  * index. Longer packed rows have less padding but waste more attention, so the shortest rows with little padding are
  * used.
  */
-
 interface Shelf {
   readonly length: number;
   readonly rowsOfBatch: number;
@@ -212,7 +211,8 @@ export function packTexts(lengths: readonly number[], batchTokens: number): read
   const first = lengths.findIndex((length) => roundUp(length) <= batchTokens);
   const oversized = first < 0 ? lengths : lengths.slice(0, first);
   const shelves: Shelf[] = oversized.map((length, place) => ({
-    ...{ length: roundUp(length), rowsOfBatch: 1 },
+    length: roundUp(length),
+    rowsOfBatch: 1,
     rows: [[place]],
   }));
   if (first < 0) return shelves;

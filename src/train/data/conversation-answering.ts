@@ -54,8 +54,8 @@ export async function answerConversation(
   try {
     for (const [index, message] of messages.entries()) {
       if (message.role !== 'user') continue;
-      const ways = spellings.length === 0 ? [history] : spellings.map((text) => [...history, say(text)]);
-      const question = await encodeGoingOn(answering.target, ways, message, { sequence, name });
+      const histories = spellings.length === 0 ? [history] : spellings.map((text) => [...history, say(text)]);
+      const question = await encodeNext(answering.target, histories, message, { sequence, name });
       const next = messages[index + 1];
       const answer =
         next?.role === 'assistant' && !answering.regenerate
@@ -81,15 +81,15 @@ export async function answerConversation(
 const say = (content: string): ChatMessage => ({ role: 'assistant', content });
 
 /** Takes the first spelling of the previous answer that encodes to the same ids, else the last. */
-async function encodeGoingOn(
+async function encodeNext(
   target: Target,
-  ways: readonly (readonly ChatMessage[])[],
+  histories: readonly (readonly ChatMessage[])[],
   message: ChatMessage,
   { sequence, name }: { readonly sequence: readonly number[]; readonly name: string },
 ): Promise<Question> {
   let question: Question | undefined;
-  for (const way of ways) {
-    const messages = [...way, message];
+  for (const past of histories) {
+    const messages = [...past, message];
     question = { messages, ids: await encodeQuestion(target, messages, name) };
     if (countShared(sequence, question.ids) === sequence.length) break;
   }

@@ -75,10 +75,10 @@ function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
   const sequences: Sequence[] = [];
   for (const { kept, promptIds, answerIds } of turns) {
     const before = sequences.at(-1);
-    const goesOn = before?.tokens.length === kept;
-    const kin = before?.tokens.slice(0, kept) ?? [];
-    const sequence = goesOn ? before : { tokens: kin, isLearnt: kin.map(() => 0) };
-    if (!goesOn) sequences.push(sequence);
+    const continues = before?.tokens.length === kept;
+    const shared = before?.tokens.slice(0, kept) ?? [];
+    const sequence = continues ? before : { tokens: shared, isLearnt: shared.map(() => 0) };
+    if (!continues) sequences.push(sequence);
     const add = (ids: Int32Array, isLearnt: number): void => {
       for (const id of ids) {
         sequence.tokens.push(id);
@@ -116,9 +116,7 @@ export function refuseRepeated(examples: readonly Example[]): void {
       throw new MistletoeError(
         'usage',
         `Two examples have the id ${id}; each was expected to have its own.`,
-        {
-          hint: 'Give every conversation of the data its own id.',
-        },
+        { hint: 'Give every conversation of the data its own id.' },
       );
     }
     seen.add(id);

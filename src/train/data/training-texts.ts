@@ -36,8 +36,15 @@ export async function prepareTexts(
   const { maxNewTokens, temperature, generate, seed, maxTokens } = settings;
   const file = join(folder, answersFile);
   const answers = await answerConversations({
-    ...{ target, conversations, maxNewTokens, generate, seed, signal },
-    ...{ file, sampling: { temperature }, onProgress: onAnswers },
+    target,
+    conversations,
+    maxNewTokens,
+    generate,
+    seed,
+    signal,
+    file,
+    sampling: { temperature },
+    onProgress: onAnswers,
   });
   if (answers.interrupted) return undefined;
   const { examples, counts } = createExamples(answers.conversations, { maxTokens });
@@ -46,7 +53,9 @@ export async function prepareTexts(
   const heldOut = validation.slice(0, settings.validationTexts);
   const learnt = settings.learn === 'all' ? training.map(learnAll) : training;
   return {
-    ...{ conversations: conversations.length, cutConversations: answers.cutCount, training },
+    conversations: conversations.length,
+    cutConversations: answers.cutCount,
+    training,
     trainingCounts: { ...counts, ...countTokens(learnt) },
     heldOutCounts: { ...countTokens(heldOut), cut: 0, withoutLearnt: 0 },
     plan: planBatches(learnt, settings),

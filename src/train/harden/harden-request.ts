@@ -95,7 +95,7 @@ export interface HardenPlan extends DeviceWish {
 
 /** Keeps the audits' seeds apart from those of training. */
 const auditSeedOffset = 7919;
-const mostNamed = 3;
+const maxNamed = 3;
 
 /**
  * @example
@@ -128,15 +128,25 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   const chat = plan.audit?.chat ?? template !== undefined;
   const device = await settleDevice(await chooseDevice(plan), [targetFolder, folder], plan.onNotice);
   return {
-    ...{ schema: 'mistletoe.hardening-run/1', version: readVersion(), node: process.version },
-    ...{ targetFolder, target, system },
+    schema: 'mistletoe.hardening-run/1',
+    version: readVersion(),
+    node: process.version,
+    targetFolder,
+    target,
+    system,
     from: await describeFrom(folder, plan),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
-    ...{ ...asked, training, hardening, baselines },
+    ...asked,
+    training,
+    hardening,
+    baselines,
     audit: {
-      ...{ prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })) },
+      prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })),
       settings: { ...settings, chat },
-      ...{ preset, seed: hardening.seed + auditSeedOffset, names, strongerPrompts },
+      preset,
+      seed: hardening.seed + auditSeedOffset,
+      names,
+      strongerPrompts,
     },
     ...(pinned === undefined ? {} : { chatTemplate: pinned }),
     device: recordDevice(device),
@@ -150,9 +160,15 @@ function completeTraining(
   drafter: Parameters<typeof defaultSettings>[0],
 ): TrainSettings {
   const settings = completeSettings({
-    ...{ ...defaultSettings(drafter), learn: 'answers', rate: hardeningRate, seed },
-    ...{ warmupSteps: Math.ceil(stepsPerRound / 10) },
-    ...{ validateEvery: hardeningPace, saveEvery: hardeningPace, ...given, steps: stepsPerRound },
+    ...defaultSettings(drafter),
+    learn: 'answers',
+    rate: hardeningRate,
+    seed,
+    warmupSteps: Math.ceil(stepsPerRound / 10),
+    validateEvery: hardeningPace,
+    saveEvery: hardeningPace,
+    ...given,
+    steps: stepsPerRound,
   });
   const deepest = Math.max(settings.depth, settings.chain);
   if (deepest <= drafter.maximumDepth) return settings;
@@ -187,8 +203,8 @@ function refuseSeenPrompts(
   );
   const seen = prompts.filter(({ text }) => asked.has(keyOf(text)));
   if (seen.length === 0) return;
-  const named = seen.slice(0, mostNamed).map(({ id, text }) => `${id} (as ${asked.get(keyOf(text))!})`);
-  const more = seen.length > mostNamed ? ` and ${seen.length - mostNamed} more` : '';
+  const named = seen.slice(0, maxNamed).map(({ id, text }) => `${id} (as ${asked.get(keyOf(text))!})`);
+  const more = seen.length > maxNamed ? ` and ${seen.length - maxNamed} more` : '';
   throw new MistletoeError(
     'usage',
     `${seen.length === 1 ? 'A prompt' : `${seen.length} prompts`} of the audit would be trained on, too: ${file} has ${named.join(', ')}${more}.`,

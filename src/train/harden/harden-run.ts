@@ -52,7 +52,7 @@ const runs = defineRuns<HardenRequest, HardenOptions, FinishedHardening>({
   schema: hardenRequestSchema,
   settingsOf: ({ training }) => training,
   work: hardenIn,
-  explain: tellToResume,
+  explain: explainResumption,
 });
 
 /** `place`: a folder, or the next free number of a name. A request that is refused leaves no folder. */
@@ -62,7 +62,7 @@ export const startHardening = runs.start;
 export const resumeHardening = runs.resume;
 
 /** Rounds and audits have folders of their own, but only the whole run can be resumed. */
-export function tellToResume(folder: string, failure: unknown): unknown {
+export function explainResumption(folder: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError)) return failure;
   const { code, message, hint = '', cause } = failure;
   const inner = /mistletoe (audit|train|harden) --resume \S.*$/s;
@@ -136,19 +136,26 @@ function describeResult(request: HardenRequest, { texts, made, audits, auditMs }
   const sum = (name: 'searchMs' | 'trainingMs'): number =>
     Object.values(made).reduce((total, rounds) => total + rounds[name], 0);
   return {
-    ...{ schema: hardeningResultVersion, version, target, system },
+    schema: hardeningResultVersion,
+    version,
+    target,
+    system,
     from: { name: from.name, parameterCount: from.parameterCount, sha256: from.sha256 },
     request: { training, hardening, baselines, data },
     audit: { ...audit, prompts: audit.prompts.length },
     texts: {
-      ...{ conversations: texts.conversations, training: texts.trainingCounts, heldOut: texts.heldOutCounts },
+      conversations: texts.conversations,
+      training: texts.trainingCounts,
+      heldOut: texts.heldOutCounts,
     },
     rounds: {
       hardened: made.hardened.rounds,
       random: made.random?.rounds ?? [],
       paraphrase: [], // a baseline of earlier versions
     },
-    ...{ audits, times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs } },
-    ...{ device: nameDevice(device), machine: describeMachine(device) },
+    audits,
+    times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs },
+    device: nameDevice(device),
+    machine: describeMachine(device),
   };
 }

@@ -14,7 +14,6 @@ import { configFile } from '../../runs/run-units.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { Runtime } from '../../runtime/program.js';
-import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
 import type { DrafterRole } from './hardening-result.js';
@@ -75,10 +74,16 @@ export async function describeAudit(
   const isStronger = name === 'stronger';
   const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
   const planned = await createRequest({
-    ...{ target: targetFolder, drafters: drafters.map(({ folder }) => folder), threads, cacheFolder },
-    ...{ seed: audit.seed, date: request.date, taps: request.from.taps },
-    prompts: prompts as readonly Prompt[],
-    ...{ preset: audit.preset, settings: auditSettings(request, name) },
+    target: targetFolder,
+    drafters: drafters.map(({ folder }) => folder),
+    threads,
+    cacheFolder,
+    seed: audit.seed,
+    date: request.date,
+    taps: request.from.taps,
+    prompts,
+    preset: audit.preset,
+    settings: auditSettings(request, name),
     device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,
     ...(device.kind === 'cuda' ? { dtype: device.dtype } : {}),
     command: `mistletoe harden (its audit "${name}")`,

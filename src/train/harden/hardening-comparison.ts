@@ -17,7 +17,7 @@ import type {
 } from './hardening-result.js';
 
 /** Below this drop a ratio is noise. */
-const leastDrop = 0.01;
+const minDrop = 0.01;
 const significance = 0.05;
 
 /** `roles`: one per drafter of the result. */
@@ -31,7 +31,10 @@ export function compareAudit(
   );
   const { objective = '', steps = 0, suffixLength = 0 } = setup.options;
   return {
-    ...{ audit, objective: String(objective), steps: Number(steps), suffixLength: Number(suffixLength) },
+    audit,
+    objective: String(objective),
+    steps: Number(steps),
+    suffixLength: Number(suffixLength),
     prompts: Math.max(0, ...drafters.map(({ prompts }) => prompts.length)),
     rows: [...byRole].map(([role, drafter]) => describeRow(role, drafter)),
     changes: comparedRoles.flatMap(([role, against]) => {
@@ -54,8 +57,13 @@ function describeRow(role: DrafterRole, { summary }: DrafterResult): HardenedRow
     summary.arms.find((row) => row.arm === arm)?.sameAnswer ?? null;
   const { drop, tests, promptsAudited, promptsWithoutSuffix } = summary;
   return {
-    ...{ role, clean: lengthOf('clean'), attacked: lengthOf('attack') },
-    ...{ drop, tests, promptsAudited, promptsWithoutSuffix },
+    role,
+    clean: lengthOf('clean'),
+    attacked: lengthOf('attack'),
+    drop,
+    tests,
+    promptsAudited,
+    promptsWithoutSuffix,
   };
 }
 
@@ -115,13 +123,15 @@ function comparePrompts(
   const dropsOf = (side: Side): number[] => pairs.map((pair) => dropOf([pair], side));
   const dropThen = over((some) => dropOf(some, 'then'));
   return {
-    ...{ ...base, dropThen, dropNow: over((some) => dropOf(some, 'now')) },
+    ...base,
+    dropThen,
+    dropNow: over((some) => dropOf(some, 'now')),
     dropLess: over((some) => dropOf(some, 'then') - dropOf(some, 'now')),
     // Resamples below this are in the tail that is cut; they only must stay finite.
     dropRatio:
-      dropThen.low < leastDrop
+      dropThen.low < minDrop
         ? null
-        : over((some) => dropOf(some, 'now') / Math.max(leastDrop, dropOf(some, 'then'))),
+        : over((some) => dropOf(some, 'now') / Math.max(minDrop, dropOf(some, 'then'))),
     cleanLoss: over((some) => 1 - lengthOf(some, 'now', 'clean') / lengthOf(some, 'then', 'clean')),
     pValue: testSignedRanks(dropsOf('now'), dropsOf('then'), 'less').pValue,
     pLarger: testSignedRanks(dropsOf('now'), dropsOf('then'), 'greater').pValue,

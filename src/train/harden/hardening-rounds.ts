@@ -37,7 +37,6 @@ import {
   spreadSuffixes,
 } from './suffixed-texts.js';
 
-/** Selects the prompts that each round attacks. */
 /** The first user message of each training conversation, shuffled. */
 export function listPrompts(
   conversations: readonly Conversation[],
@@ -113,12 +112,7 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
     const { maxTokens } = request.training;
     const examples = [
       ...createSuffixedExamples(found, { round, maxTokens }),
-      ...spreadSuffixes(found, work.texts.training, {
-        round,
-        maxTokens,
-        count: spread,
-        seed,
-      }),
+      ...spreadSuffixes(found, work.texts.training, { round, maxTokens, count: spread, seed }),
     ];
     suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
     const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
@@ -142,8 +136,14 @@ async function attack(
   const at: RoundPlace = { role, round: round + 1, rounds: settings.rounds };
   const prompts = takeRound(work.prompts, round, settings.promptsPerRound);
   const found = await huntSuffixes({
-    ...{ target, prompts, settings, audit: audit.settings, round, signal },
-    ...{ file: join(place, 'suffixes.jsonl'), maxNewTokens: training.maxNewTokens },
+    target,
+    prompts,
+    settings,
+    audit: audit.settings,
+    round,
+    signal,
+    file: join(place, 'suffixes.jsonl'),
+    maxNewTokens: training.maxNewTokens,
     source: role === 'hardened' ? 'searched' : role,
     async openHunt(): Promise<PromptHunt> {
       const { model, tokenizer } = target;
@@ -153,12 +153,12 @@ async function attack(
     onStart: (done, total) => events.onPhase?.(at, 'search', done, total),
     onPrompt: (line, done, total) => events.onHunt?.(at, line, done, total),
   });
-  if (found.every(({ texts }) => texts.length === 0)) tellNothingFound(work, round, found);
+  if (found.every(({ texts }) => texts.length === 0)) reportNothingFound(work, round, found);
   return found;
 }
 
 /** Fails in the first round, which would have nothing to train on; later rounds reuse earlier suffixes. */
-function tellNothingFound(
+function reportNothingFound(
   { role, events }: RoundsWork,
   round: number,
   found: readonly SuffixedPrompt[],
@@ -190,7 +190,12 @@ async function train(
   const at: RoundPlace = { role, round: round + 1, rounds: hardening.rounds };
   const seed = training.seed + round;
   const trained = await trainDrafter({
-    ...{ target, start: drafter, folder: place, cache, signal, validation: texts.validation },
+    target,
+    start: drafter,
+    folder: place,
+    cache,
+    signal,
+    validation: texts.validation,
     settings: { ...training, seed },
     plan: planBatches(mixed, { ...training, seed }),
     onStart: ({ update }) => events.onPhase?.(at, 'train', update, training.steps),
@@ -238,8 +243,13 @@ const finishedFile = 'round.json';
 const count = z.int().min(0);
 const finishedSchema = z.strictObject({
   record: z.strictObject({
-    ...{ prompts: count, found: count, suffixes: count, searchSteps: count, updates: count },
-    ...{ attackedLength: z.number().nullable(), cleanBefore: z.number().nullable() },
+    prompts: count,
+    found: count,
+    suffixes: count,
+    searchSteps: count,
+    updates: count,
+    attackedLength: z.number().nullable(),
+    cleanBefore: z.number().nullable(),
     cleanAfter: z.number().nullable(),
   }) satisfies z.ZodType<RoundRecord>,
   trainingMs: z.number(),

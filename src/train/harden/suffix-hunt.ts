@@ -104,7 +104,9 @@ export class SuffixHunt implements PromptHunt {
     const scorer = new Scorer(this.target, models, this.compile(settings), prepared, state, this.passRows);
     const { finalists } = await searchSuffix(
       {
-        ...{ scorer, starts, random: createRandom(seed, 'hunt', 'search', name) },
+        scorer,
+        starts,
+        random: createRandom(seed, 'hunt', 'search', name),
         allowed: this.allowedTokens(settings),
         signal,
       },

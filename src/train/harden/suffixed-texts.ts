@@ -82,8 +82,12 @@ export async function huntPrompt(
   const search = searchSettings(settings, work.audit, round, place);
   const ask = (source: SuffixSource, count: number) =>
     hunt.hunt(prompt, {
-      ...{ settings: search, seed: settings.seed, name: `round ${round} ${prompt.id}`, signal },
-      ...{ count, source },
+      settings: search,
+      seed: settings.seed,
+      name: `round ${round} ${prompt.id}`,
+      signal,
+      count,
+      source,
     });
   const { suffixesPerPrompt, randomPerPrompt } = settings;
   const asked = await ask(work.source, suffixesPerPrompt + (work.source === 'random' ? randomPerPrompt : 0));
@@ -95,7 +99,9 @@ export async function huntPrompt(
   // An aborted answer ends early and looks like a short one.
   signal?.throwIfAborted();
   const texts = answers.map((answerIds, index) => ({
-    ...{ promptIds: [...promptIds[index]!], answerIds: [...answerIds], length: lengths[index]! },
+    promptIds: [...promptIds[index]!],
+    answerIds: [...answerIds],
+    length: lengths[index]!,
   }));
   const { objective, suffixLength } = search;
   const { skipped } = asked;

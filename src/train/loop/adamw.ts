@@ -33,8 +33,11 @@ export interface AdamOptions {
 }
 
 export const adamDefaults: AdamOptions = {
-  ...{ firstDecay: 0.9, secondDecay: 0.95, epsilon: 1e-8 },
-  ...{ weightDecay: 0, clip: 0.5 },
+  firstDecay: 0.9,
+  secondDecay: 0.95,
+  epsilon: 1e-8,
+  weightDecay: 0,
+  clip: 0.5,
 };
 
 /** The smallest normal number, so that the square root of 0 is 0. */
@@ -79,11 +82,11 @@ export function buildUpdate(
       multiply(square, secondDecay),
       multiply(multiply(clipped, clipped), 1 - secondDecay),
     );
-    const way = divide(
+    const step = divide(
       divide(newMean, firstCorrection),
       add(squareRoot(divide(newSquare, secondCorrection)), epsilon),
     );
-    const whole = shape.length > 1 && weightDecay > 0 ? add(way, multiply(parameter, weightDecay)) : way;
+    const whole = shape.length > 1 && weightDecay > 0 ? add(step, multiply(parameter, weightDecay)) : step;
     outputs[slotName('parameter', name)] = subtract(parameter, multiply(whole, rate));
     outputs[slotName('mean', name)] = newMean;
     outputs[slotName('square', name)] = newSquare;

@@ -36,11 +36,7 @@ import { float32, int32 } from '../../runtime/program.js';
 import type { TextBatch } from '../data/batches.js';
 import { maskTexts } from '../data/batches.js';
 
-/**
- * What one batch of training looks like as inputs of a graph: tokens of texts, what each counts and where in its text it
- * stands, and a mask by which each text sees itself alone. The target is frozen, its features and taps come in from
- * teacher-states.ts.
- */
+/** A drafter in training and its frozen target. */
 export interface Pair {
   readonly target: CausalModel;
   readonly drafter: Drafter;
@@ -54,7 +50,7 @@ export const tokensInput = (): Tensor => input('tokens', [batch, row], 'int32');
 
 const weightsInput = (): Tensor => input('weights', [batch, row]);
 
-/** Of each token in its own text. */
+/** The position of each token in its own text. */
 const positionsInput = (): Tensor => input('positions', [batch, row]);
 
 const featuresInput = ({ configuration }: CausalModel): Tensor =>
@@ -69,7 +65,10 @@ function draftAlong({ target, drafter }: Pair, depth: number, features: Tensor):
     drafter.taps.length === 0 ? undefined : input('taps', [batch, row, drafter.taps.length * hiddenSize]);
   return graph.draftLogits(
     {
-      ...{ features, taps, firstRow: 0, past: undefined },
+      features,
+      taps,
+      firstRow: 0,
+      past: undefined,
       embedWith: (table) => gatherRows(table, tokens),
       context: declareContext('draft.', graph.attention?.sizes.headSize ?? 2),
     },

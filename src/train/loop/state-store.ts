@@ -36,11 +36,11 @@ interface Entry {
 
 const mark = Buffer.from('MSTATES1');
 const headBytes = 5 * Uint32Array.BYTES_PER_ELEMENT;
-const mostIdBytes = 2 ** 16;
+const maxIdBytes = 2 ** 16;
 
 export class StateStore {
   private readonly entries = new Map<string, Entry>();
-  private readonly said = new Set<'full' | 'beyond'>();
+  private readonly said = new Set<'full' | 'overflow'>();
   private end = 0;
 
   private constructor(
@@ -106,9 +106,9 @@ export class StateStore {
       );
     }
     const bits = encodeHalves(states, 'float16');
-    if (bits.some(isBeyond)) {
+    if (bits.some(isOverflow)) {
       this.say(
-        'beyond',
+        'overflow',
         'The states of some examples do not fit float16 and are computed anew whenever they are needed.',
       );
       return states;
@@ -127,7 +127,7 @@ export class StateStore {
     const checksum = crc32(bytes);
     const head = Buffer.concat([encodeHead(id, shape, checksum), id]);
     const { limitBytes } = this.options;
-    if (this.end + head.length + bytes.length > limitBytes || id.length > mostIdBytes) {
+    if (this.end + head.length + bytes.length > limitBytes || id.length > maxIdBytes) {
       const kept = `${this.count} examples have ${formatBytes(this.end)}, and ${formatBytes(limitBytes)} is the limit`;
       this.say(
         'full',
@@ -180,7 +180,7 @@ export class StateStore {
     while (this.read(head, end) === headBytes) {
       const [idBytes, rows, width, checksum] = decodeHead(head);
       const next = end + headBytes + idBytes + rows * width * Uint16Array.BYTES_PER_ELEMENT;
-      if (idBytes > mostIdBytes || next > size) break;
+      if (idBytes > maxIdBytes || next > size) break;
       const id = Buffer.alloc(idBytes);
       this.read(id, end + headBytes);
       if (!encodeHead(id, [rows, width], checksum).equals(head)) break;
@@ -204,7 +204,7 @@ export class StateStore {
     return filled;
   }
 
-  private say(kind: 'full' | 'beyond', message: string): void {
+  private say(kind: 'full' | 'overflow', message: string): void {
     if (this.said.has(kind)) return;
     this.said.add(kind);
     this.options.onNotice?.(message);
@@ -225,7 +225,7 @@ function decodeHead(head: Buffer): [number, number, number, number] {
 const bytesOf = (bits: Uint16Array): Uint8Array =>
   new Uint8Array(bits.buffer, bits.byteOffset, bits.byteLength);
 
-const isBeyond = (bits: number): boolean => (bits & 0x7c00) === 0x7c00;
+const isOverflow = (bits: number): boolean => (bits & 0x7c00) === 0x7c00;
 
 function writeWhole(file: number, bytes: Uint8Array): void {
   for (let written = 0; written < bytes.length;) written += writeSync(file, bytes, written);

@@ -56,7 +56,10 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
           onNotice: cache.onNotice,
         });
   const trainer = await Trainer.create(pair, values, {
-    ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed, store },
+    objective: objectiveOf(settings),
+    adam: { ...adamDefaults, weightDecay, clip },
+    seed,
+    store,
     freezeVocabulary: settings.freeze === 'vocabulary',
   });
   const keep = async (name: string): Promise<void> => {
@@ -77,7 +80,12 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     training.onStart?.({ parameterCount, update: progress.update });
     const ended = await trainSteps(
       {
-        ...{ pair, trainer, settings, plan, validation, signal },
+        pair,
+        trainer,
+        settings,
+        plan,
+        validation,
+        signal,
         onLine(line) {
           log.add(line);
           training.onLine?.(line);

@@ -94,7 +94,9 @@ export class Trainer {
     const { objective, seed } = this.options;
     const states = await this.teacher.read(batch);
     const inputs = {
-      ...{ ...this.batchInputs(batch), ...states, ...labelInputs(this.pair, batch) },
+      ...this.batchInputs(batch),
+      ...states,
+      ...labelInputs(this.pair, batch),
       ...(objective.noise > 0
         ? { noise: drawNoise(states.features!.shape, objective.noise, seed, step) }
         : {}),
@@ -122,7 +124,7 @@ export class Trainer {
     const scalars = updateInputs({ rate, update, count: Math.max(1, this.learnt) }, this.options.adam);
     const inputs = { ...scalars, ...this.buffers.residents(allSlots) };
     const outputs = await this.updater.run(inputs, {
-      ...{ norm: 'host' as const },
+      norm: 'host' as const,
       ...this.buffers.destinations(keptSlots),
     });
     this.forgetGradients();

@@ -106,7 +106,9 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
   const began = performance.now();
   let { update, best, sinceBest } = start;
   const progress = (): TrainingProgress => ({
-    ...{ update, best, sinceBest },
+    update,
+    best,
+    sinceBest,
     elapsedMs: start.elapsedMs + performance.now() - began,
   });
   const measure = async (): Promise<void> => {
@@ -129,8 +131,10 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
     if (signal?.aborted === true) break;
     if (patience > 0 && sinceBest >= patience) return 'patience';
     const rate = learningRate(update, {
-      ...{ peak: settings.rate, warmupSteps: settings.warmupSteps },
-      ...{ steps, floor: settings.rateFloor },
+      peak: settings.rate,
+      warmupSteps: settings.warmupSteps,
+      steps,
+      floor: settings.rateFloor,
     });
     let [tokens, loss] = [0, 0];
     const levels = new Array<number>(settings.depth).fill(0);
@@ -150,9 +154,14 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
       throw await brokenLoss(work, update, norm, plan.batchAt(update * accumulation));
     update += 1;
     work.onLine({
-      ...{ kind: 'update', update, loss: loss / Math.max(1, tokens) },
-      ...{ levels: levels.map((sum, level) => sum / Math.max(1, rows[level]!)), levelRows: rows },
-      ...{ norm, rate, tokens },
+      kind: 'update',
+      update,
+      loss: loss / Math.max(1, tokens),
+      levels: levels.map((sum, level) => sum / Math.max(1, rows[level]!)),
+      levelRows: rows,
+      norm,
+      rate,
+      tokens,
     });
     const isLast = update === steps;
     const isMeasured = isLast || update % validateEvery === 0;
@@ -167,7 +176,10 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
 function describeLength(update: number, length: HeldOutLength): LogLine {
   const { steps, reached } = length;
   return {
-    ...{ kind: 'length', update, length: acceptedLengthOf(length), steps },
+    kind: 'length',
+    update,
+    length: acceptedLengthOf(length),
+    steps,
     reached: reached.map((count) => count / Math.max(1, steps)),
   };
 }
@@ -202,6 +214,6 @@ interface RateSchedule {
 
 export function learningRate(step: number, { peak, warmupSteps, steps, floor }: RateSchedule): number {
   if (step < warmupSteps) return (peak * (step + 1)) / warmupSteps;
-  const way = Math.min(1, (step - warmupSteps) / Math.max(1, steps - warmupSteps));
-  return peak * (floor + (1 - floor) * 0.5 * (1 + Math.cos(Math.PI * way)));
+  const share = Math.min(1, (step - warmupSteps) / Math.max(1, steps - warmupSteps));
+  return peak * (floor + (1 - floor) * 0.5 * (1 + Math.cos(Math.PI * share)));
 }

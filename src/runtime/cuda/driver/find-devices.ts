@@ -192,9 +192,7 @@ export function describeDevice(driver: Driver, ordinal: number): FoundDevice {
     throw new MistletoeError(
       'runtime',
       `There is no GPU ${ordinal}; the driver sees ${count}, counted from 0.`,
-      {
-        hint: visibleHint,
-      },
+      { hint: visibleHint },
     );
   }
   const device = driver.integer('cuDeviceGet', ordinal);

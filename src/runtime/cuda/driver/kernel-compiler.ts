@@ -32,12 +32,12 @@ import { bindFunctions } from './native-library.js';
 const format = 'mistletoe kernels 1';
 const hashBytes = 32;
 /** The most recently used files are kept; a file has some hundred kilobytes. */
-const usualMost = 256;
+const maxFiles = 256;
 
 export class KernelStore {
   constructor(
     private readonly folder: string,
-    private readonly most = usualMost,
+    private readonly most = maxFiles,
   ) {}
 
   /**

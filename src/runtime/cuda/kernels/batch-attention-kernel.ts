@@ -82,8 +82,13 @@ function writeQueries(writing: BatchWriting): void {
     `const int taken = min(${blockRows}, (rows - firstRow + ${tileRows - 1}) / ${tileRows} * ${tileRows});`,
   );
   bringRows(writing, {
-    ...{ tensor: tensor.inputs[0]!, room: 'keyRoom', count: 'taken', scale: tensor.attributes.scale },
-    ...{ row: (own) => `min(firstRow + ${own}, rows - 1)`, heads: 'heads', head: 'head' },
+    tensor: tensor.inputs[0]!,
+    room: 'keyRoom',
+    count: 'taken',
+    scale: tensor.attributes.scale,
+    row: (own) => `min(firstRow + ${own}, rows - 1)`,
+    heads: 'heads',
+    head: 'head',
     start: 'sequence * rows + ',
   });
   text.line('__syncthreads();');
@@ -119,8 +124,13 @@ function writeSegment(writing: BatchWriting, index: number): void {
         [values, 'valueRoom'],
       ] as const)
         bringRows(writing, {
-          ...{ tensor: side, room, count: 'whole', row: (own) => `min(first + ${own}, length - 1)` },
-          ...{ heads, head, start: kind === 'own' ? 'sequence * length + ' : '' },
+          tensor: side,
+          room,
+          count: 'whole',
+          row: (own) => `min(first + ${own}, length - 1)`,
+          heads,
+          head,
+          start: kind === 'own' ? 'sequence * length + ' : '',
         });
       text.line('__syncthreads();');
       text.block('if (tile < tiles)', () => {

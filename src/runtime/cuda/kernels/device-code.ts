@@ -3,9 +3,8 @@
  * lanes exchange values by shuffles.
  * Lane 4 g + t holds rows g and g + 8 of the left side at places t and t + 4, column g of the right side at the same
  * places, and of the sums rows g and g + 8 at columns 2 t and 2 t + 1. The order of places does not matter.
+ * Halves have 16 places, two per word: lane 4 g + t holds places 2 t, 2 t + 1 and 2 t + 8, 2 t + 9.
  */
-
-/** 16 places of halves, two per word: lane 4 g + t holds places 2 t, 2 t + 1 and 2 t + 8, 2 t + 9. */
 const halfProduct = (name: string, type: string, convert: string): string => `
 __device__ void ${name}(float (&sums)[4], const unsigned (&left)[4], unsigned right0, unsigned right1) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -82,7 +81,6 @@ __device__ unsigned highHalves(unsigned a, unsigned b) { return (a >> 16) | (b &
 ${halfProduct('multiplyBfloat16', 'bf16', 'fromBfloat16')}${halfProduct('multiplyFloat16', 'f16', 'fromFloat16')}`;
 
 /** Half types in CUDA code by bits, because NVRTC comes without headers. Rounds to nearest even. */
-
 const packing = (name: string, type: string): string => `
 __device__ unsigned pack${name}(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

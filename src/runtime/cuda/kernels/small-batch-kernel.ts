@@ -17,7 +17,6 @@ import { finishKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 import { bytesOf, narrow, storageTypes } from './kernel-text.js';
 
-/** Types and tuning of small-batch-kernel.ts. */
 /** Rows that come from an rmsNorm: each block computes them itself. */
 interface NormWriting {
   readonly text: KernelText;
@@ -139,7 +138,13 @@ export function planSmallBatch(
   const counts = parts.map(({ columns }) => Math.ceil(columns / lines));
   const units = counts.reduce((sum, each) => sum + each, 0);
   const writingOf = (text: KernelText): SmallBatchWriting => ({
-    ...{ text, work, find, rows, counts, units, ...tuning },
+    text,
+    work,
+    find,
+    rows,
+    counts,
+    units,
+    ...tuning,
     loads: inner / elementsOfLoad(type),
     matrices: parts[0]!.products.length,
     pointers: parts.map(({ products }) => products.map(({ weights }) => text.pointer(weights))),

@@ -181,7 +181,9 @@ export function planSplitAttention(work: SplitAttention, find: FindOperand, rows
   const [, mask] = tensor.inputs;
   const results = [result, scratch, counters, ...(ownKeys === undefined ? [] : [ownKeys.result])];
   const need = {
-    ...{ kind: 'blocks' as const, count: countElements([batch!, heads!]), block: threads },
+    kind: 'blocks' as const,
+    count: countElements([batch!, heads!]),
+    block: threads,
     parts: { length: mask!.shape.at(-1)!, each: chunk, most: maxParts },
   };
   return finishKernel(results, need, (text) => {
@@ -208,7 +210,11 @@ function createWriting(
   const size = work.tensor.shape.at(-1) as number;
   const computed = work.ownKeys?.tensor;
   return {
-    ...{ text, work, rows, size, groups: Math.floor((4 * threads) / size) },
+    text,
+    work,
+    rows,
+    size,
+    groups: Math.floor((4 * threads) / size),
     code: new ElementCode(text, (other) => (other === computed ? undefined : find(other))),
     place: (tensor) => find(rootOf(tensor))!,
   };

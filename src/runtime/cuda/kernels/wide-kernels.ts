@@ -12,7 +12,6 @@ import type { KernelPlan } from './kernel-plan.js';
 import { finishKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
-/** Loads and stores of 16 bytes. */
 /** Elements 8 * at to 8 * at + 7. */
 export function loadEight(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
   const pointer = text.pointer(operand);

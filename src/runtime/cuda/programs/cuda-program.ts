@@ -27,22 +27,22 @@ import { describeRows, findExact, listRows, planRun } from './run-plan.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
 
-/**
- * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
- * sequences need new ones all the time, so the least recently replayed is dropped.
- */
 /** Several times what a sequence with drafts or an audit step needs. */
-const usualMost = 96;
+const maxRecordings = 96;
 
 export interface RecordedRun {
   recording: Recording | undefined;
 }
 
+/**
+ * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
+ * sequences need new ones all the time, so the least recently replayed is dropped.
+ */
 export class RecordingShelf {
   /** The least recently used first. */
   private readonly runs = new Set<RecordedRun>();
 
-  constructor(private readonly most = usualMost) {}
+  constructor(private readonly most = maxRecordings) {}
 
   get size(): number {
     return this.runs.size;
@@ -187,7 +187,9 @@ export class CudaProgram implements Program {
     const { plan, layouts } = planned;
     const key = [...rounded].map(([name, length]) => `${name}=${length}`).join(' ');
     const laid = layouts.get(key) ?? {
-      ...{ layout: layOutRun(plan, sent, rounded), places: '', recording: undefined },
+      layout: layOutRun(plan, sent, rounded),
+      places: '',
+      recording: undefined,
     };
     layouts.delete(key);
     layouts.set(key, laid);

@@ -50,7 +50,7 @@ extern "C" __global__ void place(${words[wanted].type}* to, const ${words[stored
 }
 
 /** Smaller pieces share one staging allocation. */
-const usualBytes = 8 * 1024 * 1024;
+const stagingBytes = 8 * 1024 * 1024;
 
 class PartPlacement {
   private readonly modules = new Map<string, KernelModule>();
@@ -63,7 +63,7 @@ class PartPlacement {
       this.memory.upload(to, bytes);
       return;
     }
-    const staging = this.memory.take(Math.max(usualBytes, bytes.byteLength));
+    const staging = this.memory.take(Math.max(stagingBytes, bytes.byteLength));
     try {
       this.memory.upload(staging.address, bytes);
       this.memory.device.launch({
@@ -164,8 +164,14 @@ export class DeviceWeights {
       const [rows, inRow] = isWhole ? [1, elements] : [elements / columns, columns];
       const start = isWhole ? done : (done / columns) * (isTransposed ? 1 : width);
       this.placement.place({
-        ...{ bytes, type: dtype, rows, columns: inRow, wanted, isTransposed },
-        ...{ to: addressOf(to, wanted, start), width: isWhole ? elements : width },
+        bytes,
+        type: dtype,
+        rows,
+        columns: inRow,
+        wanted,
+        isTransposed,
+        to: addressOf(to, wanted, start),
+        width: isWhole ? elements : width,
       });
       done += elements;
     }

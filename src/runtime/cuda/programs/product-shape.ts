@@ -49,7 +49,11 @@ export function shapeProduct(
     side(right, layout.right, columns),
   ];
   return {
-    ...{ rows, columns, inner, batch, scale: tensor.attributes.scale },
+    rows,
+    columns,
+    inner,
+    batch,
+    scale: tensor.attributes.scale,
     left: { ...laidLeft, transposed: isLeftTurned },
     right: { ...laidRight, transposed: !isRightPlain },
     result: { type: result.type, rowStride: columns, batchStride: rows * columns },

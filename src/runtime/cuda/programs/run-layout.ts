@@ -207,8 +207,15 @@ export function layOutRun(
     hostBytes += alignBytes(measure.bytes(place));
   }
   return {
-    ...{ steps: laid, symbolLists: [...lists.values()], inputOffsets, sentBytes: alignBytes(sentBytes) },
-    ...{ offsets, hostOffset, hostBytes, hostOffsets, totalBytes: hostOffset + hostBytes },
+    steps: laid,
+    symbolLists: [...lists.values()],
+    inputOffsets,
+    sentBytes: alignBytes(sentBytes),
+    offsets,
+    hostOffset,
+    hostBytes,
+    hostOffsets,
+    totalBytes: hostOffset + hostBytes,
   };
 }
 
@@ -242,7 +249,9 @@ export function measureWith(bindings: DimensionBindings) {
   const sizes = (shape: Shape): readonly number[] => shape.map(size);
   const count = (shape: Shape): number => shape.reduce<number>((product, each) => product * size(each), 1);
   return {
-    ...{ size, sizes, count },
+    size,
+    sizes,
+    count,
     bytes: ({ tensor, type }: Place): number => count(tensor.shape) * bytesOf(type),
     requireSmall: (place: Place): void => {
       const elements = count(place.tensor.shape);

@@ -100,7 +100,9 @@ class Scheduler {
       const { operation, inputs } = tensor;
       // Attention reads each query once, so it may compute it.
       const inMemory =
-        operation === 'attention' ? inputs.slice(1).filter((side) => !this.isTurnedIn(tensor, side)) : inputs;
+        operation === 'attention'
+          ? inputs.slice(1).filter((side) => !this.isRotatedIn(tensor, side))
+          : inputs;
       if (operation === 'contract' || operation === 'attention')
         for (const side of inMemory) resident.add(rootOf(side));
       if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
@@ -116,7 +118,7 @@ class Scheduler {
   }
 
   /** Batch attention rotates what it reads. */
-  private isTurnedIn(attention: TensorOf<'attention'>, side: Tensor): boolean {
+  private isRotatedIn(attention: TensorOf<'attention'>, side: Tensor): boolean {
     const { smallBatches, tensorCores } = this.options;
     if (smallBatches || !tensorCores || !isTileable(attention)) return false;
     const [, ...angles] = rootOf(side).inputs;

@@ -223,7 +223,8 @@ function planGroup(
     const result = map?.result ?? products[0]!.result;
     return {
       products: products.map((product) => ({
-        ...{ tensor: product.tensor, weights: product.right },
+        tensor: product.tensor,
+        weights: product.right,
         type: product.result.type as FloatType,
       })),
       columns: columnsOf(products[0]!),
@@ -235,11 +236,15 @@ function planGroup(
   const isNormed =
     norm.operation === 'rmsNorm' && norm.shape.at(-1) === inner && hasRoomForNorm(maxNormedRows, inner, type);
   const workOf = (rows: number): SmallBatchWork => ({
-    ...{ leading, inner, type, parts },
+    leading,
+    inner,
+    type,
+    parts,
     left: isNormed && rows <= maxNormedRows ? norm : left,
   });
   return {
-    ...{ kind: 'small-batch', purpose: 'products' },
+    kind: 'small-batch',
+    purpose: 'products',
     rows: countElements(leading),
     forms: productForms.map((rows) => ({
       rows,

@@ -65,12 +65,16 @@ function planStep(
   }: { readonly counters: Place; readonly keys: KernelStep | undefined; readonly find: FindOperand },
 ): SmallBatchStep {
   const scratch: Place = {
-    ...{ tensor: input('scratch', scratchShape(tensor)), type: 'float32', origin: 'computed', key: {} },
+    tensor: input('scratch', scratchShape(tensor)),
+    type: 'float32',
+    origin: 'computed',
+    key: {},
   };
   const ownKeys = keys && { tensor: keys.result.tensor, result: keys.result };
   const work = { tensor, result: step.result, scratch, counters, ownKeys };
   return {
-    ...{ kind: 'small-batch', purpose: 'attention' },
+    kind: 'small-batch',
+    purpose: 'attention',
     rows: tensor.shape[1]!,
     forms: rowForms.map((rows) => ({ rows, plan: planSplitAttention(work, find, rows) })),
     results: [step.result, scratch, ...(keys === undefined ? [] : [keys.result])],
