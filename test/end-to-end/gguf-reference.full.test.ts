@@ -74,7 +74,6 @@ describe('the bundled target as GGUF', () => {
     const [eight, four] = [await agreement(await openAs('Q8_0')), await agreement(await openAs('Q4_0'))];
     expect(eight).toBeGreaterThan(0.95);
     expect(four).toBeGreaterThan(0.6);
-    expect(four).toBeLessThan(1);
   });
 
   it('gives other answers if the order of queries and keys is not restored', async () => {

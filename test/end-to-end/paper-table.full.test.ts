@@ -18,7 +18,6 @@ const audits = new TinyAudits(tiny);
 const config = resolve(import.meta.dirname, '../../examples/paper/vicuna-7b.yaml');
 const heads = ['double7/vicuna-68m', 'FasterDecoding/medusa-vicuna-7b-v1.3', 'ankner/hydra-vicuna-7b-v1.3', 'yuhuili/EAGLE-Vicuna-7B-v1.3']; // prettier-ignore
 let hub: FakeHub;
-let environment: Record<string, string>;
 beforeAll(async () => {
   hub = await startHub();
   hub.add('lmsys/vicuna-7b-v1.3', readContents(audits.targetFolder));
@@ -38,11 +37,16 @@ beforeAll(async () => {
   hub.add('openai/gsm8k', {
     'main/test-00000-of-00001.parquet': writeParquet([{ question: 'abababab', answer: 'a' }]),
   });
-  environment = { HF_HOME: audits.freshFolder(), HF_ENDPOINT: hub.endpoint };
 });
 afterAll(async () => {
   await hub.close();
   await audits.dispose();
+});
+
+/** With a cold cache. */
+const freshEnvironment = (): Record<string, string> => ({
+  HF_HOME: audits.freshFolder(),
+  HF_ENDPOINT: hub.endpoint,
 });
 
 const words = (folder: string): string[] => [
@@ -51,7 +55,8 @@ const words = (folder: string): string[] => [
 ];
 
 it('says first what it would download, and fetches nothing', async () => {
-  const terminal = createFakeTerminal({ environment });
+  hub.requests.length = 0;
+  const terminal = createFakeTerminal({ environment: freshEnvironment() });
   const folder = audits.freshFolder();
   expect(await run([...words(folder), '--dry-run'], terminal), terminal.written.err).toBe(0);
   const { out } = terminal.written;
@@ -65,6 +70,7 @@ it('says first what it would download, and fetches nothing', async () => {
 
 it('runs from a cold cache after kills, and has the columns of the paper', async () => {
   const folder = audits.freshFolder();
+  const environment = freshEnvironment();
   let kills = 0;
   let own = [main, ...words(folder), '--workers', '2'];
   for (;;) {
