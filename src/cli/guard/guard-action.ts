@@ -1,17 +1,18 @@
-import { readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
+import { readBoundedFile } from '../../core/files.js';
 import { pageHandler } from '../../dashboard/page-handler.js';
+import { readVersion } from '../../decode/bundled-models.js';
 import { readConfiguration, writeConfiguration } from '../../guard/config-file.js';
+import type { GuardConfiguration } from '../../guard/guard-config.js';
 import type { Guard } from '../../guard/guard.js';
 import { startGuard } from '../../guard/guard.js';
-import type { GuardConfiguration } from '../../guard/guard-config.js';
+import { describeReplay, replayFile } from '../../guard/records/replay.js';
 import { exitCodes } from '../failure.js';
-import type { GuardFlags } from './guard-flags.js';
+import type { Terminal } from '../terminal.js';
+import { createNotice } from '../terminal.js';
+import type { GuardFlags, ReplayFlags } from './guard-flags.js';
 import { flagValues } from './guard-flags.js';
 import { runScrape } from './guard-scrape.js';
-import { createNotice } from '../terminal.js';
-import { readVersion } from '../../decode/bundled-models.js';
-import type { Terminal } from '../terminal.js';
 
 const maxFileBytes = 1 << 20;
 
@@ -118,4 +119,15 @@ async function waitForEnd(terminal: Terminal, onHangup: (() => Promise<void>) | 
     if (terminal.closed.aborted) end();
     else terminal.closed.addEventListener('abort', end, { once: true });
   });
+}
+
+export async function runReplay(path: string, flags: ReplayFlags, { stdout }: Terminal): Promise<number> {
+  const { falseAlerts, falseAlertsPerWeek, format } = flags;
+  const replay = await replayFile(path, {
+    ...(falseAlerts === undefined ? {} : { falseAlerts }),
+    ...(falseAlertsPerWeek === undefined ? {} : { falseAlertsPerWeek }),
+  });
+  if (format === 'json') stdout.writeData(`${JSON.stringify(replay, undefined, 2)}\n`);
+  else stdout.write(`${describeReplay(replay).join('\n')}\n`);
+  return exitCodes.success;
 }

@@ -98,7 +98,7 @@ function addReplayCommand(guard: Command, context: CommandContext): void {
         .default('text'),
     );
   command.action(async (file: string, flags: ReplayFlags) => {
-    const { runReplay } = await import('./guard-replay.js');
+    const { runReplay } = await import('./guard-action.js');
     context.exitCode = await runReplay(file, flags, context.terminal);
   });
 }

@@ -25,7 +25,6 @@ describe('findSpeculation', () => {
     ['sglang-native-older', 'sglang', { ...counted, histogram: null }],
     ['sglang-native-oldest', 'sglang', { evidence: 'derived', steps: 6, accepted: 9, proposed: null }],
     ['sglang-openai', 'sglang', { ...counted, histogram }],
-    ['tensorrt-llm-counted', 'tensorrt-llm', { ...counted, histogram }],
     ['tensorrt-llm', 'tensorrt-llm', { evidence: 'derived', steps: 6, accepted: 10, proposed: null }],
     ['llama-cpp', 'llama-cpp', { evidence: 'derived', steps: 7, accepted: 9, proposed: 18 }],
     ['llama-cpp-native', 'llama-cpp', { evidence: 'derived', steps: 7, accepted: 9, proposed: 18 }],

@@ -1,12 +1,11 @@
 /**
  * TensorRT-LLM (1.3, tensorrt_llm/serve/openai_protocol.py). Each choice has `avg_decoded_tokens_per_iter`, the accepted
- * length itself; with the tokens of the response it gives the steps. A proposed `speculative_decoding` object on the
- * choice has counts; some names are also vLLM's, so its totals identify it. Metrics: tensorrt_llm/metrics/collector.py.
+ * length itself; with the tokens of the response it gives the steps. Metrics: tensorrt_llm/metrics/collector.py.
  */
 import type { EngineAdapter, Findings, Seen } from './adapter.js';
 import { askForUsage, shownText, unknownDrafting } from './adapter.js';
-import type { JsonObject, Reading } from './claim.js';
-import { asCount, asList, asObject, checkClaim, poolReadings } from './claim.js';
+import type { Reading } from './claim.js';
+import { asCount, asList, asObject, checkClaim } from './claim.js';
 
 export const tensorRtLlm: EngineAdapter = {
   name: 'tensorrt-llm',
@@ -33,28 +32,12 @@ function readTensorRtLlm(body: unknown): Reading | undefined {
   const response = asObject(body);
   const choices = (asList(response?.choices) ?? []).slice(0, 128).map((each) => asObject(each) ?? {});
   const tokens = asObject(response?.usage)?.completion_tokens;
-  const counted = choices.map(({ speculative_decoding: given }) => {
-    const counts = asObject(given);
-    return counts !== undefined && 'total_accepted_draft_tokens' in counts ? readCounts(counts) : undefined;
-  });
-  if (counted.some((reading) => reading !== undefined)) return poolReadings(counted);
   const means = choices.map((choice) => choice.avg_decoded_tokens_per_iter);
   if (means.length <= 1) return readMean(means[0], tokens);
   // The usage has the tokens of all choices together; their mean length is then the best there is.
   const numbers = means.filter((mean) => typeof mean === 'number');
   if (numbers.length < means.length) return undefined;
   return readMean(numbers.length / numbers.reduce((sum, mean) => sum + 1 / mean, 0), tokens);
-}
-
-function readCounts(counts: JsonObject): Reading {
-  return checkClaim({
-    evidence: 'reported',
-    steps: counts.num_spec_steps,
-    accepted: counts.total_accepted_draft_tokens,
-    proposed: counts.total_draft_tokens,
-    histogram: counts.acceptance_histogram,
-    draftLength: counts.num_spec_tokens,
-  });
 }
 
 function readMean(mean: unknown, completionTokens: unknown): Reading | undefined {
