@@ -93,11 +93,15 @@ describe('a model by its name', () => {
   });
 
   it('stands in an audit by its name, too', async () => {
-    const { code, out, err } = await mistletoe([
+    const dryRun = [
       ...['audit', '--cache-dir', weightCache, '-t', 'org/tiny', '-d', 'org/tiny', '--download', '--dry-run'],
       ...['--prompt', 'abc', '--preset', 'quick', '--raw', '--suffix-length', '2', '--max-new-tokens', '24'],
-    ]);
-    expect(err).toContain('org/tiny is in');
+    ];
+    const before = await mistletoe(dryRun);
+    expect([before.code, before.out]).toEqual([0, expect.stringContaining('org/tiny')]);
+    expect(before.out).not.toContain('It would audit tiny (chain:4)');
+    await mistletoe(['inspect', 'org/tiny', '--download']);
+    const { code, out } = await mistletoe(dryRun);
     expect(out).toMatch(/^It would audit tiny \(chain:4\) on tiny, 1 prompt, preset quick:/);
     expect(code).toBe(0);
   });
