@@ -74,7 +74,9 @@ describe('the report of a training run', () => {
     );
     expect(page).toContain('class="verdict robust"');
     expect(page).toContain('Later updates did not help');
-    expect(page).toMatch(/<b>\+100 %<\/b><i>95 % interval \+\d+ to \+\d+ %<\/i><span>accepted length, best/);
+    expect(page).toMatch(
+      /<b>\+100\s%<\/b><i>95\s% interval \+\d+ to \+\d+\s%<\/i><span>accepted length, best/,
+    );
     expect(page.match(/role="img"/g)).toHaveLength(6);
     expect(page).toContain(
       'aria-label="Accepted length on held-out texts: 1.10 before, at best 2.20 after update',

@@ -109,3 +109,15 @@ export class QueueConnection {
     this.client.disconnect();
   }
 }
+
+const closeMs = 2000;
+
+/** While Redis is away, nothing it was asked for ends. */
+export async function withLimit(work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, closeMs);
+  });
+  await Promise.race([work, limit]);
+  clearTimeout(timer);
+}

@@ -9,6 +9,7 @@ import { readVersion } from '../identity.js';
 import type { Unit, UnitExecutor, UnitHooks } from '../unit.js';
 import { UnitFailed } from '../unit.js';
 import type { QueueConnection } from './queue-connection.js';
+import { withLimit } from './queue-connection.js';
 import type { QueueJob, RunNotice } from './queue-messages.js';
 import { jobId, packJob, progressSchema, unpackOutput } from './queue-messages.js';
 
@@ -207,18 +208,6 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
       this.announced.onNotice(`The worker ${worker} does not serve this run: ${reason}`);
     }
   }
-}
-
-const closeMs = 2000;
-
-/** While Redis is away, nothing it was asked for ends. */
-async function withLimit(work: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, closeMs);
-  });
-  await Promise.race([work, limit]);
-  clearTimeout(timer);
 }
 
 function readOutput(job: Job): ReturnType<typeof unpackOutput> {

@@ -7,6 +7,7 @@ import { describeCause } from '../../core/errors.js';
 import { readVersion } from '../identity.js';
 import type { UnitExecutor, UnitPart } from '../unit.js';
 import type { AnnouncedRun, QueueConnection } from './queue-connection.js';
+import { withLimit } from './queue-connection.js';
 import type { QueueOutput, RunNotice } from './queue-messages.js';
 import { jobId, jobSchema, packOutput, unpackInput } from './queue-messages.js';
 
@@ -105,6 +106,7 @@ async function serveRun<Input>(
   const { bull, client } = connection;
   const { name, leaseMs = defaultLeaseMs, signal } = options;
   let fault: unknown;
+  const running = new Set<Promise<void>>();
   const compute = async (job: Job): Promise<QueueOutput> => {
     const { input, key } = readJob(job, notice, options);
     const known = outputs.get(job.id ?? '');
@@ -113,10 +115,12 @@ async function serveRun<Input>(
     const report = throttle((progress) => {
       job.updateProgress({ worker: name, progress }).catch(() => undefined);
     });
-    await executor.run(
+    const work = executor.run(
       { key, input, models: [], estimate: { memoryBytes: null, ms: null } },
       { onPart: (part) => void parts.push(part), onProgress: report, onNotice: options.onNotice },
     );
+    running.add(work);
+    await work.finally(() => running.delete(work));
     const output = packOutput(name, parts);
     // A restarted Redis may ask for it again.
     outputs.set(job.id ?? '', output);
@@ -150,7 +154,9 @@ async function serveRun<Input>(
     if (performance.now() - idleSinceMs > idleMs && runs.length > 1) break;
   }
   if (signal.aborted) options.onNotice('Finishing the units that run.');
-  await worker.close();
+  const closed = worker.close();
+  await Promise.allSettled(running);
+  await withLimit(closed);
   if (fault !== undefined) throw fault as Error;
 }
 
