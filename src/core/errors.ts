@@ -18,12 +18,24 @@ export interface ErrorDetails {
   readonly cause?: unknown;
 }
 
+/** Values from files may be of any length; a message quotes both ends of a long one. */
+const maxMessageLength = 1500;
+
+function shorten(message: string): string {
+  if (message.length <= maxMessageLength) return message;
+  const half = maxMessageLength / 2;
+  // Without halves of surrogate pairs at the cut.
+  const start = message.slice(0, half).replace(/[\ud800-\udbff]$/, '');
+  const end = message.slice(-half).replace(/^[\udc00-\udfff]/, '');
+  return `${start} … ${end}`;
+}
+
 export class MistletoeError extends Error {
   readonly code: ErrorCode;
   readonly hint: string | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
-    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    super(shorten(message), details.cause === undefined ? undefined : { cause: details.cause });
     this.name = 'MistletoeError';
     this.code = code;
     this.hint = details.hint;

@@ -60,5 +60,7 @@ describe('parseTreeShape', () => {
     expect(() => shapeFromPaths('mine', [])).toThrow('has no paths');
     expect(() => shapeFromPaths('mine', [[]])).toThrow('lists the empty path');
     expect(() => shapeFromPaths('mine', [[Number.NaN]])).toThrow('has the rank NaN');
+    // It would wrap around to 0 in an Int32Array.
+    expect(() => shapeFromPaths('mine', [[0], [2 ** 32]])).toThrow('has the rank 4294967296');
   });
 });

@@ -92,7 +92,8 @@ export function shapeFromPaths(
   paths: readonly RankPath[],
   limits: ShapeLimits = {},
 ): TreeShape {
-  const { maximumDepth = Infinity, vocabularySize = Infinity } = limits;
+  // Larger ranks would wrap around in an Int32Array.
+  const { maximumDepth = Infinity, vocabularySize = 2 ** 31 } = limits;
   if (paths.length === 0) throw badShape(name, 'has no paths');
   if (paths.length >= maxDraftNodes)
     throw badShape(name, `has ${paths.length} paths; at most ${maxDraftNodes - 1} are drafted`);
@@ -108,10 +109,9 @@ export function shapeFromPaths(
     const rank = path.at(-1);
     if (rank === undefined) throw badShape(name, 'lists the empty path, which is the root and always there');
     if (!Number.isInteger(rank) || rank < 0 || rank >= vocabularySize) {
-      const bound = vocabularySize === Infinity ? '' : ` below the vocabulary size ${vocabularySize}`;
       throw badShape(
         name,
-        `has the rank ${rank} in ${show(path)}; a whole number from 0${bound} was expected`,
+        `has the rank ${rank} in ${show(path)}; a whole number from 0 and below the vocabulary size ${vocabularySize} was expected`,
       );
     }
     if (path.length > maximumDepth) {
