@@ -92,7 +92,7 @@ describe('prepareWeights in processes of its own', () => {
     const [left] = model.cacheNames('.tmp');
     expect(left).toBeDefined();
     // The names of those whose writers live, or cannot be asked: young, they stay.
-    const [key, , host, random] = left!.split('.');
+    const [key, , , host, random] = left!.split('.'); // KEY.weights.PID.HOST.RANDOM.tmp
     const others = [
       `${key}.${process.pid}.${host}.${random}.tmp`,
       `${key}.1.${'0'.repeat(16)}.${random}.tmp`,
