@@ -119,7 +119,6 @@ thead small{display:block;font-weight:400;font-size:.72rem;line-height:1.3;color
 table.rows thead th{min-width:76px;max-width:132px}
 table.rows thead th:nth-last-child(-n+2){min-width:0}
 .classes{font-size:.78rem}
-.classes .zero{color:var(--faint);font-weight:400}
 details.more{margin-top:10px}
 details.more>summary{cursor:pointer;color:var(--soft);font-size:.86rem}
 tbody th{font-weight:500;text-align:left}

@@ -92,7 +92,7 @@ describe('the verdict and the rows of the HTML report', () => {
     const figures = textsOf(eagle3, 'div').map((part) => part.replace(/\s+/g, ' '));
     expect(figures[1]).toMatch(/^−50 %95 % interval −\d+ to −\d+ %accepted length$/);
     expect(figures[2]).toMatch(/^\+97 %target passes per answer: \d+\.\d to \d+\.\d$/);
-    expect(figures[3]).toBe('8 of 8answers kept: 4 identical · 1 task · 3 similar · 0 different');
+    expect(figures[3]).toBe('8 of 8answers kept: 4 identical · 1 same result · 3 similar');
     expect(figures[4]).toBe('p = 0.016against undirected search, corrected');
   });
 
@@ -124,7 +124,7 @@ describe('the verdict and the rows of the HTML report', () => {
     expect(cells(rows[7]!)).toEqual([
       '−50 %',
       expect.stringMatching(/^\d+\.\d \(\+97 %\)$/),
-      '4 identical · 1 task · 3 similar · 0 different',
+      '4 identical · 1 same result · 3 similar',
       expect.stringMatching(/^\d\.\d\d$/),
       '+97 %',
       expect.stringMatching(/^0\.\d{3}$/),

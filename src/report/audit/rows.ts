@@ -67,12 +67,13 @@ function listCells(
   };
 }
 
-/** Counts by class, each class whole on its line; classes without an answer are faint. */
+/** Counts of the classes that have answers, each class whole on its line. */
 export function listClasses(kept: Readonly<Record<KeptClass, number>>): Markup {
-  const parts = keptClasses.map((name, index) => {
-    const classes = kept[name] === 0 ? 'nowrap zero' : 'nowrap';
-    const separator = index === keptClasses.length - 1 ? '' : ' · ';
-    return fragment`<span class="${classes}" title="${keptNames[name]}">${kept[name]} ${name}</span>${separator}`;
+  const present = keptClasses.filter((name) => kept[name] > 0);
+  const parts = present.map((name, index) => {
+    const separator = index === present.length - 1 ? '' : ' · ';
+    const label = name === 'task' ? 'same result' : name;
+    return fragment`<span class="nowrap" title="${keptNames[name]}">${kept[name]} ${label}</span>${separator}`;
   });
   return fragment`<span class="classes">${parts}</span>`;
 }
