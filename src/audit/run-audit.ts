@@ -55,7 +55,7 @@ export type AuditOutcome =
  * An audit in one call: what `mistletoe audit` does, without its reports.
  *
  * @example
- * const outcome = await runAudit('runs/first', { prompts: [inlinePrompt('Why is the sky blue?')], preset: 'quick' });
+ * const outcome = await runAudit('runs/first', { prompts: [inlinePrompt('Write a Python function that reverses a string.')], preset: 'quick' });
  */
 export async function runAudit(
   place: RunPlace,

@@ -30,7 +30,7 @@ export interface SpeculativeOptions extends GenerateOptions {
  * Answers a prompt by speculative decoding.
  * @example
  * const drafter = await loadDrafter(bundledDrafterFolder('eagle3'), { target: target.model });
- * const { text, acceptance } = await generateSpeculatively(target, drafter, 'Why is the sky blue?', { policy: 'chain:4' });
+ * const { text, acceptance } = await generateSpeculatively(target, drafter, 'Write a Python function that reverses a string.', { policy: 'chain:4' });
  */
 export async function generateSpeculatively(
   target: Target,

@@ -181,7 +181,7 @@ export interface GenerateOptions extends PromptEncoding {
 /**
  * Answers a prompt by plain decoding.
  * @example
- * const { text } = await generateText(target, 'Why is the sky blue?', { maxNewTokens: 64 });
+ * const { text } = await generateText(target, 'Write a Python function that reverses a string.', { maxNewTokens: 64 });
  */
 export async function generateText(
   target: Target,

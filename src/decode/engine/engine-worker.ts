@@ -63,7 +63,7 @@ export interface EngineWorker {
 /**
  * @example
  * const worker = await createEngineWorker({ target: bundledTarget, drafters: { fast: 'eagle3' } });
- * const { text } = await worker.generate('Why is the sky blue?', { drafter: 'fast', maxNewTokens: 64 });
+ * const { text } = await worker.generate('Write a Python function that reverses a string.', { drafter: 'fast', maxNewTokens: 64 });
  * await worker.close();
  */
 export async function createEngineWorker(options: EngineWorkerOptions): Promise<EngineWorker> {

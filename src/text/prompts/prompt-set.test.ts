@@ -73,6 +73,6 @@ describe('sources', () => {
     const count = (category: string): number =>
       prompts.filter((prompt) => prompt.category === category).length;
     expect(prompts).toHaveLength(12);
-    expect([count('chat'), count('code'), count('maths')]).toEqual([4, 4, 4]);
+    expect([count('code'), count('maths')]).toEqual([8, 4]);
   });
 });
