@@ -93,7 +93,7 @@ function updateOldSettings(tree: Tree): readonly string[] {
     if (!isTree(group) || !(before in group)) return;
     if (after !== undefined) group[after] ??= group[before];
     Reflect.deleteProperty(group, before);
-    changes.push(after === undefined ? `${before} has no effect any more` : `${before} is now ${after}`);
+    changes.push(after === undefined ? `${before} no longer has an effect` : `${before} is now ${after}`);
   };
   rename(tree, 'alarm', 'alert');
   rename(tree.alert, 'falseAlarms', 'falseAlerts');

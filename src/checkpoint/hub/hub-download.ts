@@ -48,7 +48,7 @@ function requireFile(id: HubId, files: readonly HubFile[], path: string): HubFil
   throw new MistletoeError(
     'checkpoint',
     `The index of ${formatHubId(id)} names the file ${quote(path)}, which the repository does not have.`,
-    { hint: 'Its upload is not whole: use another revision, or tell its author.' },
+    { hint: 'The upload is incomplete: use another revision, or tell its author.' },
   );
 }
 

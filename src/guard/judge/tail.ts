@@ -14,7 +14,7 @@ export interface Counted {
   readonly probability: number;
 }
 
-/** The first stretch of recent outcomes in which so many are counted that chance is an unlikely explanation. */
+/** The shortest window of recent outcomes whose count is too high to be chance. */
 export function findTail<T>(
   outcomes: readonly T[],
   isCounted: (outcome: T) => boolean,
