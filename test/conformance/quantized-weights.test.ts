@@ -1,14 +1,14 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { decodePlain } from '../../decode/plain.js';
-import { always } from '../../decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../decode/speculative.js';
-import { tiny } from '../../../test/support/tiny-checkpoints.js';
-import { drafterVariants } from '../../../test/support/tiny-drafters.js';
-import { randomTokens, resolveText, TinyModels } from '../../../test/support/tiny-pair.js';
-import { createRandom } from '../../core/random.js';
-import { quantizedBlock } from '../weights.js';
-import { createOnnxRuntime } from './onnx-runtime.js';
-import { quantize } from './quantized-weights.js';
+import { decodePlain } from '../../src/decode/plain.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
+import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { tiny } from '../support/tiny-checkpoints.js';
+import { drafterVariants } from '../support/tiny-drafters.js';
+import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
+import { createRandom } from '../../src/core/random.js';
+import { quantizedBlock } from '../../src/runtime/weights.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { quantize } from '../../src/runtime/onnx/quantized-weights.js';
 
 describe('quantized matrices', () => {
   const [inner, columns] = [70, 5]; // the last block of a column is shorter
