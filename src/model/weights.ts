@@ -94,6 +94,19 @@ export function projectionRecipe(
   };
 }
 
+export function linearRecipes(
+  name: string,
+  source: string,
+  inputSize: number,
+  outputSize: number,
+  hasBias = true,
+): WeightRecipe[] {
+  return [
+    projectionRecipe(`${name}.weight`, `${source}.weight`, inputSize, outputSize),
+    ...(hasBias ? [vectorRecipe(`${name}.bias`, `${source}.bias`, outputSize)] : []),
+  ];
+}
+
 export interface LayerRecipeOptions {
   readonly inputNorm?: boolean | undefined;
   /** Width of the attention's input; the hidden size unless a drafter says otherwise. */

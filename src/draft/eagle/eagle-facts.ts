@@ -2,7 +2,8 @@
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { flattenConfig } from '../reading/draft-configuration.js';
-import type { ReadingOptions, Refuse } from '../draft-system.js';
+import type { ReadingOptions } from '../draft-system.js';
+import type { Refuse } from '../reading/checks.js';
 import type { DrafterFacts } from '../reading/drafter-facts.js';
 import { sizeIn } from '../reading/drafter-facts.js';
 import type { Eagle3Parts, EagleParts } from './eagle-parts.js';

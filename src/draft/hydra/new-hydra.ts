@@ -1,11 +1,11 @@
 /** Hydra heads that start by drafting what the target's output says. */
 import { storedSource } from '../../checkpoint/tensor-source.js';
-import { layerRecipes, vectorRecipe } from '../../model/weights.js';
-import type { FreshTensor } from '../fresh/fresh-tensors.js';
-import { freshOf, indices, makeFresh, zeroLinear } from '../fresh/fresh-tensors.js';
+import type { Start } from '../fresh/fresh-tensors.js';
+import { makeFresh } from '../fresh/fresh-tensors.js';
 import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
 import { hydraFile } from '../fresh/new-checkpoint.js';
 import type { NewTarget } from '../fresh/new-target.js';
+import { hydraRecipes } from './hydra-layout.js';
 
 export interface HydraChoice {
   readonly heads: number;
@@ -13,39 +13,19 @@ export interface HydraChoice {
   readonly hasPrefix: boolean;
 }
 
-const prefix = 'prefix_embeding_layer';
-
 export function createHydra(
-  target: NewTarget,
+  { name, configuration, deviation, output, embedding }: NewTarget,
   { heads, layers, hasPrefix }: HydraChoice,
   seed: number | string,
 ): NewCheckpoint {
-  const { configuration, deviation } = target;
   const { hiddenSize, vocabularySize } = configuration;
-  const block = (head: number, at: number): string => `hydra_mlp.${head}.${hasPrefix ? 2 * at + 1 : at}`;
-  const output = (head: number): string => `hydra_lm_head.${head}${hasPrefix ? '.1' : ''}`;
-  const tensors = indices(heads).flatMap((head): FreshTensor[] => {
-    const width = (head + 2) * hiddenSize;
-    const passed = `${block(head, 0)}.res_connection`;
-    return [
-      ...zeroLinear(`${block(head, 0)}.linear`, hiddenSize, width),
-      { name: `${passed}.weight`, shape: [hiddenSize, width], start: 'normal' },
-      { name: `${passed}.bias`, shape: [hiddenSize], start: 'zeros' },
-      ...indices(layers - 1).flatMap((extra) =>
-        zeroLinear(`${block(head, extra + 1)}.linear`, hiddenSize, hiddenSize),
-      ),
-      {
-        name: `${output(head)}.weight`,
-        shape: [vocabularySize, hiddenSize],
-        start: { from: target.output },
-      },
-      { name: `${output(head)}.bias`, shape: [vocabularySize], start: 'zeros' },
-    ];
-  });
-  const layer = [
-    ...layerRecipes('', `${prefix}.layers.0`, configuration),
-    vectorRecipe('', `${prefix}.norm.weight`, hiddenSize),
-  ];
+  const recipes = hydraRecipes('', { heads, extraBlocks: layers - 1, hasPrefix }, configuration, vocabularySize);
+  const startOf = (tensor: string): Start | undefined => {
+    if (/^hydra_mlp\..*\.linear\.weight$/.test(tensor)) return 'zeros'; // such a block is the identity
+    return /^hydra_lm_head\..*\.weight$/.test(tensor) ? { from: output } : undefined;
+  };
+  // Unused, but the authors' module has it and their loader expects it.
+  const unused = { ...storedSource(embedding), name: 'prefix_embeding_layer.embed_tokens.weight' };
   return {
     config: {
       hydra_num_heads: heads,
@@ -53,16 +33,12 @@ export function createHydra(
       hydra_head_arch: hasPrefix ? 'prefix-mlp' : 'mlp',
       grounded_heads: true,
       hidden_state_offset: 0,
-      base_model_name_or_path: target.name,
+      base_model_name_or_path: name,
       hidden_size: hiddenSize,
       vocab_size: vocabularySize,
       torch_dtype: 'float32',
     },
     file: hydraFile,
-    tensors: [
-      ...makeFresh([...tensors, ...(hasPrefix ? freshOf(layer) : [])], { seed, deviation }),
-      // Unused, but the authors' module has it and their loader expects it.
-      ...(hasPrefix ? [{ ...storedSource(target.embedding), name: `${prefix}.embed_tokens.weight` }] : []),
-    ],
+    tensors: [...makeFresh(recipes, { seed, deviation, startOf }), ...(hasPrefix ? [unused] : [])],
   };
 }

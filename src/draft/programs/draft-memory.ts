@@ -141,11 +141,12 @@ export class DraftMemory {
     return this.scheduler.run(program, { inputs, cache: this.options.cache }, names);
   }
 
-  /** Reads verified tokens into the cache, which the caller keeps. */
+  /** Reads verified tokens into the cache, which the caller keeps. Without states, the newest row is the next root. */
   async readPrefix(verified: VerifiedTokens, program: LaneProgram): Promise<void> {
     this.observe(verified);
     try {
-      await this.read(program, ['rows']);
+      if (this.options.stateWidth > 0) await this.read(program, ['rows']);
+      else await this.catchUp(program);
     } finally {
       this.pending.close();
     }

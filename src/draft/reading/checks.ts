@@ -51,6 +51,24 @@ export function misfit(folder: string, fault: string, hint: string): MistletoeEr
   return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
 }
 
+/** A loader throws the problem; an inspection records it and continues. */
+export type Refuse = (fault: MistletoeError) => void;
+
+export const refuseAtOnce: Refuse = (fault) => {
+  throw fault;
+};
+
+export type Reject = (fault: string, hint: string) => void;
+
+/** Refuses the drafter in this folder. */
+export const rejectBy =
+  (refuse: Refuse, { folder }: Pick<Checkpoint, 'folder'>): Reject =>
+  (fault, hint) => {
+    refuse(misfit(folder, fault, hint));
+  };
+
+export const incomplete = 'The file is incomplete: download it again.';
+
 export const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
 
 /** Declared sizes; tensor shapes are checked otherwise. */
@@ -71,7 +89,7 @@ export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalMo
 export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly number[] {
   const tensor = tensors.get(name);
   if (tensor === undefined)
-    throw misfit(folder, `lacks the tensor ${name}`, 'The file is incomplete: download it again.');
+    throw misfit(folder, `lacks the tensor ${name}`, incomplete);
   return tensor.shape;
 }
 

@@ -35,9 +35,9 @@ export function readEagleSetting(config: Config, key: string): unknown {
 export interface KnownSizes {
   readonly hiddenSize: number;
   readonly intermediateSize: number;
-  readonly headCount?: number | undefined;
-  readonly keyValueHeadCount?: number | undefined;
-  readonly headSize?: number | undefined;
+  readonly headCount: number;
+  readonly keyValueHeadCount: number;
+  readonly headSize: number;
   readonly vocabularySize: number;
 }
 
