@@ -62,10 +62,7 @@ class ProgressReport {
   }
 
   private spellLikelihood(id: number, likelihood: NonNullable<TokenEvent['likelihood']>): SpelledLikelihood {
-    const spell = (token: number, logprob: number) => {
-      const { text, bytes } = this.spell(token);
-      return { id: token, text, bytes: bytes === null ? null : [...bytes], logprob };
-    };
+    const spell = (token: number, logprob: number) => ({ id: token, ...this.spell(token), logprob });
     const top = likelihood.top.map((other) => spell(other.id, other.logprob));
     return { ...spell(id, likelihood.logprob), top };
   }

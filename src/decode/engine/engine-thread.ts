@@ -9,8 +9,8 @@ import type { Runtime } from '../../runtime/program.js';
 import type { AnswerListener, OpenedModels } from './answering.js';
 import { Answering } from './answering.js';
 import { Engine } from './engine.js';
-import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages.js';
-import { describeFailure, requestSchema, settingsSchema } from './engine-messages.js';
+import type { EngineAnswer, EngineRequest, EngineSettings, EngineTask } from './engine-messages.js';
+import { describeFailure } from './engine-messages.js';
 import { findDrafter } from '../find-drafter.js';
 import { settleDevice } from '../gpu-fit.js';
 import { BudgetedDrafting } from '../policies/budgeted-drafting.js';
@@ -121,15 +121,14 @@ async function serve(port: MessagePort): Promise<void> {
   const post: Reporter = (answer) => {
     port.postMessage(answer);
   };
-  const settings = settingsSchema.parse(workerData);
+  const settings = workerData as EngineSettings;
   let runtime: Runtime | undefined;
   try {
     const { runtime: opened, device } = await openSettled(settings, post);
     runtime = opened;
     const models = await openModels(settings, opened, post);
     const thread = new AnsweringThread(models, settings, post);
-    port.on('message', (given: unknown) => {
-      const request = requestSchema.parse(given);
+    port.on('message', (request: EngineRequest) => {
       if (request.kind === 'generate') thread.start(request.ids, request.task);
       else if (request.kind === 'abort') thread.abort(request.id);
       else if (request.kind === 'load') thread.reportLoad(request.id);
