@@ -12,11 +12,6 @@ import type { StoredDType, StoredTensor } from './stored-tensor.js';
 import { bytesPerElement, countElements } from './stored-tensor.js';
 import type { ResolvedPart, ResolvedRecipe } from './weight-recipe.js';
 
-export interface DirectOptions {
-  /** Max bytes of a piece, unless one row is larger; lowered in tests. */
-  readonly pieceBytes?: number | undefined;
-}
-
 const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {
   F32: 'float32',
   F16: 'float16',
@@ -26,9 +21,10 @@ const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {
 /** One piece is used while the others are read. */
 const piecesInMemory = 4;
 
+/** `pieceBytes`: max bytes of a piece, unless one row is larger. */
 export async function createDirectWeights(
   recipes: readonly ResolvedRecipe[],
-  { pieceBytes = 8 * 1024 * 1024 }: DirectOptions = {},
+  pieceBytes = 8 * 1024 * 1024,
 ): Promise<CheckpointWeights> {
   requireLittleEndian();
   const read = recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor));

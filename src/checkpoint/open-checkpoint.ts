@@ -96,7 +96,7 @@ async function readWeights(root: string, layout: WeightLayout, attempt: Attempt)
     const found = await attempt(() => readHeader(join(root, shard)));
     if (found === undefined) continue;
     await attempt(() => {
-      checkShard({ index, shard, found, shardOf });
+      checkShard(index, shard, found, shardOf);
     });
     for (const tensor of found) tensors.set(tensor.name, tensor);
   }
@@ -107,14 +107,12 @@ function readHeader(file: string): Promise<StoredTensor[]> {
   return file.endsWith('.safetensors') ? readSafetensorsHeader(file) : readTorchHeader(file);
 }
 
-interface ShardCheck {
-  readonly index: string;
-  readonly shard: string;
-  readonly found: readonly StoredTensor[];
-  readonly shardOf: ReadonlyMap<string, string>;
-}
-
-function checkShard({ index, shard, found, shardOf }: ShardCheck): void {
+function checkShard(
+  index: string,
+  shard: string,
+  found: readonly StoredTensor[],
+  shardOf: ReadonlyMap<string, string>,
+): void {
   const names = new Set(found.map(({ name }) => name));
   const missing = [...shardOf].filter(([name, file]) => file === shard && !names.has(name));
   const remedy = 'Index and shards come from different exports: download all of them again.';

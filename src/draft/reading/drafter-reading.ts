@@ -45,7 +45,7 @@ function findTensorProblems(checkpoint: Checkpoint, recipes: readonly WeightReci
   const problems: Problem[] = [];
   for (const recipe of recipes) {
     try {
-      resolveRecipes(checkpoint, [recipe], { nearNames: problems.length < guessedNames });
+      resolveRecipes(checkpoint, [recipe], problems.length < guessedNames);
     } catch (failure) {
       problems.push(toProblem(failure));
     }
