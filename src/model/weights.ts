@@ -5,7 +5,7 @@ import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import { listRead } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { ModelConfiguration } from './configuration.js';
-import { families } from './configuration.js';
+import { families } from './families.js';
 import type { LayerSizes } from './decoder-layer.js';
 import { embeddingName, outputName } from './tied-output.js';
 

@@ -135,18 +135,12 @@ export function checkRule(rule: VerificationRule, { temperature }: SamplingOptio
       },
     );
   }
-  if (rule === 'block' && temperature === 0) {
-    throw new MistletoeError(
-      'usage',
-      'Block verification was asked for at temperature 0, where drafts are not drawn.',
-      { hint: 'Leave --verification-rule out for greedy verification, or give --temperature.' },
-    );
-  }
-  if (rule === 'typical' && temperature === 0) {
-    throw new MistletoeError(
-      'usage',
-      'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
-      { hint: 'Leave --verification-rule out for greedy verification, or give --temperature.' },
-    );
-  }
+  if ((rule !== 'block' && rule !== 'typical') || temperature > 0) return;
+  throw new MistletoeError(
+    'usage',
+    rule === 'block'
+      ? 'Block verification was asked for at temperature 0, where drafts are not drawn.'
+      : 'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
+    { hint: 'Leave --verification-rule out for greedy verification, or give --temperature.' },
+  );
 }
