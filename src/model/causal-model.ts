@@ -23,18 +23,7 @@ import { contextError, requireNumbers } from './forward.js';
 import { KvCache } from './cache/kv-cache.js';
 import type { LaneProgram } from './lanes/lane-program.js';
 import { compileLanes, runDirectly } from './lanes/lane-program.js';
-import {
-  declareAttention,
-  declarePast,
-  declarePrefix,
-  joinLanes,
-  lanes,
-  partLanes,
-  row,
-  selectRows,
-  stackRows,
-  prefix,
-} from './lanes/lane-graph.js';
+import * as lane from './lanes/lane-graph.js';
 import type { RotaryTable } from './rotary/rotary.js';
 import { createRotary } from './rotary/rotary.js';
 import { requireTiedOutput } from './tied-output.js';
@@ -220,24 +209,24 @@ export class CausalModel {
 
   private buildGraph(taps: readonly number[], isAfterPrefix: boolean): NamedTensors {
     const { configuration, scope } = this;
-    const tokens = input('tokens', [row, lanes], 'int32');
-    const embeddings = joinLanes(embedTokens(configuration, scope, tokens));
+    const tokens = input('tokens', [lane.row, lane.lanes], 'int32');
+    const embeddings = lane.joinLanes(embedTokens(configuration, scope, tokens));
     const decoded = runDecoder(configuration, scope, embeddings, {
-      context: declareAttention(configuration, isAfterPrefix ? prefix : 0),
-      prefix: isAfterPrefix ? declarePrefix(configuration) : undefined,
-      past: declarePast(configuration),
+      context: lane.declareAttention(configuration, isAfterPrefix ? lane.prefix : 0),
+      prefix: isAfterPrefix ? lane.declarePrefix(configuration) : undefined,
+      past: lane.declarePast(configuration),
       taps,
     });
-    const logits = projectToVocabulary(configuration, scope, selectRows(decoded.features));
+    const logits = projectToVocabulary(configuration, scope, lane.selectRows(decoded.features));
     return {
-      rows: stackRows(decoded.rows, configuration),
+      rows: lane.stackRows(decoded.rows, configuration),
       logits,
       ...(this.runtime.drawsInPrograms === true ? { scores: logits } : {}),
       argmax: argmax(logits),
       // NaN and infinities show in the sum; the maximum ignores NaN.
       total: sum(logits, [-1]),
-      features: partLanes(decoded.features),
-      ...(taps.length > 0 ? { taps: partLanes(concatenate(decoded.taps, -1)) } : {}),
+      features: lane.partLanes(decoded.features),
+      ...(taps.length > 0 ? { taps: lane.partLanes(concatenate(decoded.taps, -1)) } : {}),
     };
   }
 }

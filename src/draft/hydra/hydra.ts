@@ -15,15 +15,7 @@ import type { CausalModel } from '../../model/causal-model.js';
 import type { AttentionContext, AttentionMemory } from '../../model/decoder-layer.js';
 import { normalise, project, runLayer } from '../../model/decoder-layer.js';
 import { embeddingTable } from '../../model/decoder.js';
-import {
-  declareAttention,
-  declarePast,
-  joinLanes,
-  lanes,
-  row,
-  selectRows,
-  stackRows,
-} from '../../model/lanes/lane-graph.js';
+import * as lane from '../../model/lanes/lane-graph.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { NamedTensors } from '../../runtime/program.js';
@@ -106,19 +98,19 @@ function buildHydraHead(model: HydraModel, head: number): NamedTensors {
   const { configuration, scope: targetScope } = model.target;
   const { hiddenSize } = configuration;
   const width = head + 1;
-  const path = input('path', [row, lanes, width], 'int32');
-  const feature = input('feature', [1, lanes, hiddenSize]);
+  const path = input('path', [lane.row, lane.lanes, width], 'int32');
+  const feature = input('feature', [1, lane.lanes, hiddenSize]);
   const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
-  const embeddings = reshape(embedded, [row, lanes, width * hiddenSize]);
-  const logits = runHead(model, head, broadcast(feature, [row, lanes, hiddenSize]), embeddings);
+  const embeddings = reshape(embedded, [lane.row, lane.lanes, width * hiddenSize]);
+  const logits = runHead(model, head, broadcast(feature, [lane.row, lane.lanes, hiddenSize]), embeddings);
   return scoreOutputs(logits, model.target.runtime);
 }
 
 function buildHydraChain(model: HydraModel, length: number): NamedTensors {
   const { configuration, scope: targetScope } = model.target;
-  const feature = input('feature', [1, lanes, configuration.hiddenSize]);
+  const feature = input('feature', [1, lane.lanes, configuration.hiddenSize]);
   const embed = (token: Tensor): Tensor => gatherRows(embeddingTable(configuration, targetScope), token);
-  const path = [embed(input('root', [1, lanes], 'int32'))];
+  const path = [embed(input('root', [1, lane.lanes], 'int32'))];
   const choose = chooseBest(undefined);
   const chosen = Array.from({ length }, (_, head) => {
     const best = choose(runHead(model, head, feature, concatenate([...path], -1)));
@@ -130,11 +122,11 @@ function buildHydraChain(model: HydraModel, length: number): NamedTensors {
 
 function buildHydraPrefix(model: HydraModel): NamedTensors {
   const { configuration } = model.target;
-  const features = joinLanes(input('features', [row, lanes, configuration.hiddenSize]));
+  const features = lane.joinLanes(input('features', [lane.row, lane.lanes, configuration.hiddenSize]));
   const sizes = { ...configuration, layerCount: 1 };
-  const [past] = declarePast(sizes);
-  const prefix = runPrefix(model, features, declareAttention(configuration), { past });
-  return { features: selectRows(prefix.features), rows: stackRows([prefix.rows], sizes) };
+  const [past] = lane.declarePast(sizes);
+  const prefix = runPrefix(model, features, lane.declareAttention(configuration), { past });
+  return { features: lane.selectRows(prefix.features), rows: lane.stackRows([prefix.rows], sizes) };
 }
 
 export const hydra: WeightedSystem = {
