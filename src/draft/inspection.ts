@@ -83,7 +83,7 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
       layout: problems.some(({ problem }) => /has no weights\.?$/.test(problem))
         ? 'the folder has no weights'
         : 'the weights cannot be opened',
-      ...(model === undefined ? {} : { model }),
+      model,
       notes,
       problems,
     };
@@ -120,8 +120,7 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
       'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
     );
   }
-  const drafter = heads === undefined ? {} : { drafter: heads.facts };
-  return { ...common, model, ...drafter, memory: describeMemory(model), notes, problems };
+  return { ...common, model, drafter: heads?.facts, memory: describeMemory(model), notes, problems };
 }
 
 function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {
@@ -178,10 +177,7 @@ async function inspectText(
     const sample = renderChat(template, [{ role: 'user', content: 'Hello!' }]);
     return { origin: template.origin, sample };
   });
-  return {
-    ...(tokenizer === undefined ? {} : { tokenizer }),
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-  };
+  return { tokenizer, chatTemplate };
 }
 
 async function describeWeights({ files, tensors }: Checkpoint): Promise<WeightFacts> {

@@ -154,19 +154,15 @@ export function feedForward(x: Tensor, name: string, { hiddenSize, intermediateS
   return project(multiply(gate, up), `${name}.down_proj`, intermediateSize, hiddenSize);
 }
 
-export interface LayerOptions {
-  readonly inputNorm?: boolean | undefined;
-}
-
 export function runLayer(
   x: Tensor, // [batch, position, hidden]
   name: string,
   sizes: LayerSizes,
   context: AttentionContext,
-  memory: AttentionMemory = {},
-  { inputNorm = true }: LayerOptions = {},
+  memory: AttentionMemory,
+  hasInputNorm = true,
 ): LayerResult {
-  const normed = inputNorm ? normalise(x, `${name}.input_layernorm`, sizes) : x;
+  const normed = hasInputNorm ? normalise(x, `${name}.input_layernorm`, sizes) : x;
   const attended = attend(normed, `${name}.self_attn`, sizes, context, memory);
   const middle = add(x, attended.hidden);
   const mlp = feedForward(normalise(middle, `${name}.post_attention_layernorm`, sizes), `${name}.mlp`, sizes);

@@ -16,7 +16,6 @@ import { describeEagleFacts } from './eagle-facts.js';
 import { describeEagle } from './eagle-parts.js';
 
 const scope = 'eagle.';
-const plainInput = { inputNorm: false };
 
 export const eagle: WeightedSystem = {
   name: 'eagle',
@@ -59,7 +58,7 @@ async function loadEagle(checkpoint: Checkpoint, options: DrafterOptions): Promi
       const joined = concatenate([embeddings, features!], -1);
       const fused = project(joined, `${scope}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias);
       const layer = `${scope}layer`;
-      const { hidden, rows } = runLayer(fused, layer, configuration, context, ofLayer(memory), plainInput);
+      const { hidden, rows } = runLayer(fused, layer, configuration, context, ofLayer(memory), false);
       return { features: hidden, rows: [rows] };
     },
     score: (features) =>

@@ -129,11 +129,8 @@ function rankRow(logits: Float32Array, count: number, toTarget: (token: number) 
 
 /** Refuses NaN. */
 export function requireScore(value: number): void {
-  if (!Number.isFinite(value)) throw notANumber(value);
-}
-
-function notANumber(value: number): MistletoeError {
-  return new MistletoeError(
+  if (Number.isFinite(value)) return;
+  throw new MistletoeError(
     'drafter',
     `The drafter gives scores that are no numbers (${value}); finite ones were expected.`,
     {

@@ -49,14 +49,6 @@ interface DrawSettings {
   readonly nodes: number;
 }
 
-function drawSiblings(
-  expand: Expand,
-  siblings: SiblingDrawer | undefined,
-  settings: DrawSettings,
-): SiblingChooser {
-  return siblings === undefined ? drawOnHost(expand, settings) : drawInPrograms(expand, siblings, settings);
-}
-
 function drawOnHost(expand: Expand, { sampling, random }: DrawSettings): SiblingChooser {
   const distributions: (Float32Array | undefined)[] = [];
   return {
@@ -272,9 +264,12 @@ async function growStaticTree(
 ): Promise<TokenTree> {
   const { sampling, random, depthLimit } = request;
   const isSampled = sampling.temperature > 0;
-  const chooser = isSampled
-    ? drawSiblings(expand, siblings, { sampling, random, nodes: shape.parents.length })
-    : rankSiblings(expand, 1 + Math.max(...shape.ranks));
+  const settings = { sampling, random, nodes: shape.parents.length };
+  const chooser = !isSampled
+    ? rankSiblings(expand, 1 + Math.max(...shape.ranks))
+    : siblings === undefined
+      ? drawOnHost(expand, settings)
+      : drawInPrograms(expand, siblings, settings);
   const draft = new Draft(request.root);
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;

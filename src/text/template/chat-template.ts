@@ -52,10 +52,6 @@ export interface TemplateOptions {
   readonly date?: CalendarDay | undefined;
 }
 
-export interface RenderOptions {
-  readonly addGenerationPrompt?: boolean | undefined;
-}
-
 /**
  * The given template; else the folder's own, where chat_template.jinja wins over the `chat_template` of
  * tokenizer_config.json as in transformers; else the built-in one of a known release without a template.
@@ -137,11 +133,8 @@ function selectTemplate(config: TokenizerConfig, origin: string): string | undef
   );
 }
 
-export function renderChat(
-  template: ChatTemplate,
-  messages: readonly ChatMessage[],
-  { addGenerationPrompt = true }: RenderOptions = {},
-): string {
+/** Up to where the assistant's answer begins. */
+export function renderChat(template: ChatTemplate, messages: readonly ChatMessage[]): string {
   const variables = {
     ...template.specialTokens,
     messages: messages.map(({ role, content, name }) => ({
@@ -149,7 +142,7 @@ export function renderChat(
       content,
       ...(name === undefined ? {} : { name }),
     })),
-    add_generation_prompt: addGenerationPrompt,
+    add_generation_prompt: true,
     // transformers always passes these two; templates test `is not none` rather than `is defined`.
     tools: null,
     documents: null,
