@@ -133,8 +133,11 @@ function selectTemplate(config: TokenizerConfig, origin: string): string | undef
   );
 }
 
-/** Up to where the assistant's answer begins. */
-export function renderChat(template: ChatTemplate, messages: readonly ChatMessage[]): string {
+export function renderChat(
+  template: ChatTemplate,
+  messages: readonly ChatMessage[],
+  addGenerationPrompt = true,
+): string {
   const variables = {
     ...template.specialTokens,
     messages: messages.map(({ role, content, name }) => ({
@@ -142,7 +145,7 @@ export function renderChat(template: ChatTemplate, messages: readonly ChatMessag
       content,
       ...(name === undefined ? {} : { name }),
     })),
-    add_generation_prompt: true,
+    add_generation_prompt: addGenerationPrompt,
     // transformers always passes these two; templates test `is not none` rather than `is defined`.
     tools: null,
     documents: null,

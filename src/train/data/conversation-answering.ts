@@ -169,7 +169,7 @@ export async function encodeGivenAnswer(
   const whole =
     template === undefined
       ? prompt + answer
-      : renderChat(template, [...messages, given], { addGenerationPrompt: false });
+      : renderChat(template, [...messages, given], false);
   if (!whole.startsWith(prompt)) throw inseparable(target, name, 'it writes them into each other');
   refuseLongText(target, whole, name);
   const wholeIds =
