@@ -8,8 +8,7 @@ import { openFile, readExactly, withFile } from './binary-file.js';
 import { identifyFile, requireSameFiles } from './cache/content-hash.js';
 import { requireLittleEndian } from './element-decoding.js';
 import { readFloat32, requireWithin } from './read-tensor.js';
-import type { StoredDType, StoredTensor } from './stored-tensor.js';
-import { bytesPerElement, countElements } from './stored-tensor.js';
+import { bytesPerElement, countElements, type StoredDType, type StoredTensor } from './stored-tensor.js';
 import type { ResolvedPart, ResolvedRecipe } from './weight-recipe.js';
 
 const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {

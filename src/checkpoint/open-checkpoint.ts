@@ -8,8 +8,7 @@ import { chooseLayout, listFolder, readConfig, readShardIndex } from './checkpoi
 import type { WeightLayout } from './checkpoint-folder.js';
 import { isGgufFile, openGguf } from './gguf/open-gguf.js';
 import { readSafetensorsHeader } from './safetensors/safetensors.js';
-import type { Checkpoint, StoredTensor } from './stored-tensor.js';
-import { quote, refuse } from './stored-tensor.js';
+import { quote, refuse, type Checkpoint, type StoredTensor } from './stored-tensor.js';
 import { readTorchHeader } from './torch/torch-zip.js';
 
 export interface Problem {

@@ -1,6 +1,5 @@
 /** Tensors to write; their bytes are produced on demand. */
-import type { HalfType } from '../core/half-floats.js';
-import { encodeHalves } from '../core/half-floats.js';
+import { encodeHalves, type HalfType } from '../core/half-floats.js';
 import { readExactly, withFile } from './binary-file.js';
 import { requireLittleEndian } from './element-decoding.js';
 import { readFloat32, readIntegers, requireWithin } from './read-tensor.js';

@@ -6,8 +6,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
 import type { Checkpoint, StoredTensor } from './stored-tensor.js';
 import { countElements, findNearNames, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
-import type { RowBlock } from './read-tensor.js';
-import { readFloat32, visitHalfRows, visitRows } from './read-tensor.js';
+import { readFloat32, visitHalfRows, visitRows, type RowBlock } from './read-tensor.js';
 
 export interface WeightRecipe {
   readonly name: string;

@@ -1,8 +1,7 @@
 /** Estimates whether models fit on a GPU before they are opened. */
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
-import type { ModelConfiguration } from '../model/configuration.js';
-import { parseConfiguration } from '../model/configuration.js';
+import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
 import { layerRecipes } from '../model/weights.js';
 import type { ComputeType, DeviceChoice, GpuHost } from '../runtime/device-choice.js';
 import { keepIfRoom, nameDevice, thisMachine } from '../runtime/device-choice.js';

@@ -4,16 +4,14 @@
  * systems.ts.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { prepareWeights } from '../checkpoint/cache/weight-cache.js';
+import { prepareWeights, type CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
-import type { Refuse } from './reading/checks.js';
-import { refuseUnread } from './reading/checks.js';
+import { refuseUnread, type Refuse } from './reading/checks.js';
 import type { DrafterFacts } from './reading/drafter-facts.js';
 
 /** Meaning of an EAGLE-3 head's layer ids: inputs or outputs of these layers (taps.ts). */

@@ -5,14 +5,11 @@
 import { stat } from 'node:fs/promises';
 import { basename, resolve } from 'node:path';
 import { listFolder, readConfig } from '../checkpoint/checkpoint-folder.js';
-import type { Problem } from '../checkpoint/open-checkpoint.js';
-import { findProblems, openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import type { Checkpoint, StoredDType } from '../checkpoint/stored-tensor.js';
-import { countElements } from '../checkpoint/stored-tensor.js';
+import { findProblems, openCheckpoint, type Problem } from '../checkpoint/open-checkpoint.js';
+import { countElements, type Checkpoint, type StoredDType } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { pushAll } from '../core/long-lists.js';
-import type { ModelConfiguration } from '../model/configuration.js';
-import { parseConfiguration } from '../model/configuration.js';
+import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
 import { decoderRecipes } from '../model/weights.js';
 import { loadChatTemplate, renderChat } from '../text/template/chat-template.js';
 import { openTokenizer } from '../text/tokenizer/tokenizer.js';
@@ -22,8 +19,7 @@ import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-re
 import { draftModel } from './draft-model/draft-model.js';
 import type { ReadingOptions } from './draft-system.js';
 import type { DrafterFacts } from './reading/drafter-facts.js';
-import type { Recognition } from './systems.js';
-import { recogniseCheckpoint } from './systems.js';
+import { recogniseCheckpoint, type Recognition } from './systems.js';
 
 export interface Inspection {
   readonly folder: string;

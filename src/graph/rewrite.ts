@@ -4,8 +4,7 @@
  * output needs are not visited at all.
  */
 import { formatShape } from './dimension.js';
-import type { Tensor } from './tensor.js';
-import { sortTopologically } from './tensor.js';
+import { sortTopologically, type Tensor } from './tensor.js';
 
 /**
  * A better form of a node whose inputs are in their best form already; undefined where there is none. New nodes that

@@ -10,8 +10,7 @@ import { equalDimensions, equalShapes } from './dimension.js';
 import { constant } from './operations/leaves.js';
 import { broadcast, reshape, transpose } from './operations/shaping.js';
 import { scatterAddRows } from './operations/indexing.js';
-import type { RewriteRule } from './rewrite.js';
-import { rewrite } from './rewrite.js';
+import { rewrite, type RewriteRule } from './rewrite.js';
 import type { Tensor, TensorOf } from './tensor.js';
 
 export function simplify(

@@ -7,8 +7,7 @@
 import { gradient } from './gradient.js';
 import { input } from './operations/leaves.js';
 import { rewrite } from './rewrite.js';
-import type { Tensor, TensorOf } from './tensor.js';
-import { refuse, sortTopologically } from './tensor.js';
+import { refuse, sortTopologically, type Tensor, type TensorOf } from './tensor.js';
 
 /** The gradient of each named weight, in the order of the names; all of them have to stand in the loss's graph. */
 export function weightGradients(loss: Tensor, names: readonly string[]): ReadonlyMap<string, Tensor> {

@@ -1,10 +1,8 @@
 /** A decoder's configuration, read once from config.json. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import type { ContextReach } from './context-length.js';
-import { findPositions, readContext } from './context-length.js';
-import type { FamilyName, FamilyTraits } from './families.js';
-import { families } from './families.js';
+import { findPositions, readContext, type ContextReach } from './context-length.js';
+import { families, type FamilyName, type FamilyTraits } from './families.js';
 import type { RotaryScaling } from './rotary/rotary.js';
 import { parseRotary } from './rotary/rotary-settings.js';
 

@@ -2,11 +2,9 @@
  * One transformer layer, common to targets, draft models, EAGLE heads and Hydra's prefix layer. Attention reads past
  * and new rows separately and joins only their scores, so nothing of the context's length is copied.
  */
-import type { Dimension } from '../graph/dimension.js';
-import { multiplyDimensions, subtractDimensions } from '../graph/dimension.js';
+import { multiplyDimensions, subtractDimensions, type Dimension } from '../graph/dimension.js';
 import type { SegmentKind, Tensor } from '../graph/tensor.js';
-import type { AttentionSegment } from '../graph/operations/attention.js';
-import { attention } from '../graph/operations/attention.js';
+import { attention, type AttentionSegment } from '../graph/operations/attention.js';
 import { matmul } from '../graph/operations/contraction.js';
 import { add, multiply, silu } from '../graph/operations/elementwise.js';
 import { weight } from '../graph/operations/leaves.js';

@@ -3,8 +3,7 @@ import { contract, matmul } from '../graph/operations/contraction.js';
 import { weight } from '../graph/operations/leaves.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import type { ModelConfiguration } from './configuration.js';
-import type { AttentionContext, KeyValueRows } from './decoder-layer.js';
-import { normalise, runLayer } from './decoder-layer.js';
+import { normalise, runLayer, type AttentionContext, type KeyValueRows } from './decoder-layer.js';
 
 export interface DecoderResult {
   /** After the final norm. [batch, position, hidden] */

@@ -1,6 +1,5 @@
 /** What the supported model families do differently. */
-import type { ContextFields, LayerWindow } from './context-length.js';
-import { windowedLayers } from './context-length.js';
+import { windowedLayers, type ContextFields, type LayerWindow } from './context-length.js';
 
 export interface FamilyTraits {
   readonly queryKeyValueBias: boolean;

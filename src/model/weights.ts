@@ -1,8 +1,6 @@
 /** Which tensors of a checkpoint a decoder reads, and how they lie in the weight cache: projections as [in, out]. */
-import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { quote, refuse } from '../checkpoint/stored-tensor.js';
-import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
-import { listRead } from '../checkpoint/weight-recipe.js';
+import { quote, refuse, type Checkpoint } from '../checkpoint/stored-tensor.js';
+import { listRead, type WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { ModelConfiguration } from './configuration.js';
 import { families } from './families.js';

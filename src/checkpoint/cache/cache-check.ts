@@ -5,8 +5,7 @@
 import { lstat, lutimes } from 'node:fs/promises';
 import { z } from 'zod';
 import { withFile } from '../binary-file.js';
-import type { CacheFooter } from './cache-file.js';
-import { readFooter } from './cache-file.js';
+import { readFooter, type CacheFooter } from './cache-file.js';
 import { hashBeginning, identifyFile, readRecord, writeRecord } from './content-hash.js';
 
 /**

@@ -31,8 +31,7 @@ import { createDirectWeights } from '../direct-weights.js';
 import type { Checkpoint } from '../stored-tensor.js';
 import type { ResolvedRecipe, WeightRecipe } from '../weight-recipe.js';
 import { assembleWeight, keepHalves, resolveRecipes } from '../weight-recipe.js';
-import type { Append, FileOutput } from '../written-folder.js';
-import { openFileOutput, writeWholeFile } from '../written-folder.js';
+import { openFileOutput, writeWholeFile, type Append, type FileOutput } from '../written-folder.js';
 import { checkForUse, recordUse } from './cache-check.js';
 import type { CacheFooter } from './cache-file.js';
 import {

@@ -3,8 +3,7 @@
  * each element is rounded once: the results are those of ggml's reference code, bit for bit.
  */
 import { float16Table } from '../../core/half-floats.js';
-import type { BlockDType } from '../stored-tensor.js';
-import { blockSizeOf } from '../stored-tensor.js';
+import { blockSizeOf, type BlockDType } from '../stored-tensor.js';
 
 /** One block from `bytes[at...]` to `target[to...]`. */
 type DecodeBlock = (bytes: Uint8Array, at: number, target: Float32Array, to: number) => void;

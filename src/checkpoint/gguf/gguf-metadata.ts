@@ -1,8 +1,7 @@
 /** Typed access to a GGUF file's metadata. A key of another type than expected is refused. */
 import type { MistletoeError } from '../../core/errors.js';
 import { downloadAgain, quote, refuse } from '../stored-tensor.js';
-import type { GgufHeader, NumberType, StoredValue } from './gguf-header.js';
-import { numberBytes } from './gguf-header.js';
+import { numberBytes, type GgufHeader, type NumberType, type StoredValue } from './gguf-header.js';
 import { decodeText } from './header-cursor.js';
 
 type Source = Pick<GgufHeader, 'path' | 'bytes' | 'metadata'>;

@@ -4,11 +4,9 @@
  * Partial files are named HASH.PID.HOST.RANDOM.incomplete and have one writer. A process takes over a dead one's file
  * by renaming it. Partial files of other libraries (HASH.incomplete) are left alone.
  */
-import type { Hash } from 'node:crypto';
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import type { FileHandle } from 'node:fs/promises';
-import { open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
@@ -19,8 +17,7 @@ import {
   isBeingWritten,
   makeProcessTag,
 } from '../../core/processes.js';
-import type { HubBody, HubFile } from './hub-client.js';
-import { resumeHint } from './hub-client.js';
+import { resumeHint, type HubBody, type HubFile } from './hub-client.js';
 
 /** fetch gives up after five silent minutes. */
 const maxSilenceMs = 15 * 60 * 1000;

@@ -9,8 +9,7 @@ import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { quote } from '../stored-tensor.js';
-import type { HubId, HubSettings } from './hub-settings.js';
-import { formatHubId } from './hub-settings.js';
+import { formatHubId, type HubId, type HubSettings } from './hub-settings.js';
 
 export interface HubFile {
   readonly path: string;

@@ -12,13 +12,10 @@ import { fileLimits } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/processes.js';
 import { chooseLayout, describingNames, readShardIndex } from '../checkpoint-folder.js';
 import { quote, refuse } from '../stored-tensor.js';
-import type { BlobRequest } from './hub-blob.js';
-import { fetchBlob, listPartialFiles } from './hub-blob.js';
+import { fetchBlob, listPartialFiles, type BlobRequest } from './hub-blob.js';
 import { repositoryFolders } from './hub-cache.js';
-import type { HubFile, HubRepository } from './hub-client.js';
-import { openRepository } from './hub-client.js';
-import type { HubId, HubSettings } from './hub-settings.js';
-import { formatHubId, readHubSettings } from './hub-settings.js';
+import { openRepository, type HubFile, type HubRepository } from './hub-client.js';
+import { formatHubId, readHubSettings, type HubId, type HubSettings } from './hub-settings.js';
 
 export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
   /** Not called if nothing is missing. */

@@ -9,8 +9,7 @@
  * numbers that are not sizes, sizes from 2^53 on, and more than 16 dimensions.
  */
 import { fileLimits } from '../../core/limits.js';
-import type { BinaryFile } from '../binary-file.js';
-import { readBytes, refuseGitPointer, withFile } from '../binary-file.js';
+import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';
 import type { StoredTensor } from '../stored-tensor.js';
 import {
   bytesPerElement,

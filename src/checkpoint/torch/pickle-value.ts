@@ -1,6 +1,5 @@
 /** Values of a pickle (pickle.ts). */
-import type { PlainDType } from '../stored-tensor.js';
-import { formatShape, isSize, maximumRank, quote, refuse } from '../stored-tensor.js';
+import { formatShape, isSize, maximumRank, quote, refuse, type PlainDType } from '../stored-tensor.js';
 
 export const storageNames: Readonly<Record<PlainDType, string>> = {
   F32: 'FloatStorage',

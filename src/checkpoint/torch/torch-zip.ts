@@ -3,11 +3,9 @@
  * storage each. Several tensors may view one storage with offset and strides. A tensor may not have more elements
  * than its storage, which bounds the cost of reading it.
  */
-import type { BinaryFile } from '../binary-file.js';
-import { readBytes, refuseGitPointer, withFile } from '../binary-file.js';
+import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';
 import { runPickle } from './pickle.js';
-import type { PickleValue, PickledDict, PickledTensor } from './pickle-value.js';
-import { isTensor } from './pickle-value.js';
+import { isTensor, type PickleValue, type PickledDict, type PickledTensor } from './pickle-value.js';
 import type { StoredTensor } from '../stored-tensor.js';
 import {
   bytesPerElement,
@@ -17,8 +15,7 @@ import {
   quote,
   refuse,
 } from '../stored-tensor.js';
-import type { ZipDirectory } from './zip.js';
-import { locateEntry, readZipDirectory } from './zip.js';
+import { locateEntry, readZipDirectory, type ZipDirectory } from './zip.js';
 
 const maximumPickleBytes = 16 * 1024 * 1024;
 const wrapperKeys: readonly string[] = ['state_dict', 'model_state_dict', 'model', 'module'];

@@ -2,11 +2,9 @@
 import { basename } from 'node:path';
 import { countElements } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
-import type { Append, WriteOptions } from '../written-folder.js';
-import { writeWholeFile } from '../written-folder.js';
+import { writeWholeFile, type Append, type WriteOptions } from '../written-folder.js';
 import { storageNames } from './pickle-value.js';
-import type { PlacedEntry } from './zip.js';
-import { checksumOf, encodeDirectory, encodeLocalHeader } from './zip.js';
+import { checksumOf, encodeDirectory, encodeLocalHeader, type PlacedEntry } from './zip.js';
 
 export async function writeTorchFile(
   path: string,

@@ -3,8 +3,7 @@
  * from users and are parsed by the caller's side; both sides are the same version of the program.
  */
 import { z } from 'zod';
-import type { ErrorCode } from '../../core/errors.js';
-import { describeCause, MistletoeError } from '../../core/errors.js';
+import { describeCause, MistletoeError, type ErrorCode } from '../../core/errors.js';
 import { maxNewTokensLimit } from '../../core/limits.js';
 import { tapConventions } from '../../draft/draft-system.js';
 import { computeTypes, deviceForm, deviceForms } from '../../runtime/device-choice.js';

@@ -1,13 +1,11 @@
 /** The thread of createEngineWorker. Weights, caches and logits stay here; only small messages pass. */
-import type { MessagePort } from 'node:worker_threads';
-import { parentPort, workerData } from 'node:worker_threads';
+import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
 import type { Drafter } from '../../draft/drafter.js';
 import { loadDrafter } from '../../draft/systems.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice, nameDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
-import type { AnswerListener, OpenedModels } from './answering.js';
-import { Answering } from './answering.js';
+import { Answering, type AnswerListener, type OpenedModels } from './answering.js';
 import { Engine } from './engine.js';
 import type { EngineAnswer, EngineRequest, EngineSettings, EngineTask } from './engine-messages.js';
 import { describeFailure } from './engine-messages.js';

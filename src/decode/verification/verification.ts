@@ -4,11 +4,9 @@
  * Lossless rules emit tokens with exactly the target's distribution, whatever the drafter proposes. They expect
  * processed distributions (temperature, top-k, top-p) and never write to them.
  */
-import type { Random } from '../../core/random.js';
-import { drawFrom } from '../../core/random.js';
+import { drawFrom, type Random } from '../../core/random.js';
 import { argmax, sum } from '../../core/vector.js';
-import type { TokenTree } from '../../draft/tree/token-tree.js';
-import { pathTo } from '../../draft/tree/token-tree.js';
+import { pathTo, type TokenTree } from '../../draft/tree/token-tree.js';
 import { minResidualMass } from '../../model/lanes/token-draws.js';
 import type { ChancesOf, TargetDistribution } from './node-chances.js';
 

@@ -1,13 +1,11 @@
 /** Verification rules as the decoding loop uses them. */
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
-import type { SamplingOptions } from '../../core/sampling.js';
-import { toDistribution } from '../../core/sampling.js';
+import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
 import type { TokenTree } from '../../draft/tree/token-tree.js';
 import type { ForwardResult } from '../../model/forward.js';
 import type { LogitsOnDevice } from '../plain.js';
-import type { TargetDistribution } from './node-chances.js';
-import { askAbout, hostChances, judgedChances } from './node-chances.js';
+import { askAbout, hostChances, judgedChances, type TargetDistribution } from './node-chances.js';
 import type { Verification, VerificationRule } from './verification.js';
 import { verifyBlock, verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 

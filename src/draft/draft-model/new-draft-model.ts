@@ -5,12 +5,9 @@ import { MistletoeError } from '../../core/errors.js';
 import { parseConfiguration } from '../../model/configuration.js';
 import { embeddingName, outputName } from '../../model/tied-output.js';
 import { decoderRecipes } from '../../model/weights.js';
-import type { Start } from '../fresh/fresh-tensors.js';
-import { makeFresh } from '../fresh/fresh-tensors.js';
-import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
-import { describingFiles } from '../fresh/new-checkpoint.js';
-import type { LayerChoice, NewTarget, WantedLayers } from '../fresh/new-target.js';
-import { llamaConfig } from '../fresh/new-target.js';
+import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
+import { describingFiles, type NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { llamaConfig, type LayerChoice, type NewTarget, type WantedLayers } from '../fresh/new-target.js';
 
 /** Two fifths of the heads and a quarter of the layers: a tenth of the weights of the target's layers. */
 export function chooseDraftModel({ configuration }: NewTarget, wanted: WantedLayers): LayerChoice {

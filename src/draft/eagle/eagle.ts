@@ -7,11 +7,9 @@ import { concatenate } from '../../graph/operations/shaping.js';
 import { projectToVocabulary } from '../../model/decoder.js';
 import { project, runLayer } from '../../model/decoder-layer.js';
 import { anotherTarget, misfit, requireSizes, requireWidth } from '../reading/checks.js';
-import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
+import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
-import type { EagleHead } from './eagle-drafter.js';
-import { createEagleDrafter, ofLayer } from './eagle-drafter.js';
+import { createEagleDrafter, ofLayer, type EagleHead } from './eagle-drafter.js';
 import { describeEagleFacts } from './eagle-facts.js';
 import { describeEagle } from './eagle-parts.js';
 

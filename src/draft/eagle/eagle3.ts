@@ -10,14 +10,11 @@ import { add } from '../../graph/operations/elementwise.js';
 import { concatenate, slice } from '../../graph/operations/shaping.js';
 import { attend, feedForward, normalise, project } from '../../model/decoder-layer.js';
 import { misfit, requireSizes, requireWidth } from '../reading/checks.js';
-import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
+import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
-import type { EagleHead } from './eagle-drafter.js';
-import { createEagleDrafter, ofLayer } from './eagle-drafter.js';
+import { createEagleDrafter, ofLayer, type EagleHead } from './eagle-drafter.js';
 import { describeEagle3Facts } from './eagle-facts.js';
-import type { Eagle3Parts } from './eagle-parts.js';
-import { describeEagle3 } from './eagle-parts.js';
+import { describeEagle3, type Eagle3Parts } from './eagle-parts.js';
 import { readTaps } from './taps.js';
 import { readVocabularyMap } from '../programs/vocabulary-map.js';
 

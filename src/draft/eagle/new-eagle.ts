@@ -7,8 +7,7 @@ import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../.
 import { readTaps } from './taps.js';
 import { makeFresh } from '../fresh/fresh-tensors.js';
 import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
-import type { NewTarget } from '../fresh/new-target.js';
-import { llamaConfig } from '../fresh/new-target.js';
+import { llamaConfig, type NewTarget } from '../fresh/new-target.js';
 
 const plain = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
 

@@ -1,11 +1,8 @@
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
-import type { StoredTensor } from '../../checkpoint/stored-tensor.js';
-import { bytesPerElement } from '../../checkpoint/stored-tensor.js';
-import type { TensorSource } from '../../checkpoint/tensor-source.js';
-import { floatSource } from '../../checkpoint/tensor-source.js';
+import { bytesPerElement, type StoredTensor } from '../../checkpoint/stored-tensor.js';
+import { floatSource, type TensorSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import type { Random } from '../../core/random.js';
-import { createRandom } from '../../core/random.js';
+import { createRandom, type Random } from '../../core/random.js';
 
 export type Start = 'normal' | 'zeros' | 'ones' | CopiedRows | FoldedColumns;
 

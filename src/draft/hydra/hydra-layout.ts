@@ -4,8 +4,7 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { LayerSizes } from '../../model/decoder-layer.js';
 import { layerRecipes, linearRecipes, vectorRecipe } from '../../model/weights.js';
-import type { Reject } from '../reading/checks.js';
-import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy } from '../reading/checks.js';
+import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
 import type {
   DescribingContext,
   DrafterDescription,

@@ -16,14 +16,11 @@ import type { AttentionContext, AttentionMemory } from '../../model/decoder-laye
 import { normalise, project, runLayer } from '../../model/decoder-layer.js';
 import { embeddingTable } from '../../model/decoder.js';
 import * as lane from '../../model/lanes/lane-graph.js';
-import type { PassScheduler } from '../../model/lanes/lane-program.js';
-import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
-import type { NamedTensors } from '../../runtime/program.js';
-import { bufferOf, int32, resident } from '../../runtime/program.js';
+import { compileLanes, runDirectly, type PassScheduler } from '../../model/lanes/lane-program.js';
+import { bufferOf, int32, resident, type NamedTensors } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
+import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { DraftedLogits, Drafter, GrowingDraft, TeacherForcing } from '../drafter.js';
 import {
   chainNames,
@@ -37,8 +34,7 @@ import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
 import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
-import type { HydraSizes } from './hydra-layout.js';
-import { describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
+import { describeHydra, recogniseHydra, requireGroundedHeads, type HydraSizes } from './hydra-layout.js';
 
 /** Hydra's heads and Hydra++'s layer as graphs. */
 const hydraScope = 'hydra.';

@@ -1,9 +1,7 @@
 /** Hydra heads that start by drafting what the target's output says. */
 import { storedSource } from '../../checkpoint/tensor-source.js';
-import type { Start } from '../fresh/fresh-tensors.js';
-import { makeFresh } from '../fresh/fresh-tensors.js';
-import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
-import { hydraFile } from '../fresh/new-checkpoint.js';
+import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
+import { hydraFile, type NewCheckpoint } from '../fresh/new-checkpoint.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { hydraRecipes } from './hydra-layout.js';
 

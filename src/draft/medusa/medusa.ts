@@ -10,11 +10,9 @@ import { input } from '../../graph/operations/leaves.js';
 import { concatenate } from '../../graph/operations/shaping.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { project } from '../../model/decoder-layer.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
+import { compileLanes, runDirectly, type LaneProgram } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
-import type { MixedValues } from '../../runtime/program.js';
-import { resident } from '../../runtime/program.js';
+import { resident, type MixedValues } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import {
   chainNames,
@@ -24,14 +22,11 @@ import {
   readChain,
 } from '../programs/chain-program.js';
 import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
-import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
+import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
-import type { MedusaSizes } from './medusa-layout.js';
-import { describeMedusa, recogniseMedusa } from './medusa-layout.js';
+import { describeMedusa, recogniseMedusa, type MedusaSizes } from './medusa-layout.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
-import type { DraftScores } from '../programs/scores.js';
-import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
+import { readScores, repeatRow, scoreNames, scoreOutputs, type DraftScores } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 
 export const medusa: WeightedSystem = {

@@ -25,8 +25,7 @@ import type { DraftGraph, Drafter, DraftSession, GrowingDraft } from '../drafter
 import { DraftMemory } from './draft-memory.js';
 import type { FusedPrograms, VerifiedGraph } from './fused-drafts.js';
 import { createFusedPrograms, draftFused, prepareFused } from './fused-drafts.js';
-import type { Vocabularies } from './scores.js';
-import { readScores, scoreNames, scoreOutputs } from './scores.js';
+import { readScores, scoreNames, scoreOutputs, type Vocabularies } from './scores.js';
 
 export interface HeadStep {
   readonly features: Tensor; // [batch, position, hidden] what the next step is fed with

@@ -6,11 +6,9 @@
  */
 import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import type { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
-import { runDirectly } from '../../model/lanes/lane-program.js';
+import { runDirectly, type LaneProgram, type PassScheduler } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
-import type { MixedValues, NamedValues } from '../../runtime/program.js';
-import { bufferOf } from '../../runtime/program.js';
+import { bufferOf, type MixedValues, type NamedValues } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { GrowingDraft, VerifiedTokens } from '../drafter.js';
 import { PendingStates } from './states.js';

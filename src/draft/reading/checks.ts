@@ -1,9 +1,7 @@
 /** Checks that a drafter fits its target, with readable messages. */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { quote } from '../../checkpoint/stored-tensor.js';
-import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { listRead } from '../../checkpoint/weight-recipe.js';
+import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { listRead, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { WeightStore } from '../../runtime/weights.js';

@@ -6,8 +6,7 @@
  */
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import type { ModelConfiguration } from '../../model/configuration.js';
-import { parseConfiguration } from '../../model/configuration.js';
+import { parseConfiguration, type ModelConfiguration } from '../../model/configuration.js';
 
 export type Config = Checkpoint['config'];
 

@@ -1,9 +1,7 @@
 /** `inspect` of a drafter: its description and all recipes that do not fit. */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { quote } from '../../checkpoint/stored-tensor.js';
-import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
+import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { resolveRecipes, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import type { UnreadTensors } from '../../model/weights.js';
@@ -14,8 +12,7 @@ import {
   requireLayers,
 } from '../../model/weights.js';
 import type { ReadingOptions, WeightedSystem } from '../draft-system.js';
-import type { DrafterFacts } from './drafter-facts.js';
-import { findDisagreements } from './drafter-facts.js';
+import { findDisagreements, type DrafterFacts } from './drafter-facts.js';
 import { unreadProblems } from './checks.js';
 
 interface TensorReading {

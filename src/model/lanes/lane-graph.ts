@@ -6,8 +6,7 @@
  * past* [past, lanes * head, size]: the pool of all lanes
  * prefix* [prefix, head, size]: rows shared by all lanes
  */
-import type { Dimension } from '../../graph/dimension.js';
-import { addDimensions, multiplyDimensions, symbol } from '../../graph/dimension.js';
+import { addDimensions, multiplyDimensions, symbol, type Dimension } from '../../graph/dimension.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';

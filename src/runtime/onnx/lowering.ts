@@ -11,8 +11,7 @@ import type { WeightStore } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
 import { onnxForms } from './onnx-forms.js';
-import type { ExternalFile } from './weight-placement.js';
-import { WeightPlacement } from './weight-placement.js';
+import { WeightPlacement, type ExternalFile } from './weight-placement.js';
 
 /** MatMul, or FusedMatMul if a side is transposed or the product is scaled. */
 function lowerContraction(

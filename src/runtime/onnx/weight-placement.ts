@@ -6,8 +6,7 @@
 import { dirname, isAbsolute, relative, sep } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
-import type { WeightStore } from '../weights.js';
-import { findWeight } from '../weights.js';
+import { findWeight, type WeightStore } from '../weights.js';
 import type { OnnxBuilder } from './builder.js';
 
 export interface ExternalFile {

@@ -14,8 +14,7 @@ import {
   isBuiltInTemplate,
   recogniseTemplate,
 } from './built-in-templates.js';
-import type { CalendarDay } from './calendar-day.js';
-import { parseDay, today } from './calendar-day.js';
+import { parseDay, today, type CalendarDay } from './calendar-day.js';
 import { readTextFile } from '../text-file.js';
 import { readTokenizerConfig, type TokenizerConfig } from '../tokenizer/tokenizer-config.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
