@@ -12,7 +12,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import { refuseUnread, type Refuse } from './reading/checks.js';
-import type { DrafterFacts } from './reading/drafter-facts.js';
+import type { DrafterFacts } from './reading/drafter-reading.js';
 
 /** Meaning of an EAGLE-3 head's layer ids: inputs or outputs of these layers (taps.ts). */
 export const tapConventions = ['inputs', 'outputs'] as const;

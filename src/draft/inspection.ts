@@ -15,10 +15,9 @@ import { loadChatTemplate, renderChat } from '../text/template/chat-template.js'
 import { openTokenizer } from '../text/tokenizer/tokenizer.js';
 import { readTokenizerConfig } from '../text/tokenizer/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer/tokenizer-file.js';
-import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-reading.js';
 import { draftModel } from './draft-model/draft-model.js';
 import type { ReadingOptions } from './draft-system.js';
-import type { DrafterFacts } from './reading/drafter-facts.js';
+import { readDecoderTensors, readDrafter, toProblem, type DrafterFacts } from './reading/drafter-reading.js';
 import { recogniseCheckpoint, type Recognition } from './systems.js';
 
 export interface Inspection {

@@ -22,7 +22,7 @@ import { KvCache } from './cache/kv-cache.js';
 import { compileLanes, runDirectly, type LaneProgram } from './lanes/lane-program.js';
 import * as lane from './lanes/lane-graph.js';
 import { createRotary, type RotaryTable } from './rotary/rotary.js';
-import { requireTiedOutput } from './tied-output.js';
+import { requireTiedOutput } from './weights.js';
 import { TokenDraws } from './lanes/token-draws.js';
 import { decoderRecipes, describeUnknownTensors, findUnreadTensors, requireLayers } from './weights.js';
 

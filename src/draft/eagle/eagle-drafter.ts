@@ -5,7 +5,7 @@ import { weight } from '../../graph/operations/leaves.js';
 import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import type { AttentionContext, AttentionMemory, KeyValueRows } from '../../model/decoder-layer.js';
+import type { AttentionContext, AttentionMemory, KeyValueRows } from '../../model/decoder.js';
 import { embeddingTable } from '../../model/decoder.js';
 import { createRotary } from '../../model/rotary/rotary.js';
 import type { WeightStore } from '../../runtime/weights.js';

@@ -4,7 +4,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { flattenConfig } from '../reading/draft-configuration.js';
 import type { ReadingOptions } from '../draft-system.js';
 import type { Refuse } from '../reading/checks.js';
-import { sizeIn, type DrafterFacts } from '../reading/drafter-facts.js';
+import { sizeIn, type DrafterFacts } from '../reading/drafter-reading.js';
 import type { Eagle3Parts, EagleParts } from './eagle-parts.js';
 import { describeTapRule, readTapRule, unknownTaps } from './taps.js';
 

@@ -24,8 +24,8 @@ import {
   readDraftConfiguration,
   readEagleSetting,
 } from '../reading/draft-configuration.js';
-import { sizeIn } from '../reading/drafter-facts.js';
-import { measureLayer } from '../reading/tensor-sizes.js';
+import { sizeIn } from '../reading/drafter-reading.js';
+import { measureLayer } from '../reading/draft-configuration.js';
 
 /** One norm over all taps, or one per tap. */
 type FusionNorm = 'none' | 'joined' | 'each';

@@ -4,8 +4,7 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { concatenate } from '../../graph/operations/shaping.js';
-import { projectToVocabulary } from '../../model/decoder.js';
-import { project, runLayer } from '../../model/decoder-layer.js';
+import { projectToVocabulary, project, runLayer } from '../../model/decoder.js';
 import { anotherTarget, misfit, requireSizes, requireWidth } from '../reading/checks.js';
 import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';

@@ -8,7 +8,7 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { add } from '../../graph/operations/elementwise.js';
 import { concatenate, slice } from '../../graph/operations/shaping.js';
-import { attend, feedForward, normalise, project } from '../../model/decoder-layer.js';
+import { attend, feedForward, normalise, project } from '../../model/decoder.js';
 import { misfit, requireSizes, requireWidth } from '../reading/checks.js';
 import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
@@ -16,7 +16,7 @@ import { createEagleDrafter, ofLayer, type EagleHead } from './eagle-drafter.js'
 import { describeEagle3Facts } from './eagle-facts.js';
 import { describeEagle3, type Eagle3Parts } from './eagle-parts.js';
 import { readTaps } from './taps.js';
-import { readVocabularyMap } from '../programs/vocabulary-map.js';
+import { readVocabularyMap } from '../programs/scores.js';
 
 const scope = 'eagle3.';
 

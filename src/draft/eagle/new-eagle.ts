@@ -2,7 +2,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
 import { integerSource } from '../../checkpoint/tensor-source.js';
-import type { LayerSizes } from '../../model/decoder-layer.js';
+import type { LayerSizes } from '../../model/decoder.js';
 import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import { readTaps } from './taps.js';
 import { makeFresh } from '../fresh/fresh-tensors.js';

@@ -7,8 +7,8 @@ import { deepestDraft } from '../../core/limits.js';
 import { writeCheckpoint, type NewCheckpoint } from './new-checkpoint.js';
 import { chooseDraftModel, createDraftModel, createShortenedTarget } from '../draft-model/new-draft-model.js';
 import { createEagle, createEagle3 } from '../eagle/new-eagle.js';
-import { createHydra } from '../hydra/new-hydra.js';
-import { createMedusa } from '../medusa/new-medusa.js';
+import { createHydra } from '../hydra/hydra-layout.js';
+import { createMedusa } from '../medusa/medusa-layout.js';
 import { openNewTarget, type NewTarget, type WantedLayers } from './new-target.js';
 
 export type NewDrafter =

@@ -1,10 +1,10 @@
 /** Layouts of published Hydra heads: `mlp`, and `prefix-mlp` (Hydra++) with a layer of its own. */
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { storedSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import type { LayerSizes } from '../../model/decoder-layer.js';
+import type { LayerSizes } from '../../model/decoder.js';
 import { layerRecipes, linearRecipes, vectorRecipe } from '../../model/weights.js';
-import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
 import type {
   DescribingContext,
   DrafterDescription,
@@ -12,7 +12,11 @@ import type {
   TensorNames,
 } from '../draft-system.js';
 import { holdsDecoder } from '../draft-system.js';
-import { countHeads, measureLayer } from '../reading/tensor-sizes.js';
+import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
+import { hydraFile, type NewCheckpoint } from '../fresh/new-checkpoint.js';
+import type { NewTarget } from '../fresh/new-target.js';
+import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
+import { countHeads, measureLayer } from '../reading/draft-configuration.js';
 
 export interface HydraSizes {
   readonly heads: number;
@@ -181,4 +185,41 @@ export function requireGroundedHeads(
       'It was trained for another target, or its heads are not grounded.',
     );
   }
+}
+
+export interface HydraChoice {
+  readonly heads: number;
+  readonly layers: number;
+  readonly hasPrefix: boolean;
+}
+
+/** New heads that start by drafting what the target's output says. */
+export function createHydra(
+  { name, configuration, deviation, output, embedding }: NewTarget,
+  { heads, layers, hasPrefix }: HydraChoice,
+  seed: number | string,
+): NewCheckpoint {
+  const { hiddenSize, vocabularySize } = configuration;
+  const recipes = hydraRecipes('', { heads, extraBlocks: layers - 1, hasPrefix }, configuration, vocabularySize);
+  const startOf = (tensor: string): Start | undefined => {
+    if (/^hydra_mlp\..*\.linear\.weight$/.test(tensor)) return 'zeros'; // such a block is the identity
+    return /^hydra_lm_head\..*\.weight$/.test(tensor) ? { from: output } : undefined;
+  };
+  // Unused, but the authors' module has it and their loader expects it.
+  const unused = { ...storedSource(embedding), name: 'prefix_embeding_layer.embed_tokens.weight' };
+  return {
+    config: {
+      hydra_num_heads: heads,
+      hydra_num_layers: layers,
+      hydra_head_arch: hasPrefix ? 'prefix-mlp' : 'mlp',
+      grounded_heads: true,
+      hidden_state_offset: 0,
+      base_model_name_or_path: name,
+      hidden_size: hiddenSize,
+      vocab_size: vocabularySize,
+      torch_dtype: 'float32',
+    },
+    file: hydraFile,
+    tensors: [...makeFresh(recipes, { seed, deviation, startOf }), ...(hasPrefix ? [unused] : [])],
+  };
 }

@@ -12,8 +12,8 @@ import { broadcast, concatenate, reshape } from '../../graph/operations/shaping.
 import type { Tensor } from '../../graph/tensor.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import type { AttentionContext, AttentionMemory } from '../../model/decoder-layer.js';
-import { normalise, project, runLayer } from '../../model/decoder-layer.js';
+import type { AttentionContext, AttentionMemory } from '../../model/decoder.js';
+import { normalise, project, runLayer } from '../../model/decoder.js';
 import { embeddingTable } from '../../model/decoder.js';
 import * as lane from '../../model/lanes/lane-graph.js';
 import { compileLanes, runDirectly, type PassScheduler } from '../../model/lanes/lane-program.js';

@@ -4,9 +4,8 @@
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { linearRecipes } from '../../model/weights.js';
 import { showValue } from '../../core/json-text.js';
-import { incomplete, listUnread, refuseAtOnce, rejectBy } from '../reading/checks.js';
+import { linearRecipes } from '../../model/weights.js';
 import type {
   DescribingContext,
   DrafterDescription,
@@ -14,7 +13,11 @@ import type {
   TensorNames,
 } from '../draft-system.js';
 import { holdsDecoder, namesOf } from '../draft-system.js';
-import { countHeads } from '../reading/tensor-sizes.js';
+import { makeFresh } from '../fresh/fresh-tensors.js';
+import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import type { NewTarget } from '../fresh/new-target.js';
+import { incomplete, listUnread, refuseAtOnce, rejectBy } from '../reading/checks.js';
+import { countHeads } from '../reading/draft-configuration.js';
 
 export interface MedusaSizes {
   readonly heads: number;
@@ -169,4 +172,31 @@ export function medusaRecipes(
       false,
     ),
   ]).flat();
+}
+
+/** New heads that start by drafting what the target's output says. */
+export function createMedusa(
+  { name, configuration, deviation, output }: NewTarget,
+  { heads, layers }: { readonly heads: number; readonly layers: number },
+  seed: number | string,
+): NewCheckpoint {
+  const { hiddenSize, vocabularySize } = configuration;
+  const sizes = { heads, layers, hasBias: true, hiddenSize, vocabularySize };
+  return {
+    config: {
+      medusa_num_heads: heads,
+      medusa_num_layers: layers,
+      base_model_name_or_path: name,
+      hidden_size: hiddenSize,
+      vocab_size: vocabularySize,
+      torch_dtype: 'float32',
+    },
+    file: 'medusa_lm_head.safetensors',
+    tensors: makeFresh(medusaRecipes('', sizes, authorsLayout), {
+      seed,
+      deviation,
+      // A block of zeros is the identity.
+      startOf: (tensor) => (tensor.includes('.linear.') ? 'zeros' : { from: output }),
+    }),
+  };
 }

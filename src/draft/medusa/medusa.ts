@@ -9,7 +9,7 @@ import { add, silu } from '../../graph/operations/elementwise.js';
 import { input } from '../../graph/operations/leaves.js';
 import { concatenate } from '../../graph/operations/shaping.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import { project } from '../../model/decoder-layer.js';
+import { project } from '../../model/decoder.js';
 import { compileLanes, runDirectly, type LaneProgram } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
 import { resident, type MixedValues } from '../../runtime/program.js';

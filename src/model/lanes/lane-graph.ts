@@ -12,7 +12,7 @@ import { input } from '../../graph/operations/leaves.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CacheSizes } from '../cache/cache-pool.js';
-import type { AttentionContext, KeyValueRows } from '../decoder-layer.js';
+import type { AttentionContext, KeyValueRows } from '../decoder.js';
 
 /** Outputs for other programs, which stay on the device. */
 export const residentOutputs: ReadonlySet<string> = new Set([

@@ -9,7 +9,7 @@ import {
   percentText,
   perplexityText,
 } from '../../core/number-text.js';
-import { extractCode } from '../../measure/code-text.js';
+import { extractCode } from '../../measure/code-form.js';
 import { findAdded } from '../../measure/answer-measures.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';

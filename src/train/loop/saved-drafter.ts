@@ -18,7 +18,7 @@ import type { ReadingOptions } from '../../draft/draft-system.js';
 import { refuseAtOnce } from '../../draft/reading/checks.js';
 import { recogniseCheckpoint, systemTitles } from '../../draft/systems.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
-import { embeddingName, outputName } from '../../model/tied-output.js';
+import { embeddingName, outputName } from '../../model/weights.js';
 import { describingFiles, writeCheckpoint } from '../../draft/fresh/new-checkpoint.js';
 import { countValues } from './parameter-buffers.js';
 
