@@ -11,6 +11,7 @@ import { addLookup, parseHybrid, withLookup } from './hybrid/hybrid.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { ngram } from './ngram/ngram.js';
+import { pard } from './pard/pard.js';
 import { misfit } from './reading/checks.js';
 
 /** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:3,8+FOLDER`. */
@@ -21,10 +22,7 @@ export async function loadDrafter(source: string, options: DrafterOptions): Prom
 }
 
 /** The same drafter with another folder: a path, a bundled name, or a name on the hub. Lookups in front of it stay. */
-export async function mapFolder(
-  source: string,
-  find: (folder: string) => Promise<string>,
-): Promise<string> {
+export async function mapFolder(source: string, find: (folder: string) => Promise<string>): Promise<string> {
   const hybrid = parseHybrid(source);
   if (hybrid !== undefined) return withLookup(hybrid.lookup, await mapFolder(hybrid.behind, find));
   return findWeightless(source) === undefined ? find(source) : source;
@@ -60,7 +58,7 @@ async function openDrafter(source: string, options: DrafterOptions): Promise<Dra
 }
 
 /** The first match counts: more specific systems come first. */
-export const systems: readonly DraftSystem[] = [medusa, hydra, eagle3, eagle, draftModel, ngram];
+export const systems: readonly DraftSystem[] = [medusa, hydra, eagle3, eagle, pard, draftModel, ngram];
 
 const weighted = systems.filter((system): system is WeightedSystem => 'recognise' in system);
 const weightless = systems.filter((system): system is WeightlessSystem => 'create' in system);
@@ -73,10 +71,12 @@ export interface Recognition {
   readonly system?: WeightedSystem | undefined;
 }
 
-export function recogniseCheckpoint(checkpoint: Pick<Checkpoint, 'tensors'>): Recognition {
+export function recogniseCheckpoint(
+  checkpoint: Pick<Checkpoint, 'tensors'> & Partial<Pick<Checkpoint, 'config'>>,
+): Recognition {
   const names = namesOf(checkpoint);
   for (const system of weighted) {
-    const recognised = system.recognise(names);
+    const recognised = system.recognise(names, checkpoint.config);
     if (recognised === undefined) continue;
     const { layout, isTarget = false } = recognised;
     return { kind: isTarget ? 'decoder' : system.name, layout, system };

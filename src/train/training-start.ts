@@ -67,6 +67,8 @@ function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined 
     case 'speculative-sampling':
       if (targetLayers !== undefined) return { system, targetLayers };
       return { system, layers, hiddenSize };
+    case 'pard':
+      return { system, layers, hiddenSize };
     case 'medusa':
       return { system, heads, layers };
     case 'hydra':

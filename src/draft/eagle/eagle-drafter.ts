@@ -55,7 +55,7 @@ export function createEagleDrafter(
 export const ofLayer = ({ past, earlier, drafted }: HeadMemory): AttentionMemory => ({
   past: past?.[0],
   earlier: earlier?.[0],
-  drafted,
+  drafted: drafted?.[0],
 });
 
 /** A head's own table takes precedence, as in the authors' loader. [vocabulary, hidden] */
@@ -94,10 +94,12 @@ function draftLogits(
   let first: HeadStep | undefined;
   let features = head.fuse(dropLast(states, 1));
   for (let level = 0; level < depth; level++) {
-    const drafted = first && {
-      rows: cutRows(first.rows[0]!, level),
-      diagonal: diagonal.map((rows, index) => cutRows(rows, level - 1 - index)),
-    };
+    const drafted = first && [
+      {
+        rows: cutRows(first.rows[0]!, level),
+        diagonal: diagonal.map((rows, index) => cutRows(rows, level - 1 - index)),
+      },
+    ];
     const tokens = dropFirst(embeddings, 1 + level);
     const step = head.step(tokens, features, cutContext(context, level), { past, drafted });
     if (first === undefined) first = step;

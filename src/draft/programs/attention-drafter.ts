@@ -5,13 +5,15 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
+import { multiplyDimensions, type Shape } from '../../graph/dimension.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
-import { input } from '../../graph/operations/leaves.js';
+import { constant, input } from '../../graph/operations/leaves.js';
+import { broadcast, concatenate, slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
-import { rowNumbers } from '../../model/attention-inputs.js';
+import { blocked, rowNumbers } from '../../model/attention-inputs.js';
 import type { CacheSizes } from '../../model/cache/cache-pool.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
-import type { AttentionContext, AttentionMemory, KeyValueRows } from '../../model/decoder.js';
+import type { AttentionContext, DraftedRows, KeyValueRows } from '../../model/decoder.js';
 import { joinRows } from '../../model/decoder.js';
 import * as lane from '../../model/lanes/lane-graph.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
@@ -23,7 +25,7 @@ import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftGraph, Drafter, DraftSession, GrowingDraft } from '../drafter.js';
 import { DraftMemory } from './draft-memory.js';
-import type { FusedPrograms, VerifiedGraph } from './fused-drafts.js';
+import type { FusedPrograms, TogetherRead, VerifiedGraph } from './fused-drafts.js';
 import { createFusedPrograms, draftFused, prepareFused } from './fused-drafts.js';
 import { readScores, scoreNames, scoreOutputs, type Vocabularies } from './scores.js';
 
@@ -32,9 +34,10 @@ export interface HeadStep {
   readonly rows: readonly KeyValueRows[]; // [layer]
 }
 
-export interface HeadMemory extends Pick<AttentionMemory, 'drafted'> {
+export interface HeadMemory {
   readonly past: readonly KeyValueRows[] | undefined; // [layer]
   readonly earlier?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly drafted?: readonly DraftedRows[] | undefined; // [layer]
 }
 
 export interface AttentionHead {
@@ -54,6 +57,8 @@ export interface AttentionHead {
   readonly vocabularies: Vocabularies;
   readonly rotary: RotaryTable;
   readonly embedding: Tensor; // [vocabulary, hidden]
+  /** Read in the place of every drafted token: the levels of a chain are then independent, and one pass (PARD). */
+  readonly maskToken?: number | undefined;
   fuse(states: Tensor): Tensor; // [batch, position, stateWidth] -> [batch, position, hidden]
   /** `features` is undefined if it reads tokens alone. */
   step(
@@ -118,6 +123,12 @@ export function createAttentionDrafter(
 const embed = ({ embedding }: AttentionHead, tokens: Tensor): Tensor =>
   lane.joinLanes(gatherRows(embedding, tokens));
 
+/** The mask token's embedding in every row. [..., hidden] */
+export function embedMask({ embedding }: AttentionHead, token: number, leading: Shape): Tensor {
+  const row = gatherRows(embedding, constant([token], [1], 'int32'));
+  return broadcast(row, [...leading, row.shape[1]!]);
+}
+
 const declareTokens = (): Tensor => input('tokens', [lane.row, lane.lanes], 'int32');
 
 const declareStates = (width: number): Tensor | undefined =>
@@ -139,6 +150,7 @@ function buildGraph(head: AttentionHead, width: number, fuse: (states: Tensor) =
 
 /** Verified rows first, then drafted ones. */
 function readVerified(head: AttentionHead): VerifiedGraph {
+  const { maskToken } = head;
   const states = declareStates(head.stateWidth);
   const context = lane.declareAttention(head.sizes);
   const past = lane.declarePast(head.sizes);
@@ -151,20 +163,67 @@ function readVerified(head: AttentionHead): VerifiedGraph {
     root: head.score(features),
     next(tokens, own, arrange) {
       const fed = states && lane.joinLanes(arrange(features));
-      const step = head.step(embed(head, tokens), fed, own, { past, earlier });
+      const embeddings =
+        maskToken === undefined
+          ? embed(head, tokens)
+          : lane.joinLanes(embedMask(head, maskToken, tokens.shape));
+      const step = head.step(embeddings, fed, own, { past, earlier });
       earlier = earlier.map((before, layer) => joinRows(before, step.rows[layer]!));
       features = lane.partLanes(step.features, tokens.shape[0]);
       return head.score(features);
     },
+    together:
+      maskToken === undefined
+        ? undefined
+        : (levels) => readTogether(head, maskToken, { context, past }, levels),
+  };
+}
+
+/** Verified rows and one mask row for each level, in one pass. */
+function readTogether(
+  head: AttentionHead,
+  maskToken: number,
+  { context, past }: { readonly context: AttentionContext; readonly past: readonly KeyValueRows[] },
+  levels: readonly AttentionContext[],
+): TogetherRead {
+  const { row, lanes } = lane;
+  const count = levels.length;
+  const embeddings = concatenate(
+    [gatherRows(head.embedding, declareTokens()), embedMask(head, maskToken, [count, lanes])],
+    0,
+  );
+  // A row sees no level behind it.
+  const widen = ({ mask }: AttentionContext, missing: number): Tensor => {
+    const block = broadcast(constant(blocked), [...mask.shape.slice(0, -1), missing]);
+    return missing === 0 ? mask : concatenate([mask, block], -1);
+  };
+  const joined: AttentionContext = {
+    cosine: concatenate([context.cosine, ...levels.map(({ cosine }) => cosine)], 0),
+    sine: concatenate([context.sine, ...levels.map(({ sine }) => sine)], 0),
+    mask: concatenate(
+      [widen(context, count), ...levels.map((level, place) => widen(level, count - 1 - place))],
+      -2,
+    ),
+    lanes,
+  };
+  const { features, rows } = head.step(lane.joinLanes(embeddings), undefined, joined, { past });
+  const verified = multiplyDimensions(row, lanes);
+  const cut = (x: Tensor): Tensor => slice(x, 1, 0, verified);
+  const drafted = lane.partLanes(slice(features, 1, verified), count);
+  const logits = head.score(concatenate([lane.selectRows(features, 1), drafted], 0));
+  return {
+    rows: lane.stackRows(
+      rows.map(({ keys, values }) => ({ keys: cut(keys), values: cut(values) })),
+      head.sizes,
+    ),
+    levels: Array.from({ length: count + 1 }, (_, level) => slice(logits, 0, level, level + 1)),
   };
 }
 
 function createMemory(head: AttentionHead, cache: KvCache, scheduler: PassScheduler): DraftMemory {
   const { rotary, stateWidth } = head;
   const inputsOf = (states: RowBuffer, tokens: Int32Array): MixedValues =>
-    stateWidth === 0
-      ? { tokens: int32(tokens) }
-      : { states: resident(states), tokens: int32(tokens) };
+    stateWidth === 0 ? { tokens: int32(tokens) } : { states: resident(states), tokens: int32(tokens) };
   return new DraftMemory({ cache, rotary, stateWidth, scheduler, inputsOf });
 }
 
@@ -221,7 +280,7 @@ function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: Pa
         program,
         {
           ...(states === undefined ? {} : { states: resident(states) }),
-          tokens: int32(nodes.map((node) => draft.tokens[node]!)),
+          tokens: int32(nodes.map((node) => head.maskToken ?? draft.tokens[node]!)),
           select: rowNumbers(nodes.map((_, row) => row)),
           ...memory.attention.draftedInputs(draft, nodes, depth - 1),
         },
@@ -254,7 +313,11 @@ function requireKnown(head: AttentionHead, tokens: ArrayLike<number>): void {
 
 function unknownToken({ title, embedding }: AttentionHead, token: number): MistletoeError {
   const [vocabularySize] = embedding.shape as [number];
-  return new MistletoeError('drafter', `The text holds token ${token}; ${title} knows ${vocabularySize} tokens.`, {
-    hint: 'Only padding of the target has such ids: they stand for no text, and no draft model of its tokenizer knows them.',
-  });
+  return new MistletoeError(
+    'drafter',
+    `The text holds token ${token}; ${title} knows ${vocabularySize} tokens.`,
+    {
+      hint: 'Only padding of the target has such ids: they stand for no text, and no draft model of its tokenizer knows them.',
+    },
+  );
 }
