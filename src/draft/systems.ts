@@ -21,10 +21,7 @@ export async function loadDrafter(source: string, options: DrafterOptions): Prom
 }
 
 /** The same drafter with another folder: a path, a bundled name, or a name on the hub. Lookups in front of it stay. */
-export async function mapFolder(
-  source: string,
-  find: (folder: string) => Promise<string>,
-): Promise<string> {
+export async function mapFolder(source: string, find: (folder: string) => Promise<string>): Promise<string> {
   const hybrid = parseHybrid(source);
   if (hybrid !== undefined) return withLookup(hybrid.lookup, await mapFolder(hybrid.behind, find));
   return findWeightless(source) === undefined ? find(source) : source;

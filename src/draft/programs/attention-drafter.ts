@@ -162,9 +162,7 @@ function readVerified(head: AttentionHead): VerifiedGraph {
 function createMemory(head: AttentionHead, cache: KvCache, scheduler: PassScheduler): DraftMemory {
   const { rotary, stateWidth } = head;
   const inputsOf = (states: RowBuffer, tokens: Int32Array): MixedValues =>
-    stateWidth === 0
-      ? { tokens: int32(tokens) }
-      : { states: resident(states), tokens: int32(tokens) };
+    stateWidth === 0 ? { tokens: int32(tokens) } : { states: resident(states), tokens: int32(tokens) };
   return new DraftMemory({ cache, rotary, stateWidth, scheduler, inputsOf });
 }
 
@@ -254,7 +252,11 @@ function requireKnown(head: AttentionHead, tokens: ArrayLike<number>): void {
 
 function unknownToken({ title, embedding }: AttentionHead, token: number): MistletoeError {
   const [vocabularySize] = embedding.shape as [number];
-  return new MistletoeError('drafter', `The text holds token ${token}; ${title} knows ${vocabularySize} tokens.`, {
-    hint: 'Only padding of the target has such ids: they stand for no text, and no draft model of its tokenizer knows them.',
-  });
+  return new MistletoeError(
+    'drafter',
+    `The text holds token ${token}; ${title} knows ${vocabularySize} tokens.`,
+    {
+      hint: 'Only padding of the target has such ids: they stand for no text, and no draft model of its tokenizer knows them.',
+    },
+  );
 }
