@@ -1,5 +1,3 @@
-
-
 /**
  * The code of an answer without comments, docstrings, blank lines, spacing, indentation width and the quotes of plain
  * strings, so that two answers with the same program in another layout compare equal. It is tokens, not a parse, so a

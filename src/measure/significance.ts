@@ -49,7 +49,9 @@ export function testSignedRanks(
   right: readonly number[],
   alternative: Alternative = 'two-sided',
 ): WilcoxonResult {
-  const differences = left.map((value, index) => value - right[index]!).filter((difference) => difference !== 0);
+  const differences = left
+    .map((value, index) => value - right[index]!)
+    .filter((difference) => difference !== 0);
   const { doubledRanks, tieSizes } = rankMagnitudes(differences);
   let doubledStatistic = 0;
   for (let i = 0; i < differences.length; i++) {

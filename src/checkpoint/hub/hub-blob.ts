@@ -10,13 +10,7 @@ import { open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promis
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
-import {
-  beginWriting,
-  endWriting,
-  hostTag,
-  isBeingWritten,
-  makeProcessTag,
-} from '../../core/processes.js';
+import { beginWriting, endWriting, hostTag, isBeingWritten, makeProcessTag } from '../../core/processes.js';
 import { resumeHint, type HubBody, type HubFile } from './hub-client.js';
 
 /** fetch gives up after five silent minutes. */

@@ -152,7 +152,12 @@ interface ByteRange {
   readonly sizeBytes: number;
 }
 
-function placeTensor(file: BinaryFile, name: string, tensor: PickledTensor, storage: ByteRange): StoredTensor {
+function placeTensor(
+  file: BinaryFile,
+  name: string,
+  tensor: PickledTensor,
+  storage: ByteRange,
+): StoredTensor {
   const where = `tensor ${quote(name)} in ${file.path}`;
   const { dtype, elements } = tensor.storage;
   const itemBytes = bytesPerElement(dtype);

@@ -115,7 +115,11 @@ export interface AnswerProgress {
 export type EngineAnswer =
   | {
       readonly kind: 'ready';
-      readonly target: { readonly name: string; readonly contextLength: number; readonly vocabularySize: number };
+      readonly target: {
+        readonly name: string;
+        readonly contextLength: number;
+        readonly vocabularySize: number;
+      };
       readonly device: string;
       readonly isChat: boolean;
     }

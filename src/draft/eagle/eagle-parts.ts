@@ -261,8 +261,7 @@ function refuseUnusualPositions(
   } = flattenConfig(config);
   const unsupported = 'A head that sees only the last positions is not supported.';
   if (Array.isArray(kinds)) {
-    if (kinds.includes('sliding_attention'))
-      reject('asks for sliding attention in layer_types', unsupported);
+    if (kinds.includes('sliding_attention')) reject('asks for sliding attention in layer_types', unsupported);
   } else if (window !== undefined && usesWindow !== false) {
     const fault = `asks for sliding attention by "sliding_window": ${showValue(window)}`;
     const off = 'If it was trained without a window, set "use_sliding_window": false in its config.json.';

@@ -200,7 +200,12 @@ export function createHydra(
   seed: number | string,
 ): NewCheckpoint {
   const { hiddenSize, vocabularySize } = configuration;
-  const recipes = hydraRecipes('', { heads, extraBlocks: layers - 1, hasPrefix }, configuration, vocabularySize);
+  const recipes = hydraRecipes(
+    '',
+    { heads, extraBlocks: layers - 1, hasPrefix },
+    configuration,
+    vocabularySize,
+  );
   const startOf = (tensor: string): Start | undefined => {
     if (/^hydra_mlp\..*\.linear\.weight$/.test(tensor)) return 'zeros'; // such a block is the identity
     return /^hydra_lm_head\..*\.weight$/.test(tensor) ? { from: output } : undefined;

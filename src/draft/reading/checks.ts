@@ -86,8 +86,7 @@ export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalMo
 
 export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly number[] {
   const tensor = tensors.get(name);
-  if (tensor === undefined)
-    throw misfit(folder, `lacks the tensor ${name}`, incomplete);
+  if (tensor === undefined) throw misfit(folder, `lacks the tensor ${name}`, incomplete);
   return tensor.shape;
 }
 

@@ -9,7 +9,7 @@ import { listInputs } from '../program-inputs.js';
 import type { InputDescription, NamedTensors } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
-import { carrierOf, carryInput, carryOutputs } from './onnx-forms.js';
+import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
 import { onnxForms } from './onnx-forms.js';
 import { WeightPlacement, type ExternalFile } from './weight-placement.js';
 

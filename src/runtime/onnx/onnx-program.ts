@@ -15,9 +15,9 @@ import type {
   TensorValue,
 } from '../program.js';
 import { inputName, outputName } from './builder.js';
-import { fromCarrier, toCarrier } from './onnx-forms.js';
+import { fromCarrier, toCarrier } from './half-carriers.js';
 import type { LoweredModel } from './lowering.js';
-import type { Session, SessionValue } from './onnx-program.js';
+import type { Session, SessionValue } from './session.js';
 
 /** ONNX Runtime's matrix kernels crash on empty operands. */
 function refuseEmptyInputs(inputs: readonly InputDescription[], values: NamedValues): void {

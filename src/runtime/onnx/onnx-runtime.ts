@@ -15,7 +15,7 @@ import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.
 import { allocateHostRows } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import { outputName } from './builder.js';
-import { CheckedSession, createSession, type Session } from './onnx-program.js';
+import { CheckedSession, createSession, type Session } from './session.js';
 import { lowerToOnnx, type LoweredModel } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';

@@ -22,7 +22,7 @@ import { findWeight } from '../weights.js';
 import type { NamedTensors } from '../program.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';
-import { createSession } from './onnx-program.js';
+import { createSession } from './session.js';
 import { listProducts, type WeightProduct } from './weight-products.js';
 
 interface SavedCopy {
