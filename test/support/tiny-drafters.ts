@@ -325,6 +325,20 @@ const draftModel: DrafterVariant = {
     writeDecoder(folder, { ...sizes, hiddenSize: 12, headCount: 2, keyValueHeadCount: 1, layerCount: 2 }, 7),
 };
 
+const pard: DrafterVariant = {
+  name: 'PARD',
+  kind: 'pard',
+  layout: 'PARD',
+  maximumDepth: Infinity,
+  write(folder, sizes) {
+    const own = { ...sizes, hiddenSize: 12, headCount: 2, keyValueHeadCount: 1, layerCount: 2 };
+    return writeCheckpoint(folder, 'model.safetensors', decoderTensors(own, 7), {
+      ...llamaConfig(own),
+      ...{ pard_token: 3, spd_type: 'pard' },
+    });
+  },
+};
+
 /** Every drafter that lies in a folder. */
 export const drafterVariants: readonly DrafterVariant[] = [
   draftModel,
@@ -333,6 +347,7 @@ export const drafterVariants: readonly DrafterVariant[] = [
     name: 'draft model equal to the target',
     write: (folder, sizes) => writeDecoder(folder, sizes),
   },
+  pard,
   medusa('Medusa, torch file', 'medusa_lm_head.pt', numbered(''), 'Medusa-1 heads'),
   medusa('Medusa, safetensors, two layers', 'medusa_lm_head.safetensors', numbered(''), 'Medusa-1 heads', 2),
   medusa('Medusa, vLLM naming', 'model.safetensors', namedByVllm(''), 'Medusa heads, vLLM naming'),
@@ -406,7 +421,7 @@ export const hybridVariant: DrafterVariant = {
   },
 };
 
-const plainestLayouts = ['draft model', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t']; // prettier-ignore
+const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t']; // prettier-ignore
 
 /** One drafter of each system, for suites about systems rather than layouts. */
 export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));
