@@ -6,7 +6,7 @@ import type { DraftSystem, DrafterOptions, WeightedSystem, WeightlessSystem } fr
 import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
-import { eagle3 } from './eagle/eagle3.js';
+import { eagle3, pEagle } from './eagle/eagle3.js';
 import { addLookup, parseHybrid, withLookup } from './hybrid/hybrid.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
@@ -58,7 +58,16 @@ async function openDrafter(source: string, options: DrafterOptions): Promise<Dra
 }
 
 /** The first match counts: more specific systems come first. */
-export const systems: readonly DraftSystem[] = [medusa, hydra, eagle3, eagle, pard, draftModel, ngram];
+export const systems: readonly DraftSystem[] = [
+  medusa,
+  hydra,
+  pEagle,
+  eagle3,
+  eagle,
+  pard,
+  draftModel,
+  ngram,
+];
 
 const weighted = systems.filter((system): system is WeightedSystem => 'recognise' in system);
 const weightless = systems.filter((system): system is WeightlessSystem => 'create' in system);

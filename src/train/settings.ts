@@ -45,7 +45,7 @@ export const objectiveSettings = {
     type: integer(1, deepestDraft),
     value: 'levels',
     help: 'draft levels that are trained',
-    shownDefault: '1; medusa and hydra: one per head; eagle3 and pard: 4',
+    shownDefault: '1; medusa and hydra: one per head; eagle3, p-eagle and pard: 4',
     rare: true,
   },
   labels: {
@@ -178,6 +178,7 @@ export function defaultSettings({
     case 'eagle':
       return { ...common, featureWeight: 1, labelWeight: 0.1, noise: 0.2 };
     case 'eagle3':
+    case 'p-eagle':
       return { ...common, depth: 4, decay: 0.8 };
     case 'pard':
       return { ...common, depth: 4, decay: 0.8, learn: 'all' };

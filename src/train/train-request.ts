@@ -162,7 +162,8 @@ const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]
   medusa: ['heads', 'layers'],
   hydra: ['heads', 'layers', 'prefixLayer'],
   eagle: [],
-  eagle3: ['draftVocabulary'],
+  eagle3: ['draftVocabulary', 'layers'],
+  'p-eagle': ['draftVocabulary', 'layers'],
 };
 
 function refuseForeignSizes(system: TrainableSystem, shape: DrafterShape): void {

@@ -66,7 +66,8 @@ function refuseUnfit({
   refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
   const { layerCount } = target.model.configuration;
   refuseWholeTarget(shape.targetLayers ?? 0, layerCount);
-  if (system === 'eagle3' && from === undefined) refuseShallowTarget(targetFolder, layerCount);
+  if ((system === 'eagle3' || system === 'p-eagle') && from === undefined)
+    refuseShallowTarget(targetFolder, layerCount);
 }
 
 function refuseLargeVocabulary(size: number, { model, folder }: Target): void {

@@ -46,7 +46,9 @@ export async function prepareEagle3(
   const size = request.shape.draftVocabulary ?? Math.ceil(vocabularySize * defaultVocabularyShare);
   const { tokens, coverage, notice } = chooseVocabulary(target, training, size);
   if (notice !== undefined) onNotice(notice);
-  const folder = await createStart(run, request, { system: 'eagle3', draftTokens: tokens });
+  const system = request.system === 'p-eagle' ? 'p-eagle' : 'eagle3';
+  const { layers } = request.shape;
+  const folder = await createStart(run, request, { system, draftTokens: tokens, layers });
   return { folder, draftVocabulary: { size, coverage } };
 }
 
@@ -76,6 +78,7 @@ function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined 
     case 'eagle':
       return { system };
     case 'eagle3':
+    case 'p-eagle':
       return undefined;
   }
 }

@@ -26,6 +26,7 @@ const policiesOf: Readonly<Record<PublishedDrafter['kind'], readonly PolicyText[
   hydra: ['chain:4', 'tree:mc_sim_7b_63'],
   eagle: ['chain:4', 'dynamic:24,3,4'],
   eagle3: ['chain:4', 'dynamic:24,3,4'],
+  'p-eagle': ['chain:4', 'dynamic:24,3,4'],
 };
 
 /** The first layout of each system is quick. */
@@ -87,6 +88,9 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
       { normBeforeResidual: true },
     ],
     ['no norm before the fusion', 'RedHatAI/gpt-oss-20b-speculator.eagle3', { fusionNorm: 'none' }],
+    ['one layer too few', 'an EAGLE-3 head of three layers', { layers: 2 }],
+    ['another mask token', 'RedHatAI/Qwen3-8B-speculator.peagle', { maskToken: 1 }],
+    ['the residual normed', 'RedHatAI/Qwen3-8B-speculator.peagle', { normBeforeResidual: true }],
     ['no norm of each tap', 'the SpecForge EAGLE 3.1 head for Qwen3-30B-A3B', { fusionNorm: 'none' }],
     [
       'the un-normed output fed back',
@@ -123,6 +127,13 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     const row = eagle3Rows.find(({ name }) => name === 'RedHatAI/Qwen3-8B-speculator.eagle3')!;
     const tensors = without(row.folder.tensors, 'embed_tokens.weight');
     await expectDisagreement(row, (target) => scoreWithEagle3(tensors, target, row.facts), policy);
+  });
+
+  it('differs if a P-EAGLE head reads the drafted tokens and its own features', async () => {
+    const row = eagle3Rows.find(({ name }) => name === 'RedHatAI/Qwen3-8B-speculator.peagle')!;
+    const { maskToken, ...fedBack } = row.facts;
+    expect(maskToken).toBeDefined();
+    await expectDisagreement(row, (target) => scoreWithEagle3(row.folder.tensors, target, fedBack), policy);
   });
 
   it.each(['embed_tokens.weight', 'fc.bias'])('differs without %s of an EAGLE head', async (name) => {

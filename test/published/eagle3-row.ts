@@ -47,7 +47,7 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
     headSize: row.headSize ?? draftSizes.headSize,
   };
   const facts: Eagle3Facts = {
-    ...{ layer, fusionNorm, taps: usualTaps, normBeforeResidual: false, feedsNormed: false },
+    ...{ layer, fusionNorm, taps: usualTaps, normBeforeResidual: false, feedsNormed: false, layers: 1 },
     ...{ ...sizes, targetVocabulary: sizes.vocabulary },
     ...row.facts,
   };
@@ -64,6 +64,13 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
     ...(row.extras === true
       ? { 'fc.bias': bias(random, hidden), 'lm_head.bias': bias(random, draftTokens.length) }
       : {}),
+    ...Object.assign(
+      {},
+      ...Array.from({ length: facts.layers - 1 }, (_, index) =>
+        layerWeights(`layers.${index + 1}`, sizes, random),
+      ),
+    ),
+    ...(facts.maskToken === undefined ? {} : { mask_hidden: noise(random, [1, 1, width], 1) }),
     'norm.weight': normWeight(random, hidden),
     'lm_head.weight': linear(random, row.isWhole === true ? sizes.vocabulary : draftTokens.length, hidden, 3),
     ...(row.isWhole === true ? {} : vocabularyMap(row.mapType)),
@@ -79,13 +86,18 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
   const folder: PublishedFolder = { config: row.config, file: row.file, tensors: stored };
   return {
     name: row.name,
-    kind: 'eagle3',
-    layout: layer === 'midlayer' ? 'EAGLE-3 head' : 'EAGLE-3 head, layers.0 naming',
+    kind: facts.maskToken === undefined ? 'eagle3' : 'p-eagle',
+    layout: nameLayout(facts),
     target: drafterTarget,
     folder,
     facts,
     score: (target) => scoreWithEagle3(stored, target, facts),
   };
+}
+
+function nameLayout({ layer, maskToken }: Eagle3Facts): string {
+  if (maskToken !== undefined) return 'P-EAGLE head';
+  return layer === 'midlayer' ? 'EAGLE-3 head' : 'EAGLE-3 head, layers.0 naming';
 }
 
 function vocabularyMap(dtype: 'I32' | 'I64' = 'I64'): Readonly<Record<'d2t' | 't2d', WritableTensor>> {

@@ -138,6 +138,8 @@ export interface Eagle3Shape {
   /** Biases, and norms of queries and keys. */
   readonly extras?: boolean;
   readonly fusionNorm?: 'joined' | 'each';
+  readonly layers?: number;
+  readonly hasMask?: boolean;
 }
 
 export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTensors {
@@ -152,6 +154,8 @@ export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTen
     [`${prefix}fc.weight`]: matrix(random, [hiddenSize, width], meanTap, 0.05),
     [`${prefix}${layer}.hidden_norm.weight`]: normWeight(random, hiddenSize),
     ...layerTensors(`${prefix}${layer}`, sizes, random, { attentionInputSize: 2 * hiddenSize }),
+    ...furtherLayers(sizes, prefix, shape.layers, random),
+    ...(shape.hasMask === true ? { [`${prefix}mask_hidden`]: noise(random, [1, 1, width], 1) } : {}),
     [`${prefix}norm.weight`]: normWeight(random, hiddenSize),
     'lm_head.weight': world.outputFor(2, random, draftTokens),
     ...(extras ? extraTensors(sizes, `${prefix}${layer}`, prefix, draftTokens, random) : {}),
@@ -182,6 +186,13 @@ export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTen
           },
         }),
   };
+}
+
+function furtherLayers(sizes: TinySizes, prefix: string, count = 1, random: Random): WritableTensors {
+  const layers = Array.from({ length: count - 1 }, (_, index) =>
+    layerTensors(`${prefix}layers.${index + 1}`, sizes, random),
+  );
+  return Object.assign({}, ...layers) as WritableTensors;
 }
 
 function extraTensors(
@@ -398,6 +409,17 @@ export const drafterVariants: readonly DrafterVariant[] = [
     config: { fc_norm: true, norm_output: true },
   }),
   speculators('EAGLE-3 in the speculators format'),
+  eagle3('EAGLE-3 of two layers', 'model.safetensors', {
+    ...{ isSmaller: true, layers: 2, layer: 'layers.0' },
+    config: { num_hidden_layers: 2 },
+  }),
+  {
+    ...eagle3('P-EAGLE', 'model.safetensors', {
+      ...{ isSmaller: true, layers: 2, hasMask: true },
+      config: { num_hidden_layers: 2, mask_token_id: 3 },
+    }),
+    ...{ kind: 'p-eagle', layout: 'P-EAGLE head' },
+  },
 ];
 
 /** A drafter without weights: there is nothing to write, and nothing to recognise. */
@@ -421,7 +443,7 @@ export const hybridVariant: DrafterVariant = {
   },
 };
 
-const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t']; // prettier-ignore
+const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE']; // prettier-ignore
 
 /** One drafter of each system, for suites about systems rather than layouts. */
 export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));

@@ -17,7 +17,8 @@ import {
   type DrafterOptions,
   type WeightedSystem,
 } from '../draft-system.js';
-import { createAttentionDrafter, type AttentionHead } from '../programs/attention-drafter.js';
+import { createAttentionDrafter } from '../programs/attention-drafter.js';
+import type { AttentionHead } from '../programs/attention-head.js';
 import { dropFirst } from '../programs/states.js';
 import { countParameters } from '../reading/checks.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';

@@ -6,7 +6,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { deepestDraft } from '../../core/limits.js';
 import { writeCheckpoint, type NewCheckpoint } from './new-checkpoint.js';
 import { chooseDraftModel, createDraftModel, createShortenedTarget } from '../draft-model/new-draft-model.js';
-import { addMaskToken } from '../pard/new-pard.js';
+import { addMaskToken, chooseMaskToken } from '../pard/new-pard.js';
 import { createEagle, createEagle3 } from '../eagle/new-eagle.js';
 import { createHydra } from '../hydra/hydra-layout.js';
 import { createMedusa } from '../medusa/medusa-layout.js';
@@ -28,12 +28,18 @@ export type NewDrafter =
       readonly system: 'eagle3';
       /** Ascending; by default the target's whole vocabulary. */
       readonly draftTokens?: Int32Array | undefined;
+      readonly layers?: number | undefined;
+    }
+  | {
+      readonly system: 'p-eagle';
+      readonly draftTokens?: Int32Array | undefined;
+      readonly layers?: number | undefined;
     };
 
 export type TrainableSystem = NewDrafter['system'];
 
 export const trainableSystems = [
-  ...(['speculative-sampling', 'pard', 'medusa', 'hydra', 'eagle', 'eagle3'] as const),
+  ...(['speculative-sampling', 'pard', 'medusa', 'hydra', 'eagle', 'eagle3', 'p-eagle'] as const),
 ] satisfies readonly TrainableSystem[];
 
 export interface NewDrafterRequest {
@@ -82,8 +88,13 @@ function describeNew(target: NewTarget, drafter: NewDrafter, seed: number | stri
     case 'eagle':
       return createEagle(target, seed);
     case 'eagle3':
-      requireTokens(drafter.draftTokens, target.configuration.vocabularySize);
-      return createEagle3(target, drafter.draftTokens, seed);
+    case 'p-eagle': {
+      const { system, draftTokens, layers = 1 } = drafter;
+      requireTokens(draftTokens, target.configuration.vocabularySize);
+      requireCount(system, 'layers', layers, 64);
+      const maskToken = system === 'p-eagle' ? chooseMaskToken(target.config) : undefined;
+      return createEagle3(target, { draftTokens, layers, maskToken }, seed);
+    }
   }
 }
 

@@ -4,7 +4,6 @@
  * before it, and the masks are read again as real tokens once these are verified. PARD-2 files are read in their mode
  * without the target's features.
  */
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { subtractDimensions, type Dimension } from '../../graph/dimension.js';
 import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
@@ -12,9 +11,12 @@ import type { AttentionContext, KeyValueRows } from '../../model/decoder.js';
 import { describeDraftModel, openDraftModel } from '../draft-model/draft-model.js';
 import { holdsDecoder, type WeightedSystem } from '../draft-system.js';
 import type { DraftedLogits, TeacherForcing } from '../drafter.js';
-import { createAttentionDrafter, embedMask, type AttentionHead } from '../programs/attention-drafter.js';
+import { createAttentionDrafter } from '../programs/attention-drafter.js';
+import type { AttentionHead, MaskRow } from '../programs/attention-head.js';
+import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst, dropLast } from '../programs/states.js';
-import { misfit } from '../reading/checks.js';
+import { refuseAtOnce } from '../reading/checks.js';
+import { readMaskToken } from '../reading/mask-token.js';
 
 export const pard: WeightedSystem = {
   name: 'pard',
@@ -33,40 +35,15 @@ export const pard: WeightedSystem = {
   async load(checkpoint, options) {
     const { head: plain, parameterCount } = await openDraftModel(checkpoint, options);
     const [vocabularySize] = plain.embedding.shape as [number];
-    const maskToken = readMaskToken(checkpoint, vocabularySize, (fault) => {
-      throw fault;
-    });
-    const head = { ...plain, title: `the PARD model in ${checkpoint.folder}`, maskToken };
+    const mask = { token: readMaskToken(checkpoint, vocabularySize, refuseAtOnce) };
+    const head = { ...plain, title: `the PARD model in ${checkpoint.folder}`, mask };
     return createAttentionDrafter(
       head,
       { system: pard.name, name: 'PARD', reads: 'tokens', taps: [], parameterCount },
-      (teacher, depth) => draftLogits(head, maskToken, teacher, depth),
+      (teacher, depth) => draftLogits(head, mask, teacher, depth),
     );
   },
 };
-
-/** The first of these keys counts, in the order of vLLM's loader. */
-const maskKeys = ['mask_token_id', 'pard_token', 'ptd_token_id'] as const;
-
-function readMaskToken(
-  { config, folder }: Checkpoint,
-  vocabularySize: number,
-  refuse: (fault: ReturnType<typeof misfit>) => void,
-): number {
-  const key = maskKeys.find((name) => config[name] !== undefined);
-  const found = key === undefined ? undefined : config[key];
-  if (Number.isInteger(found) && (found as number) >= 0 && (found as number) < vocabularySize)
-    return found as number;
-  const seen = key === undefined ? 'no pard_token' : `${key} ${JSON.stringify(found)}`;
-  refuse(
-    misfit(
-      folder,
-      `has ${seen} in its config.json; a token id below ${vocabularySize} was expected`,
-      'Take config.json and the weights from the same model: a wrong mask token drafts nonsense.',
-    ),
-  );
-  return 0;
-}
 
 /**
  * Along known tokens: the rows of a level belong to all roots at once. A root's mask row sees the true rows up to the
@@ -74,7 +51,7 @@ function readMaskToken(
  */
 function draftLogits(
   head: AttentionHead,
-  maskToken: number,
+  mask: MaskRow,
   { context, past, firstRow, embedWith }: TeacherForcing,
   depth: number,
 ): DraftedLogits {
@@ -84,12 +61,12 @@ function draftLogits(
   const logits = [head.score(dropFirst(dropFirst(first.features, 1), firstRow))];
   const earlier: (readonly KeyValueRows[])[] = []; // [level - 1][layer]
   for (let level = 1; level < depth; level++) {
-    const masks = embedMask(head, maskToken, [batch, subtractDimensions(positions, level + 1)]);
+    const masks = fillWithMasks(head, mask, [batch, subtractDimensions(positions, level + 1)]);
     const drafted = first.rows.map((rows, layer) => ({
       rows,
       diagonal: earlier.map((levels, index) => cutRows(levels[layer]!, level - 1 - index)),
     }));
-    const step = head.step(masks, undefined, contextOf(context, level), { past, drafted });
+    const step = head.step(masks.embeddings, undefined, contextOf(context, level), { past, drafted });
     earlier.push(step.rows);
     logits.push(head.score(dropFirst(step.features, firstRow)));
   }
