@@ -88,7 +88,7 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
       { normBeforeResidual: true },
     ],
     ['no norm before the fusion', 'RedHatAI/gpt-oss-20b-speculator.eagle3', { fusionNorm: 'none' }],
-    ['one layer too few', 'an EAGLE-3 head of three layers', { layers: 2 }],
+    ['one layer too few', 'an EAGLE-3 head with three layers', { layers: 2 }],
     ['another mask token', 'RedHatAI/Qwen3-8B-speculator.peagle', { maskToken: 1 }],
     ['the residual normed', 'RedHatAI/Qwen3-8B-speculator.peagle', { normBeforeResidual: true }],
     ['no norm of each tap', 'the SpecForge EAGLE 3.1 head for Qwen3-30B-A3B', { fusionNorm: 'none' }],

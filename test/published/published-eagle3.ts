@@ -161,7 +161,7 @@ const rows: readonly Eagle3Row[] = [
     },
   },
   {
-    name: 'an EAGLE-3 head of three layers',
+    name: 'an EAGLE-3 head with three layers',
     file: 'model.safetensors',
     config: {
       ...{ ...grouped, ...specForge, ...draftVocabulary, num_hidden_layers: 3 },
