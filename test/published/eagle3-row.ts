@@ -1,4 +1,5 @@
 /** From a few lines about a published EAGLE-3 head to its folder in tiny and its reference. */
+import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { noise, normWeight } from '../support/tiny-checkpoints.js';
@@ -6,7 +7,7 @@ import type { PublishedDrafter } from './drafter-row.js';
 import { draftSizes } from './drafter-row.js';
 import type { Eagle3Facts } from './float64-eagle.js';
 import { scoreWithEagle3 } from './float64-eagle.js';
-import type { Config, PublishedFolder } from './published-layouts.js';
+import type { Config, LayerSizes, PublishedFolder } from './published-layouts.js';
 import { bias, layerWeights, linear, storeAs } from './published-layouts.js';
 import { drafterTarget } from './published-targets.js';
 
@@ -64,12 +65,7 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
     ...(row.extras === true
       ? { 'fc.bias': bias(random, hidden), 'lm_head.bias': bias(random, draftTokens.length) }
       : {}),
-    ...Object.assign(
-      {},
-      ...Array.from({ length: facts.layers - 1 }, (_, index) =>
-        layerWeights(`layers.${index + 1}`, sizes, random),
-      ),
-    ),
+    ...furtherLayers(facts.layers, sizes, random),
     ...(facts.maskToken === undefined ? {} : { mask_hidden: noise(random, [1, 1, width], 1) }),
     'norm.weight': normWeight(random, hidden),
     'lm_head.weight': linear(random, row.isWhole === true ? sizes.vocabulary : draftTokens.length, hidden, 3),
@@ -93,6 +89,13 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
     facts,
     score: (target) => scoreWithEagle3(stored, target, facts),
   };
+}
+
+function furtherLayers(count: number, sizes: LayerSizes, random: Random): WritableTensors {
+  const layers = Array.from({ length: count - 1 }, (_, index) =>
+    layerWeights(`layers.${index + 1}`, sizes, random),
+  );
+  return Object.fromEntries(layers.flatMap((layer) => Object.entries(layer)));
 }
 
 function nameLayout({ layer, maskToken }: Eagle3Facts): string {

@@ -192,7 +192,7 @@ function furtherLayers(sizes: TinySizes, prefix: string, count = 1, random: Rand
   const layers = Array.from({ length: count - 1 }, (_, index) =>
     layerTensors(`${prefix}layers.${index + 1}`, sizes, random),
   );
-  return Object.assign({}, ...layers) as WritableTensors;
+  return Object.fromEntries(layers.flatMap((layer) => Object.entries(layer)));
 }
 
 function extraTensors(

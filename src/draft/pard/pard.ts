@@ -52,10 +52,11 @@ export const pard: WeightedSystem = {
 function draftLogits(
   head: AttentionHead,
   mask: MaskRow,
-  { context, past, firstRow, embedWith }: TeacherForcing,
+  teacher: TeacherForcing,
   depth: number,
 ): DraftedLogits {
-  const embeddings = embedWith(head.embedding);
+  const { context, past, firstRow } = teacher;
+  const embeddings = teacher.embedWith(head.embedding);
   const [batch, positions] = embeddings.shape as [Dimension, Dimension];
   const first = head.step(embeddings, undefined, context, { past });
   const logits = [head.score(dropFirst(dropFirst(first.features, 1), firstRow))];
