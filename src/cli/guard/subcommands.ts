@@ -1,0 +1,75 @@
+/** `mistletoe guard replay` and `mistletoe guard rehearse`. Models are loaded only when a rehearsal runs. */
+import { decimal, integer, text } from '../../core/settings.js';
+import { bundledDrafters } from '../../decode/bundled-models.js';
+import { describeReplay, replayFile } from '../../guard/records/replay.js';
+import { defineCommand } from '../command.js';
+import * as common from '../common-flags.js';
+import { exitCodes } from '../failure.js';
+import type { FlagsOf } from '../flags.js';
+import { flag, group } from '../flags.js';
+
+export const falseAlertsFlag = {
+  falseAlerts: flag('share of benign requests that may be called low', decimal({ above: 0, max: 0.5 }), 'share', {
+    shownDefault: '0.01',
+  }),
+};
+
+export const replay = defineCommand({
+  name: 'replay',
+  summary: 'judge recorded requests again',
+  description:
+    'Judges recorded requests again in their order, starting without a baseline, and prints the alerts. Use other false-alert rates to see what they would have meant.',
+  arguments: [['<file>', 'a file of records, or a guard’s folder']],
+  flags: {
+    ...falseAlertsFlag,
+    falseAlertsPerWeek: flag('false alerts about tenants per week', decimal({ above: 0, max: 1e6 }), 'number', {
+      shownDefault: '1',
+    }),
+    ...common.formatFlag,
+  },
+  examples: [['mistletoe guard replay ./guard --false-alerts 0.001', 'judge with another rate']],
+  async run({ format, falseAlerts, falseAlertsPerWeek }, { args, terminal: { stdout } }) {
+    const replayed = await replayFile(args[0]!, { falseAlerts, falseAlertsPerWeek });
+    if (format === 'json') stdout.writeData(`${JSON.stringify(replayed, undefined, 2)}\n`);
+    else stdout.write(`${describeReplay(replayed).join('\n')}\n`);
+    return exitCodes.success;
+  },
+});
+
+const rehearseFlags = {
+  ...group('Models', {
+    ...common.targetFlag,
+    drafter: flag(
+      `its folder or its name on the hub, ${bundledDrafters.join(', ')}, or ngram[:MIN,MAX]`,
+      text,
+      'model',
+      { short: 'd', default: 'eagle3' },
+    ),
+    draftLength: flag('draft tokens per step', integer(1, 64), 'count', { default: 4 }),
+    ...common.tapsFlag,
+    ...common.templateFlags,
+  }),
+  ...group('Requests', {
+    prompts: flag('a .jsonl or .txt file', text, 'file', { shownDefault: 'the bundled prompts' }),
+    requests: flag('normal requests before the collapse', integer(1, 100_000), 'count', { default: 60 }),
+    stageRequests: flag('requests of each stage of the collapse', integer(1, 1000), 'count', { default: 4 }),
+    maxNewTokens: flag('of each answer', integer(1, 100_000), 'count', { default: 128 }),
+    ...falseAlertsFlag,
+  }),
+  ...group('Machine', { ...common.downloadFlag, ...common.machineFlags }),
+};
+export type RehearseFlags = FlagsOf<typeof rehearseFlags>;
+
+export const rehearse = defineCommand({
+  name: 'rehearse',
+  summary: 'measure what a collapse costs, without an attack, and check that the guard notices',
+  description:
+    'Makes drafts fail on purpose, stage by stage, and shows what that costs, where drafting stops paying, and what the guard says. Draft tokens are replaced, so answers stay the same.',
+  flags: rehearseFlags,
+  examples: [
+    ['mistletoe guard rehearse', 'the bundled model with eagle3'],
+    ['mistletoe guard rehearse -t ./my-model -d ./my-eagle3', 'a model of your own'],
+  ],
+  notes: 'Exit code 0 if the guard noticed the collapse, 3 if it did not.',
+  run: async (given, { terminal }) => (await import('./rehearse.js')).runRehearse(given, terminal),
+});
