@@ -29,8 +29,7 @@ import { Upstream } from './proxy/upstream.js';
 import { RecordLog } from './records/record-log.js';
 import type { RecordQuery } from './records/record-segments.js';
 import { findRecords } from './records/record-segments.js';
-import { restoreJudge, saveJudge } from './state/judge-state.js';
-import { openState } from './state/open-state.js';
+import { openState, restoreJudge, saveJudge } from './state/judge-state.js';
 
 export type GuardEventName = 'request-end' | 'alert' | 'action';
 

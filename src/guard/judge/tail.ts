@@ -8,6 +8,9 @@ export const minCount = 3;
 /** Of a rank, which is uniform from 0 to 1. */
 export const rankVariance = 1 / 12;
 
+export const average = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
+
 export interface Counted {
   readonly count: number;
   readonly requests: number;
@@ -52,6 +55,13 @@ export function meanRanks(outcomes: readonly { readonly rank: number | null }[])
       means.push({ requests, mean: sum / requests, chance: rankVariance / requests });
   }
   return means;
+}
+
+/** How far means differ beyond chance, as a standard deviation. */
+export function spreadBeyondChance(means: readonly Pick<MeanRank, 'mean' | 'chance'>[]): number {
+  const center = average(means.map(({ mean }) => mean));
+  const seen = average(means.map(({ mean }) => (mean - center) ** 2)) * (means.length / (means.length - 1));
+  return Math.sqrt(Math.max(0, seen - average(means.map(({ chance }) => chance))));
 }
 
 /** Probability of `count` or more among `requests` where each has the given probability. */
