@@ -29,7 +29,8 @@ import { Upstream } from './proxy/upstream.js';
 import { RecordLog } from './records/record-log.js';
 import type { RecordQuery } from './records/record-segments.js';
 import { findRecords } from './records/record-segments.js';
-import { openState, restoreJudge, saveJudge } from './state/judge-state.js';
+import { restoreJudge, saveJudge } from './state/judge-state.js';
+import { openState } from './state/redis-state.js';
 
 export type GuardEventName = 'request-end' | 'alert' | 'action';
 

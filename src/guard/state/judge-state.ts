@@ -29,23 +29,6 @@ export interface StateCallbacks {
   readonly onNotice?: (message: string) => void;
 }
 
-/** @param url redis://host:port, rediss:// or valkey://; undefined keeps the state in this process */
-export async function openState(
-  url: string | undefined,
-  judge: Judge,
-  callbacks: StateCallbacks,
-): Promise<JudgeState> {
-  if (url !== undefined) return (await import('./redis-state.js')).openRedisState(url, judge, callbacks);
-  return {
-    isConnected: null,
-    decide: (tenant, atMs) => judge.decide(tenant, atMs),
-    observe(observation) {
-      callbacks.onJudged(observation, judge.judge(observation));
-    },
-    close: () => Promise.resolve(),
-  };
-}
-
 /** Changes with the fields of SavedJudge. */
 const version = 4;
 

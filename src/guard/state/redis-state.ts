@@ -5,7 +5,7 @@
  * state and appends what it judged alone.
  */
 import { randomUUID } from 'node:crypto';
-import { Redis } from 'ioredis';
+import type { Redis, RedisOptions } from 'ioredis';
 import { describeCause } from '../../core/errors.js';
 import type { Judge } from '../judge/judge.js';
 import type { Decision } from '../judge/verdict.js';
@@ -22,8 +22,24 @@ const answerWithinMs = 3000;
 const retryMs = 500;
 const snapshotEvery = { entries: 500, ms: 30_000 } as const;
 
-export async function openRedisState(url: string, ...rest: [Judge, StateCallbacks]): Promise<JudgeState> {
-  const state = new RedisState(url.replace(/^valkey(s?):/, 'redis$1:'), ...rest);
+/** @param url redis://host:port, rediss:// or valkey://; undefined keeps the state in this process */
+export async function openState(
+  url: string | undefined,
+  judge: Judge,
+  callbacks: StateCallbacks,
+): Promise<JudgeState> {
+  if (url === undefined)
+    return {
+      isConnected: null,
+      decide: (tenant, atMs) => judge.decide(tenant, atMs),
+      observe(observation) {
+        callbacks.onJudged(observation, judge.judge(observation));
+      },
+      close: () => Promise.resolve(),
+    };
+  const { Redis: Client } = await import('ioredis');
+  const connect = (options: RedisOptions): Redis => new Client(url.replace(/^valkey(s?):/, 'redis$1:'), options);
+  const state = new RedisState(connect, judge, callbacks);
   await state.open();
   return state;
 }
@@ -54,7 +70,7 @@ class RedisState implements JudgeState {
   };
 
   constructor(
-    url: string,
+    connect: (options: RedisOptions) => Redis,
     private readonly judge: Judge,
     private readonly callbacks: StateCallbacks,
   ) {
@@ -65,8 +81,8 @@ class RedisState implements JudgeState {
       maxRetriesPerRequest: 0,
       retryStrategy: () => retryMs,
     };
-    this.commands = new Redis(url, { ...options, commandTimeout: answerWithinMs });
-    this.reader = new Redis(url, options);
+    this.commands = connect({ ...options, commandTimeout: answerWithinMs });
+    this.reader = connect(options);
     for (const client of [this.commands, this.reader]) client.on('error', this.onFailure);
   }
 
