@@ -1,9 +1,9 @@
-/** An engine's address and its connections. */
-import type { ClientRequest } from 'node:http';
-import { Agent as HttpAgent, request as requestHttp } from 'node:http';
-import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
-import { MistletoeError } from '../../core/errors.js';
+/** An engine's address and its connections, which are kept and used again. A request is never sent twice. */
+import { connect as connectPlain, isIP, type Socket } from 'node:net';
+import { connect as connectSecurely } from 'node:tls';
 import type { ErrorResponse, RawHeaders } from './message-headers.js';
+import type { ResponseHandler } from './response-parser.js';
+import { ResponseParser } from './response-parser.js';
 
 /** In milliseconds; 0 for no limit. */
 export interface UpstreamTimeouts {
@@ -27,63 +27,230 @@ export function describeFailure(kind: UpstreamFailure): ErrorResponse {
   return { status, message, code: `upstream_${kind.replaceAll('-', '_')}` };
 }
 
-/** Below the keep-alive time of engines (uvicorn: 5 s): a request is never sent twice, so it must not meet a closing connection. */
+export interface UpstreamHandler extends ResponseHandler {
+  onConnect(): void;
+  /** More of the request's body can be written. */
+  onDrain(): void;
+  /** The connection failed before the response was complete. */
+  onFail(kind: UpstreamFailure): void;
+}
+
+export interface UpstreamRequest {
+  readonly method: string;
+  /** Path and query, as the client sent them. */
+  readonly path: string;
+  /** Without Host and Connection. */
+  readonly headers: RawHeaders;
+  readonly isChunked: boolean;
+  /** The whole body; undefined where `write` and `end` follow. */
+  readonly body: Buffer | undefined;
+}
+
+/** Below the keep-alive time of engines (uvicorn: 5 s), so that no request meets a connection that is being closed. */
 const maxIdleMs = 4000;
+const maxIdle = 1024;
+/** Up to here, head and body are joined and written at once. */
+const maxJoinedBytes = 16 << 10;
+/** Line ends are excluded by the parser of the client's request. */
+const invalid = /[^\t\r\n\x20-\x7e\x80-\xff]/;
+
+interface Pool {
+  /** The most recently used last. */
+  readonly idle: Connection[];
+  isOpen: boolean;
+}
 
 export class Upstream {
-  /** The socket's event when it can be used. */
-  readonly connectEvent: 'connect' | 'secureConnect';
-  private readonly agent: HttpAgent | HttpsAgent;
-  private readonly host: string;
+  private readonly pool: Pool = { idle: [], isOpen: true };
+  private readonly isSecure: boolean;
+  private readonly address: { readonly host: string; readonly port: number };
   private readonly hostHeader: string;
-  private readonly port: number;
   private readonly basePath: string;
+  private readonly timer: NodeJS.Timeout;
 
   constructor(
     url: string,
     readonly timeouts: UpstreamTimeouts,
   ) {
-    const { protocol, hostname, port, pathname, host } = checkUrl(url);
-    const isSecure = protocol === 'https:';
-    this.connectEvent = isSecure ? 'secureConnect' : 'connect';
-    this.host = hostname.replace(/^\[|\]$/g, '');
+    const { protocol, hostname, port, pathname, host } = new URL(url);
+    this.isSecure = protocol === 'https:';
+    const defaultPort = this.isSecure ? 443 : 80;
+    this.address = {
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port: port === '' ? defaultPort : Number(port),
+    };
     this.hostHeader = host;
-    this.port = port === '' ? (isSecure ? 443 : 80) : Number(port);
     this.basePath = pathname.replace(/\/+$/, '');
-    const pool = { keepAlive: true, scheduling: 'lifo', maxFreeSockets: 1024, timeout: maxIdleMs } as const;
-    const settings = { ...pool, noDelay: true };
-    this.agent = isSecure ? new HttpsAgent(settings) : new HttpAgent(settings);
+    this.timer = setInterval(() => {
+      for (const connection of this.pool.idle.filter((each) => !each.isUsable())) connection.destroy();
+    }, maxIdleMs);
+    this.timer.unref();
   }
 
-  /**
-   * @param path path and query, as the client sent them
-   * @param headers without Host
-   */
-  request(method: string, path: string, headers: RawHeaders): ClientRequest {
-    const { agent, host, port } = this;
-    return (agent instanceof HttpsAgent ? requestHttps : requestHttp)({
-      ...{ agent, host, port, method, path: this.basePath + path },
-      headers: ['Host', this.hostHeader, ...headers],
-    });
+  /** Throws where the path or a header field cannot be sent. */
+  request({ method, path, headers, isChunked, body }: UpstreamRequest, handler: UpstreamHandler): Connection {
+    let head = `${method} ${this.basePath}${path} HTTP/1.1\r\nHost: ${this.hostHeader}\r\n`;
+    for (let index = 0; index < headers.length; index += 2)
+      head += `${headers[index]!}: ${headers[index + 1]!}\r\n`;
+    head += 'Connection: keep-alive\r\n\r\n';
+    if (invalid.test(head)) throw new Error('invalid characters');
+    const { idle } = this.pool;
+    let connection = idle.pop();
+    while (connection?.isUsable() === false) {
+      connection.destroy();
+      connection = idle.pop();
+    }
+    connection ??= new Connection(this.connect(), this.isSecure, this.pool);
+    connection.start(method, isChunked, handler);
+    connection.send(head, body);
+    return connection;
   }
 
+  /** Running requests finish. */
   close(): void {
-    this.agent.destroy();
+    clearInterval(this.timer);
+    this.pool.isOpen = false;
+    for (const connection of [...this.pool.idle]) connection.destroy();
+  }
+
+  private connect(): Socket {
+    if (!this.isSecure) return connectPlain({ ...this.address, noDelay: true });
+    const { host } = this.address;
+    const name = isIP(host) === 0 ? { servername: host } : {};
+    return connectSecurely({ ...this.address, ...name, ALPNProtocols: ['http/1.1'] }).setNoDelay(true);
   }
 }
 
-function checkUrl(text: string): URL {
-  const refuse = (wrong: string): never => {
-    throw new MistletoeError('usage', `The upstream's address ${wrong}.`, {
-      hint: 'Pass http://HOST:PORT, plus a path before /v1 if the engine has one.',
+/** One request at a time. */
+export class Connection {
+  isConnecting = true;
+  private parser: ResponseParser | undefined;
+  private handler: UpstreamHandler | undefined;
+  private isChunked = false;
+  private isSent = false;
+  private usableUntilMs = 0;
+
+  constructor(
+    private readonly socket: Socket,
+    isSecure: boolean,
+    private readonly pool: Pool,
+  ) {
+    socket.once(isSecure ? 'secureConnect' : 'connect', () => {
+      this.isConnecting = false;
+      this.handler?.onConnect();
     });
-  };
-  if (!URL.canParse(text)) return refuse('is not a URL');
-  const url = new URL(text);
-  if (url.protocol !== 'http:' && url.protocol !== 'https:')
-    refuse(`starts with ${url.protocol} instead of http`);
-  if (url.username !== '' || url.password !== '')
-    refuse('contains a user name or password, which belong in a header');
-  if (url.search !== '' || url.hash !== '') refuse('has a query or a fragment');
-  return url;
+    socket.on('data', (bytes: Buffer) => {
+      this.read(bytes);
+    });
+    socket.on('drain', () => this.handler?.onDrain());
+    socket.on('end', () => this.parser?.finish());
+    socket.on('error', () => undefined); // 'close' follows
+    socket.on('close', () => {
+      // What came before a failure and waits for a slow client still passes.
+      const rest = socket.read() as Buffer | null;
+      if (rest !== null && this.handler !== undefined) this.read(rest);
+      this.fail();
+    });
+  }
+
+  start(method: string, isChunked: boolean, handler: UpstreamHandler): void {
+    this.parser = new ResponseParser(method, handler);
+    this.handler = handler;
+    this.isChunked = isChunked;
+    this.isSent = false;
+    this.socket.ref();
+  }
+
+  /** Whether it can be used again now. */
+  isUsable(): boolean {
+    return this.socket.writable && Date.now() < this.usableUntilMs;
+  }
+
+  send(head: string, body: Buffer | undefined): void {
+    if (body === undefined) {
+      this.socket.write(head, 'latin1');
+      return;
+    }
+    const { length } = body;
+    this.isSent = true;
+    if (length <= maxJoinedBytes) {
+      const text = body.toString('latin1');
+      const framed = length === 0 ? '0\r\n\r\n' : `${length.toString(16)}\r\n${text}\r\n0\r\n\r\n`;
+      this.socket.write(head + (this.isChunked ? framed : text), 'latin1');
+      return;
+    }
+    this.socket.cork();
+    this.socket.write(head, 'latin1');
+    this.write(body);
+    this.end();
+    this.socket.uncork();
+  }
+
+  /** Returns false where the caller should wait for `onDrain`. */
+  write(bytes: Buffer): boolean {
+    if (!this.isChunked || bytes.length === 0) return this.socket.write(bytes);
+    this.socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
+    this.socket.write(bytes);
+    return this.socket.write('\r\n', 'latin1');
+  }
+
+  /** After the last byte of the body. */
+  end(): void {
+    this.isSent = true;
+    if (this.isChunked) this.socket.write('0\r\n\r\n', 'latin1');
+  }
+
+  pause(): void {
+    this.socket.pause();
+  }
+
+  resume(): void {
+    this.socket.resume();
+  }
+
+  /** Without a call of the handler. */
+  destroy(): void {
+    this.handler = undefined;
+    this.parser = undefined;
+    const place = this.pool.idle.indexOf(this);
+    if (place >= 0) this.pool.idle.splice(place, 1);
+    this.socket.destroy();
+  }
+
+  private read(bytes: Buffer): void {
+    const { parser } = this;
+    if (parser === undefined) {
+      this.destroy(); // an engine that talks without being asked
+      return;
+    }
+    try {
+      parser.push(bytes);
+    } catch {
+      this.fail();
+    }
+    if (parser.isDone && this.parser === parser) this.release(parser.keepAliveMs);
+  }
+
+  private release(keepAliveMs: number): void {
+    const idleMs = Math.min(maxIdleMs, keepAliveMs);
+    const { idle, isOpen } = this.pool;
+    // An engine that responded early does not read the rest of the request.
+    const isKept = this.isSent && isOpen && idleMs > 0 && idle.length < maxIdle && this.socket.writable;
+    if (!isKept) {
+      this.destroy();
+      return;
+    }
+    this.handler = undefined;
+    this.parser = undefined;
+    this.usableUntilMs = Date.now() + idleMs;
+    this.socket.resume();
+    this.socket.unref();
+    idle.push(this);
+  }
+
+  private fail(): void {
+    const { handler, isConnecting } = this;
+    this.destroy();
+    handler?.onFail(isConnecting ? 'unreachable' : 'broken');
+  }
 }
