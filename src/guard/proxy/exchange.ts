@@ -3,6 +3,8 @@
  * reads each piece of the response after it was passed on, so reading delays nothing.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Connection, UpstreamFailure, UpstreamHandler } from './connection.js';
+import { describeFailure } from './connection.js';
 import type { ExchangeEnding, ExchangeSettings, RequestHead, Router, Watcher } from './exchange-route.js';
 import type { ErrorResponse, RawHeaders } from './message-headers.js';
 import { headersForEngine, headersToPass, sendError, valueOf } from './message-headers.js';
@@ -10,8 +12,7 @@ import { HeldBody } from './held-body.js';
 import type { ResponseHead } from './response-parser.js';
 import type { ResponseStrip, Strip } from './telemetry-request.js';
 import { createResponseStrip } from './telemetry-request.js';
-import type { Connection, Upstream, UpstreamFailure, UpstreamHandler } from './upstream.js';
-import { describeFailure } from './upstream.js';
+import type { Upstream } from './upstream.js';
 
 const tooLarge = { status: 413, message: 'The request body is too large.', code: 'request_too_large' };
 const badPath = { status: 400, message: 'The path contains invalid characters.', code: 'bad_request' };
@@ -33,7 +34,7 @@ export class Exchange implements UpstreamHandler {
   private hasBody = false;
   private isPaused = false;
   private isStallWatched = false;
-  private isOver = false;
+  isOver = false;
   private timer: NodeJS.Timeout | undefined;
   private readonly head: RequestHead;
   private readonly body: HeldBody;
@@ -47,7 +48,7 @@ export class Exchange implements UpstreamHandler {
     const { method = '', url = '', rawHeaders } = request;
     const query = url.indexOf('?');
     this.head = { method, path: query < 0 ? url : url.slice(0, query), rawHeaders };
-    this.body = new HeldBody(settings);
+    this.body = new HeldBody(request, settings);
   }
 
   start(): void {
@@ -64,7 +65,7 @@ export class Exchange implements UpstreamHandler {
     if (announced > requestSize) this.refuse(tooLarge);
     else if (!this.router.wantsBody(head) || announced > readSize) this.send(undefined);
     else
-      this.body.read(request, (body) => {
+      this.body.read((body) => {
         this.send(body);
       });
   }
@@ -95,25 +96,12 @@ export class Exchange implements UpstreamHandler {
       this.wait(upstream.timeouts.connect, () => {
         this.fail('connect-timeout');
       });
-    if (sent.body === undefined) this.streamBody(this.connection);
+    if (sent.body === undefined) this.body.stream(this.connection, this);
     else this.expectResponse();
   }
 
-  private streamBody(connection: Connection): void {
-    let left = this.settings.limits.requestSize - this.body.bytes;
-    for (const piece of this.body.pieces) connection.write(piece);
-    this.request.on('data', (bytes: Buffer) => {
-      if (this.isOver) return;
-      left -= bytes.byteLength;
-      if (left < 0) this.refuse(tooLarge);
-      else if (!connection.write(bytes)) this.request.pause();
-    });
-    this.request.once('end', () => {
-      if (this.isOver) return;
-      connection.end();
-      this.expectResponse();
-    });
-    this.request.resume();
+  onTooLarge(): void {
+    this.refuse(tooLarge);
   }
 
   onDrain(): void {
@@ -131,7 +119,7 @@ export class Exchange implements UpstreamHandler {
   }
 
   /** After the last byte of the request. */
-  private expectResponse(): void {
+  expectResponse(): void {
     this.isSent = true;
     if (this.isOver || this.incoming !== undefined || this.connection?.isConnecting === true) return;
     this.wait(this.upstream!.timeouts.firstByte, () => {
