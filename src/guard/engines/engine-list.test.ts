@@ -34,7 +34,7 @@ describe('findSpeculation', () => {
     [
       'sglang-native-batch',
       'sglang',
-      { ...counted, steps: 12, accepted: 18, proposed: 36, histogram: [2, 4, 4, 2] },
+      { ...counted, steps: 12, accepted: 18, proposed: 36, histogram: null },
     ],
   ])('reads %s', (name, engine, speculation) => {
     expect(find(name)).toMatchObject({ engine, speculation, refusal: null });
