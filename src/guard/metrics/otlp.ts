@@ -74,16 +74,9 @@ export function createOtlpExporter(options: OtlpOptions): OtlpExporter {
 
 function toRecord(name: string, attributes: Attributes, text: string): object {
   const [severityNumber, severityText] = name === 'alert' ? [13, 'WARN'] : [9, 'INFO'];
-  const body = { stringValue: text };
-  const eventName = `mistletoe.${name}`;
-  const timeUnixNano = `${Date.now()}000000`;
   return {
-    timeUnixNano,
-    severityNumber,
-    severityText,
-    eventName,
-    body,
-    attributes: toAttributes(attributes),
+    ...{ timeUnixNano: `${Date.now()}000000`, severityNumber, severityText },
+    ...{ eventName: `mistletoe.${name}`, body: { stringValue: text }, attributes: toAttributes(attributes) },
   };
 }
 
