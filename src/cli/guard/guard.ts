@@ -21,7 +21,7 @@ import type { FlagsOf } from '../flags.js';
 import { flag, group, longName, toggle } from '../flags.js';
 import type { Terminal } from '../terminal.js';
 import { createNotice } from '../terminal.js';
-import { falseAlertsFlag, rehearse, replay } from './subcommands.js';
+import { judgeFlags, rehearse, replay } from './subcommands.js';
 
 const port = integer(0, 65_535);
 const tenantRule = textOf('all, key or header:NAME', (rule) => {
@@ -49,7 +49,7 @@ const flags = {
   }),
   ...group('Alerts and actions', {
     tenant: flag('who sent a request: all, key, or header:NAME', tenantRule, 'rule', { shownDefault: 'all' }),
-    ...falseAlertsFlag,
+    ...judgeFlags,
     action: flag('what an alert about a tenant leads to', oneOf(guardActions), 'name', {
       shownDefault: 'observe',
     }),
@@ -76,6 +76,7 @@ const settingPaths: Readonly<Partial<Record<keyof GuardFlags, readonly string[]>
   ...{ askForTelemetry: ['askForTelemetry'], host: ['host'], port: ['port'], tenant: ['tenant'] },
   ...{ operatorHost: ['operator', 'host'], operatorPort: ['operator', 'port'] },
   ...{ operatorKeyFile: ['operator', 'keyFile'], falseAlerts: ['alert', 'falseAlerts'] },
+  ...{ breakEven: ['breakEven'] },
   ...{ action: ['mitigation', 'action'], records: ['records', 'folder'], logRequests: ['log', 'requests'] },
 };
 
@@ -107,7 +108,7 @@ async function runGuard(given: GuardFlags, invocation: Invocation): Promise<numb
     return exitCodes.success;
   }
   if (given.scrape !== undefined) {
-    invocation.allowOnly(['scrape', 'falseAlerts', 'interval'], (name) => {
+    invocation.allowOnly(['scrape', 'falseAlerts', 'breakEven', 'interval'], (name) => {
       const message = `${name} does not work with --scrape, which passes no requests.`;
       return new MistletoeError('usage', message, { hint: 'Leave one of them out.' });
     });
@@ -202,7 +203,7 @@ function waitForEnd(terminal: Terminal, onHangup: (() => Promise<void>) | undefi
 
 async function runScrape(
   url: string,
-  { interval = 15, falseAlerts }: GuardFlags,
+  { interval = 15, falseAlerts, breakEven }: GuardFlags,
   terminal: Terminal,
 ): Promise<number> {
   const ending = new AbortController();
@@ -213,7 +214,8 @@ async function runScrape(
   const [notice, log] = [createNotice(terminal), createEventLog(terminal)];
   terminal.stderr.write(`Reading ${url} every ${interval} s; stop with Ctrl-C.\n`);
   let failure: string | undefined;
-  for await (const each of watchMetrics(url, { intervalMs: interval * 1000, signal, falseAlerts })) {
+  const options = { intervalMs: interval * 1000, signal, falseAlerts, breakEven };
+  for await (const each of watchMetrics(url, options)) {
     const reason = each.kind === 'failure' ? each.reason : undefined;
     if (reason !== undefined && reason !== failure) notice(`${url} cannot be used: ${reason}.`);
     failure = reason;

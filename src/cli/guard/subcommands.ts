@@ -8,9 +8,17 @@ import { exitCodes } from '../failure.js';
 import type { FlagsOf } from '../flags.js';
 import { flag, group } from '../flags.js';
 
-export const falseAlertsFlag = {
+const falseAlertsFlag = {
   falseAlerts: flag('share of benign requests that may be called low', decimal({ above: 0, max: 0.5 }), 'share', {
     shownDefault: '0.01',
+  }),
+};
+
+/** Judging, in `guard` and `replay` alike. */
+export const judgeFlags = {
+  ...falseAlertsFlag,
+  breakEven: flag('tokens per step from which drafting pays', decimal({ above: 1, max: 100 }), 'tokens', {
+    shownDefault: 'estimated from the draft length',
   }),
 };
 
@@ -21,15 +29,15 @@ export const replay = defineCommand({
     'Judges recorded requests again in their order, starting without a baseline, and prints the alerts. Use other false-alert rates to see what they would have meant.',
   arguments: [['<file>', 'a file of records, or a guard’s folder']],
   flags: {
-    ...falseAlertsFlag,
+    ...judgeFlags,
     falseAlertsPerWeek: flag('false alerts about tenants per week', decimal({ above: 0, max: 1e6 }), 'number', {
       shownDefault: '1',
     }),
     ...common.formatFlag,
   },
   examples: [['mistletoe guard replay ./guard --false-alerts 0.001', 'judge with another rate']],
-  async run({ format, falseAlerts, falseAlertsPerWeek }, { args, terminal: { stdout } }) {
-    const replayed = await replayFile(args[0]!, { falseAlerts, falseAlertsPerWeek });
+  async run({ format, ...options }, { args, terminal: { stdout } }) {
+    const replayed = await replayFile(args[0]!, options);
     if (format === 'json') stdout.writeData(`${JSON.stringify(replayed, undefined, 2)}\n`);
     else stdout.write(`${describeReplay(replayed).join('\n')}\n`);
     return exitCodes.success;
