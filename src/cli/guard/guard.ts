@@ -70,14 +70,17 @@ const flags = {
 };
 type GuardFlags = FlagsOf<typeof flags>;
 
-/** Where the values of flags belong in the settings. */
-const settingPaths: Readonly<Partial<Record<keyof GuardFlags, readonly string[]>>> = {
-  ...{ upstream: ['upstream'], plainUpstream: ['plainUpstream'], engine: ['engine'] },
-  ...{ askForTelemetry: ['askForTelemetry'], host: ['host'], port: ['port'], tenant: ['tenant'] },
-  ...{ operatorHost: ['operator', 'host'], operatorPort: ['operator', 'port'] },
-  ...{ operatorKeyFile: ['operator', 'keyFile'], falseAlerts: ['alert', 'falseAlerts'] },
-  ...{ breakEven: ['breakEven'] },
-  ...{ action: ['mitigation', 'action'], records: ['records', 'folder'], logRequests: ['log', 'requests'] },
+/** Where the values of flags belong in the settings, if not under their own name; undefined for those of the command. */
+const settingPaths: Readonly<Record<string, readonly string[] | undefined>> = {
+  operatorHost: ['operator', 'host'],
+  operatorPort: ['operator', 'port'],
+  operatorKeyFile: ['operator', 'keyFile'],
+  falseAlerts: ['alert', 'falseAlerts'],
+  action: ['mitigation', 'action'],
+  records: ['records', 'folder'],
+  logRequests: ['log', 'requests'],
+  config: undefined,
+  showConfig: undefined,
 };
 
 export const guard = defineCommand({
@@ -146,10 +149,10 @@ async function runGuard(given: GuardFlags, invocation: Invocation): Promise<numb
 async function readSettings(given: GuardFlags, onNotice: (message: string) => void): Promise<GuardConfiguration> {
   const { config: name } = given;
   const file = name === undefined ? undefined : { name, text: (await readBoundedFile(name, 1 << 20)).toString() };
-  const values = Object.entries(settingPaths).flatMap(([key, path]): FlagValue[] => {
+  const values = Object.entries(flags).flatMap(([key, entry]): FlagValue[] => {
     const value = given[key as keyof GuardFlags];
-    if (value === undefined) return [];
-    return [{ flag: `--${longName(key, flags[key as keyof GuardFlags])}`, path, value }];
+    const path = key in settingPaths ? settingPaths[key] : [key];
+    return value === undefined || path === undefined ? [] : [{ flag: `--${longName(key, entry)}`, path, value }];
   });
   return readConfiguration({ file, flags: values, onNotice });
 }

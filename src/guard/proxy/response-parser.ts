@@ -23,7 +23,7 @@ const maxHeadBytes = 64 << 10;
 const statusLine = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
 const headerLine = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/;
 const chunkLine = /^([\da-f]{1,8})[ \t]*(?:;.*)?$/i;
-const nothing = Buffer.alloc(0);
+const nothing: Buffer = Buffer.alloc(0);
 
 export class ResponseParser {
   /** How long the connection may be idle after this response, as the engine says; 0 where it closes. */
@@ -31,7 +31,7 @@ export class ResponseParser {
   private state: 'head' | 'length' | 'close' | 'size' | 'chunk' | 'chunk-end' | 'trailer' | 'done' = 'head';
   private left = 0;
   /** The beginning of a head or a line. */
-  private rest = nothing;
+  private rest: Buffer = nothing;
 
   constructor(
     private readonly method: string,
