@@ -1,7 +1,4 @@
-/**
- * Parses Prometheus' exposition format 0.0.4 and OpenMetrics samples. Malformed lines are skipped and counted, so one bad
- * line does not hide the others.
- */
+/** Parses Prometheus' exposition format 0.0.4 and OpenMetrics samples. Malformed lines are skipped and counted. */
 export interface Sample {
   readonly name: string;
   readonly labels: ReadonlyMap<string, string>;

@@ -1,6 +1,6 @@
 /**
- * Exports alerts, actions and verdicts as log records over OTLP/HTTP (opentelemetry-proto, logs/v1, JSON encoding). Records
- * are sent in batches; where the receiver is down they are dropped and counted, and requests never wait.
+ * Exports alerts, actions and verdicts as log records over OTLP/HTTP (opentelemetry-proto, logs/v1, JSON encoding). Where the
+ * receiver is down they are dropped and counted, and requests never wait.
  */
 import type { Attributes, AttributeValue } from './telemetry-names.js';
 

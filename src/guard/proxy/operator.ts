@@ -1,7 +1,6 @@
 /**
- * The operator's listener: page, records, state and metrics, on a port of their own. On loopback no key is needed, but
- * the Host header must be an address, localhost or a configured name: another name may be a web page whose DNS name points
- * here. On any other address a key is required.
+ * The operator's listener: page, records, state and metrics. On loopback no key is needed, but the Host header must be an
+ * address, localhost or a configured name: another name may be a web page whose DNS name points here.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';

@@ -1,7 +1,4 @@
-/**
- * Replays recorded requests through a judge, in the order of the records: the same verdicts as live with the same settings,
- * and what other settings would have given.
- */
+/** Replays recorded requests through a judge: the same verdicts as live with the same settings. */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import type { JudgeOptions, JudgeSnapshot } from '../judge/judge.js';
