@@ -146,13 +146,19 @@ async function runGuard(given: GuardFlags, invocation: Invocation): Promise<numb
   return exitCodes.success;
 }
 
-async function readSettings(given: GuardFlags, onNotice: (message: string) => void): Promise<GuardConfiguration> {
+async function readSettings(
+  given: GuardFlags,
+  onNotice: (message: string) => void,
+): Promise<GuardConfiguration> {
   const { config: name } = given;
-  const file = name === undefined ? undefined : { name, text: (await readBoundedFile(name, 1 << 20)).toString() };
+  const file =
+    name === undefined ? undefined : { name, text: (await readBoundedFile(name, 1 << 20)).toString() };
   const values = Object.entries(flags).flatMap(([key, entry]): FlagValue[] => {
     const value = given[key as keyof GuardFlags];
     const path = key in settingPaths ? settingPaths[key] : [key];
-    return value === undefined || path === undefined ? [] : [{ flag: `--${longName(key, entry)}`, path, value }];
+    return value === undefined || path === undefined
+      ? []
+      : [{ flag: `--${longName(key, entry)}`, path, value }];
   });
   return readConfiguration({ file, flags: values, onNotice });
 }

@@ -38,12 +38,28 @@ export async function runRehearse(flags: RehearseFlags, terminal: Terminal): Pro
     const drafter = await loadDrafter(source, { target: model, tokenizer, ...loading });
     const prompts: number[][] = [];
     for (const text of texts) prompts.push(await encodePrompt(target, text));
-    const { draftLength, requests: usualRequests, stageRequests, maxNewTokens: newTokens, falseAlerts } = flags;
+    const {
+      draftLength,
+      requests: usualRequests,
+      stageRequests,
+      maxNewTokens: newTokens,
+      falseAlerts,
+    } = flags;
     terminal.stderr.write(
       `Rehearses with ${drafter.name}, chain:${draftLength}: ${usualRequests} normal requests, then ${stageRequests} of each stage.\n`,
     );
     const rehearsal = await rehearse({
-      ...{ model, drafter, prompts, stopIds, draftLength, newTokens, usualRequests, stageRequests, falseAlerts },
+      ...{
+        model,
+        drafter,
+        prompts,
+        stopIds,
+        draftLength,
+        newTokens,
+        usualRequests,
+        stageRequests,
+        falseAlerts,
+      },
       signal: AbortSignal.any([abort.signal, terminal.closed]),
       onRequest: (done, total) => {
         if (done % reportEvery === 0) terminal.stderr.write(`${done} of ${total} requests\n`);

@@ -9,9 +9,14 @@ import type { FlagsOf } from '../flags.js';
 import { flag, group } from '../flags.js';
 
 const falseAlertsFlag = {
-  falseAlerts: flag('share of benign requests that may be called low', decimal({ above: 0, max: 0.5 }), 'share', {
-    shownDefault: '0.01',
-  }),
+  falseAlerts: flag(
+    'share of benign requests that may be called low',
+    decimal({ above: 0, max: 0.5 }),
+    'share',
+    {
+      shownDefault: '0.01',
+    },
+  ),
 };
 
 /** Judging, in `guard` and `replay` alike. */
@@ -30,9 +35,14 @@ export const replay = defineCommand({
   arguments: [['<file>', 'a file of records, or a guard’s folder']],
   flags: {
     ...judgeFlags,
-    falseAlertsPerWeek: flag('false alerts about tenants per week', decimal({ above: 0, max: 1e6 }), 'number', {
-      shownDefault: '1',
-    }),
+    falseAlertsPerWeek: flag(
+      'false alerts about tenants per week',
+      decimal({ above: 0, max: 1e6 }),
+      'number',
+      {
+        shownDefault: '1',
+      },
+    ),
     ...common.formatFlag,
   },
   examples: [['mistletoe guard replay ./guard --false-alerts 0.001', 'judge with another rate']],

@@ -146,9 +146,12 @@ export function poolReadings(readings: readonly (Reading | undefined)[]): Readin
   const [first] = parts;
   if (first === undefined || parts.length < readings.length) return undefined;
   if (parts.length === 1) return { speculation: first };
-  const total = (name: 'steps' | 'accepted' | 'proposed'): number => sum(parts.map((part) => part[name] ?? 0));
+  const total = (name: 'steps' | 'accepted' | 'proposed'): number =>
+    sum(parts.map((part) => part[name] ?? 0));
   const isProposedKnown = parts.every(({ proposed }) => proposed !== null);
   const proposed = isProposedKnown ? total('proposed') : null;
   const lists = { histogram: null, perStepAccepted: null, perStepProposed: null };
-  return { speculation: { ...first, steps: total('steps'), accepted: total('accepted'), proposed, ...lists } };
+  return {
+    speculation: { ...first, steps: total('steps'), accepted: total('accepted'), proposed, ...lists },
+  };
 }

@@ -14,11 +14,7 @@ const metrics = (name: string): string => readFileSync(resolve(folder, `${name}-
 
 describe('readEngineCounters', () => {
   it.each([
-    [
-      'vllm',
-      'meta-llama/Llama-3.1-8B-Instruct',
-      { evidence: 'reported', proposed: 1800, draftLength: 3 },
-    ],
+    ['vllm', 'meta-llama/Llama-3.1-8B-Instruct', { evidence: 'reported', proposed: 1800, draftLength: 3 }],
     ['mistletoe', 'reference', { evidence: 'reported', proposed: 1800, draftLength: 3 }],
     ['lmdeploy', 'internlm3', { evidence: 'reported', proposed: 1800, draftLength: 3 }],
     ['llama-cpp', null, { evidence: 'reported', proposed: 1800, draftLength: 3 }],

@@ -25,7 +25,10 @@ const unattributed = "Share of the engine's own draft steps that no request thro
 
 /** Help and labels; `_total` is a counter, and what has bounds is a histogram. */
 const families = {
-  request_accepted_length: ['Mean accepted length of a request, the bonus token included.', [...own, 'evidence']],
+  request_accepted_length: [
+    'Mean accepted length of a request, the bonus token included.',
+    [...own, 'evidence'],
+  ],
   spec_steps_total: ['Verification passes of the target.', own],
   spec_draft_tokens_total: ['Draft tokens, where the engine counts them.', own],
   spec_accepted_tokens_total: ['Accepted draft tokens, without bonus tokens.', own],
@@ -97,7 +100,17 @@ export class GuardMetrics {
     const key = isJudged
       ? `${verdict.name} ${ending} ${status} ${evidence} ${route} ${engine} ${tenant} ${model}`
       : `${upstream} ${ending} ${status} ${route}`;
-    const labels = { route, upstream, ending, status, engine, model, tenant, evidence, verdict: verdict.name };
+    const labels = {
+      route,
+      upstream,
+      ending,
+      status,
+      engine,
+      model,
+      tenant,
+      evidence,
+      verdict: verdict.name,
+    };
     const tally = this.tally(key, labels);
     tally.count('requests_total');
     tally.observe('request_duration_seconds', totalMs / 1000);

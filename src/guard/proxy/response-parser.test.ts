@@ -10,7 +10,10 @@ interface Parsed {
 }
 
 /** @param cuts where the bytes are cut into pieces */
-function parse(text: string, { method = 'POST', cuts = [] as readonly number[], isClosed = false } = {}): Parsed {
+function parse(
+  text: string,
+  { method = 'POST', cuts = [] as readonly number[], isClosed = false } = {},
+): Parsed {
   const events: string[] = [];
   let body = '';
   const parser = new ResponseParser(method, {

@@ -83,7 +83,8 @@ export function parseEntry(line: string): LogEntry | undefined {
     if (typeof content !== 'object' || content === null) return undefined;
     if (kind !== 'request' || typeof verdict !== 'string') return value as LogEntry;
     // Version 0.2 wrote a name only, of its own.
-    const name = verdict === 'low' ? 'low' : verdict === 'usual' || verdict === 'high' ? 'normal' : 'unreadable';
+    const name =
+      verdict === 'low' ? 'low' : verdict === 'usual' || verdict === 'high' ? 'normal' : 'unreadable';
     const reason = `An earlier version called this request ${verdict}.`;
     return { kind, record: content as Observation, verdict: { name, numbers: noNumbers, reason } };
   } catch {

@@ -17,7 +17,11 @@ export interface Numbered {
 export type Entry = readonly [id: string, fields: readonly string[]];
 export type ReadEntry = Omit<Numbered, 'atMs'> & { readonly guard: string };
 
-export function appendEntry(redis: Redis, guard: string, { number, observation }: Numbered): Promise<unknown> {
+export function appendEntry(
+  redis: Redis,
+  guard: string,
+  { number, observation }: Numbered,
+): Promise<unknown> {
   // Fields that no judgment depends on stay with this guard's records.
   const { speculation: counts } = observation;
   const speculation = counts && { ...counts, perStepAccepted: null, histogram: null };

@@ -5,7 +5,7 @@
  * state and appends what it judged alone.
  */
 import { randomUUID } from 'node:crypto';
-import type { Redis, RedisOptions } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { describeCause } from '../../core/errors.js';
 import type { Judge } from '../judge/judge.js';
 import type { Decision } from '../judge/verdict.js';
@@ -38,7 +38,15 @@ export async function openState(
       close: () => Promise.resolve(),
     };
   const { Redis: Client } = await import('ioredis');
-  const connect = (options: RedisOptions): Redis => new Client(url.replace(/^valkey(s?):/, 'redis$1:'), options);
+  const connect = (more?: { readonly commandTimeout: number }): Redis =>
+    new Client(url.replace(/^valkey(s?):/, 'redis$1:'), {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      connectTimeout: answerWithinMs,
+      maxRetriesPerRequest: 0,
+      retryStrategy: () => retryMs,
+      ...more,
+    });
   const state = new RedisState(connect, judge, callbacks);
   await state.open();
   return state;
@@ -70,19 +78,12 @@ class RedisState implements JudgeState {
   };
 
   constructor(
-    connect: (options: RedisOptions) => Redis,
+    connect: (more?: { readonly commandTimeout: number }) => Redis,
     private readonly judge: Judge,
     private readonly callbacks: StateCallbacks,
   ) {
-    const options = {
-      lazyConnect: true,
-      enableOfflineQueue: false,
-      connectTimeout: answerWithinMs,
-      maxRetriesPerRequest: 0,
-      retryStrategy: () => retryMs,
-    };
-    this.commands = connect({ ...options, commandTimeout: answerWithinMs });
-    this.reader = connect(options);
+    this.commands = connect({ commandTimeout: answerWithinMs });
+    this.reader = connect();
     for (const client of [this.commands, this.reader]) client.on('error', this.onFailure);
   }
 
@@ -151,7 +152,8 @@ class RedisState implements JudgeState {
         this.lastId = id!;
       } else this.backlog = []; // this guard's state became the shared one, with everything it judged alone
       await this.catchUp(known);
-      for (const item of this.backlog) if (!known.has(item.number)) await appendEntry(this.commands, this.guard, item);
+      for (const item of this.backlog)
+        if (!known.has(item.number)) await appendEntry(this.commands, this.guard, item);
       this.backlog = [];
       this.isConnected = true;
       if (this.hasWarned)
