@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { nameModel } from '../../checkpoint/hub/hub-cache.js';
 import { readHubSettings } from '../../checkpoint/hub/hub-settings.js';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../../decode/bundled-models.js';
+import { parseHybrid, withLookup } from '../../draft/hybrid/hybrid.js';
 import { findWeightless } from '../../draft/systems.js';
 import type { RecordedDevice } from '../../runtime/device-choice.js';
 import { computeTypes } from '../../runtime/device-choice.js';
@@ -85,27 +86,35 @@ const nameKind = (device: { readonly kind: string; readonly name?: string }): st
 
 function describeMissing({ name, sha256 }: NeededModel, { modelFolders }: QueueAuditOptions): Refusal {
   const [first] = modelFolders;
-  const where = first === undefined ? 'this machine and name the folder with --models' : join(first, name);
+  const own = parseHybrid(name)?.behind ?? name;
+  const where = first === undefined ? 'this machine and name the folder with --models' : join(first, own);
   return {
     refusal: `this worker does not have the model ${name} with the identity ${sha256.slice(0, 16)}`,
-    hint: `Copy the submitter's folder to ${where}.`,
+    hint: `Copy the submitter's folder of ${own} to ${where}.`,
   };
 }
 
-/** Folders of that name first: identifying a model means reading all of it once. */
+/**
+ * The source of the model with this hash. A name such as `ngram:3,8+eagle3` carries the settings of the lookup, and its
+ * hash covers them and the hash of the drafter behind it; so that drafter is found like any other. Folders of the right
+ * name come first: identifying a model means reading all of it once.
+ */
 async function findModel(
   { name, sha256 }: NeededModel,
   { modelFolders, cacheFolder }: QueueAuditOptions,
 ): Promise<string | undefined> {
-  if (findWeightless(name) !== undefined) return name;
+  const hybrid = parseHybrid(name);
+  const own = hybrid?.behind ?? name;
   const given = modelFolders.flatMap((folder) => [folder, ...listFolders(folder)]);
   const bundled = [bundledTarget, ...bundledDrafters.map(bundledDrafterFolder)];
-  const all = [...given, ...bundled, ...listSnapshots(name)];
-  const isNamed = (folder: string): boolean => nameModel(folder) === name;
-  const ordered = [...all.filter(isNamed), ...given.filter((folder) => !isNamed(folder))];
-  for (const folder of ordered) {
-    const identity = await identifyModel(folder, cacheFolder).catch(() => undefined);
-    if (identity?.sha256 === sha256) return folder;
+  const isNamed = (folder: string): boolean => nameModel(folder) === own;
+  const found = [...given, ...bundled, ...listSnapshots(own)].filter(isNamed);
+  const others = given.filter((folder) => !isNamed(folder));
+  const candidates = findWeightless(own) === undefined ? [...found, ...others] : [own];
+  for (const candidate of candidates) {
+    const source = hybrid === undefined ? candidate : withLookup(hybrid.lookup, candidate);
+    const identity = await identifyModel(source, cacheFolder).catch(() => undefined);
+    if (identity?.sha256 === sha256) return source;
   }
   return undefined;
 }
