@@ -112,12 +112,17 @@ export class QueueConnection {
 
 const closeMs = 2000;
 
-/** While Redis is away, nothing it was asked for ends. */
-export async function withLimit(work: Promise<unknown>): Promise<void> {
+/** False if it took longer: while Redis is away, nothing it was asked for ends. */
+export async function withLimit(work: Promise<unknown>, limitMs = closeMs): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, closeMs);
+  const limit = new Promise<boolean>((resolve) => {
+    timer = setTimeout(() => {
+      resolve(false);
+    }, limitMs);
   });
-  await Promise.race([work, limit]);
-  clearTimeout(timer);
+  try {
+    return await Promise.race([work.then(() => true), limit]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
