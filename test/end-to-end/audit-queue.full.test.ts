@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import type { FleetEvent } from '../support/fleet-runs.js';
-import { readResults, settingWords, startFleetRun, unitOf } from '../support/fleet-runs.js';
+import { readKills, readResults, settingWords, startFleetRun, unitOf } from '../support/fleet-runs.js';
 import type { TestRedis } from '../support/guard/redis-server.js';
 import { hasRedis, startRedis } from '../support/guard/redis-server.js';
 import { createRunner } from '../support/run-command.js';
@@ -85,7 +85,7 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
       MISTLETOE_QUEUE: redis.url,
     }).outcome;
 
-  it.each([1, 3])('has the bytes of one process with %i workers', async (count) => {
+  it.each([1, 2, 4])('has the bytes of one process with %i workers', async (count) => {
     redis = await startRedis();
     for (let index = 0; index < count; index++) await startWorker();
     const folder = audits.freshFolder();
@@ -98,7 +98,7 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
 
   it('kills of workers, Redis and the submitter change nothing', async () => {
     const random = createRandom(11, 'queue kills');
-    const left = { worker: 4, redis: 2, submitter: 2 };
+    const left = readKills({ worker: 4, redis: 2, submitter: 2 });
     const total = (): number => left.worker + left.redis + left.submitter;
     while (total() > 0) {
       const data = audits.freshFolder();
@@ -152,6 +152,19 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
       await redis.stop();
     }
     redis = await startRedis(); // for afterEach
+  });
+
+  it('finds the drafter behind a lookup', async () => {
+    redis = await startRedis();
+    await startWorker();
+    const [hybrid, few] = [audits.writeDrafter('ngram+eagle3'), ['--starts', '1', '--steps', '1', '--raw']];
+    const own = ['--target', audits.targetFolder, '--drafter', hybrid, '--prompt', 'abcdefgh', ...few];
+    const folders = [audits.freshFolder(), audits.freshFolder()] as const;
+    const { code, errors } = await audit([...own, '--out', folders[0]]);
+    expect([code, errors]).toEqual([0, '']);
+    const alone = await createRunner('audit', audits.cacheFolder)([...own, '--out', folders[1]]);
+    expect(alone.code, alone.err).toBe(0);
+    expect(readResults(folders[0])).toEqual(readResults(folders[1]));
   });
 
   it('waits for a worker with its models, and shows no password', async () => {
