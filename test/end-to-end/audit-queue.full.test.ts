@@ -93,7 +93,8 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     expect([code, errors]).toEqual([0, '']);
     expect(readResults(folder)).toEqual(expected);
     const seen = new Set(events.flatMap(({ worker }) => worker ?? []));
-    expect(seen.size).toBe(count);
+    // One that starts late may find nothing left to do.
+    expect(seen.size).toBeGreaterThanOrEqual(Math.min(2, count));
   });
 
   it('kills of workers, Redis and the submitter change nothing', async () => {
@@ -157,8 +158,10 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
   it('finds the drafter behind a lookup', async () => {
     redis = await startRedis();
     await startWorker();
-    const [hybrid, few] = [audits.writeDrafter('ngram+eagle3'), ['--starts', '1', '--steps', '1', '--raw']];
-    const own = ['--target', audits.targetFolder, '--drafter', hybrid, '--prompt', 'abcdefgh', ...few];
+    const own = [
+      ...['--target', audits.targetFolder, '--drafter', audits.writeDrafter('ngram+eagle3')],
+      ...['--draft', 'chain:3', '--prompt', 'abcdefgh', ...settingWords(), '--starts', '1', '--steps', '1'],
+    ];
     const folders = [audits.freshFolder(), audits.freshFolder()] as const;
     const { code, errors } = await audit([...own, '--out', folders[0]]);
     expect([code, errors]).toEqual([0, '']);
