@@ -17,13 +17,13 @@ import { Interrupted } from './arms/prompt-audit.js';
 import type { AuditResult, FailedUnit } from './result.js';
 import { timingSchema } from './arms/phase-clock.js';
 import { rebuildResult } from './rebuild-result.js';
-import type { WorkerPlan } from './units/audit-backend.js';
 import { findRuntime, openBackend } from './units/executors.js';
 import { runUnits } from './units/run-units.js';
 import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
 import { RunFolder } from '../runs/run-folder.js';
 import type { RunPlace } from '../runs/run-place.js';
 import { refuseUsedFolder } from '../runs/run-place.js';
+import type { WorkerPlan } from '../runs/worker-devices.js';
 
 export interface AuditOptions {
   readonly events?: AuditEvents | undefined;

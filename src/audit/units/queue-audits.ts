@@ -13,6 +13,7 @@ import type { RunNotice } from '../../runs/queue/queue-messages.js';
 import type { Refusal } from '../../runs/queue/queue-worker.js';
 import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
 import { UnitPool } from '../../runs/unit-pool.js';
+import { requireRoom } from '../../runs/worker-devices.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { strangeUnitSchema } from './audit-unit.js';
 import { unitProcess } from './executors.js';
@@ -67,6 +68,7 @@ export async function openAuditPool(
   const placed = devices.map((own): RecordedDevice => {
     return own.kind === 'cpu' ? { kind: 'cpu', dtype: 'float32' } : { ...own, dtype };
   });
+  await requireRoom(placed, Object.values(folders));
   return new UnitPool<AuditUnitInput>({
     program: unitProcess,
     attempts: 1,

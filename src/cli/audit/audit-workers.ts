@@ -1,8 +1,8 @@
 /** Where the units of an audit run: flags to workers and queues. */
 import { applyPreset } from '../../audit/settings.js';
-import type { WorkerPlan } from '../../audit/units/audit-backend.js';
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
+import type { WorkerPlan } from '../../runs/worker-devices.js';
 import { findDevices } from '../../runs/worker-devices.js';
 import type { Terminal } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
