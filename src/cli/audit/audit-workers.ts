@@ -15,7 +15,7 @@ export const hasWorkers = ({ workers = 1, device = '' }: PlacedFlags): boolean =
   workers > 1 || device === 'cuda:all' || device.includes(',');
 
 /** The device of the run itself: the first of several. */
-export async function mainDevice({ device }: PlacedFlags): Promise<string | undefined> {
+export async function mainDevice({ device }: Pick<PlacedFlags, 'device'>): Promise<string | undefined> {
   const [first] = (await findDevices(device)) ?? [];
   return first === undefined ? device : `cuda:${first.ordinal}`;
 }
