@@ -41,7 +41,7 @@ import { auditFlags, givenSettings } from './audit-flags.js';
 import { createAuditProgress } from './audit-progress.js';
 import { describeUnits, mainDevice, planWorkers, queueOf } from './audit-workers.js';
 import { createFleetProgress } from './fleet-progress.js';
-import { formatDownloads, planDownloads } from './planned-downloads.js';
+import { formatDownloads, planDownloads, predictTime } from './planned-downloads.js';
 import { formatAudit } from './audit-text.js';
 
 export const audit = defineCommand({
@@ -174,8 +174,9 @@ async function describePlan(flags: AuditFlags, invocation: Invocation): Promise<
   const { stdout } = terminal;
   const downloads = await planDownloads(flags, terminal);
   if (downloads !== undefined) {
-    if (flags.format === 'json') stdout.writeData(`${JSON.stringify({ downloads }, undefined, 2)}\n`);
-    else stdout.write(joinLines([...formatDownloads(downloads), describeUnits(flags)]));
+    const effort = await predictTime(flags, downloads);
+    if (flags.format === 'json') stdout.writeData(`${JSON.stringify({ downloads, effort }, undefined, 2)}\n`);
+    else stdout.write(joinLines([...formatDownloads(downloads, effort), describeUnits(flags)]));
     return exitCodes.success;
   }
   const onNotice = createNotice(terminal);
