@@ -47,7 +47,7 @@ export async function planDownloads(
   const files: { name: string; bytes: number }[] = [];
   const parameters: number[] = [];
   for (const given of [flags.target, ...flags.drafter]) {
-    const id = hubModel(given);
+    const id = hubModel(parseHybrid(given)?.behind ?? given);
     const bytes = id === undefined ? 0 : await measureDownload(id, settings);
     if (id !== undefined) files.push({ name: formatHubId(id), bytes });
     parameters.push(bytes > 0 ? bytes / halfBytes : await countStored(given, flags, terminal));
