@@ -39,7 +39,7 @@ interface Pair {
   isWaiting: boolean;
 }
 
-export type RecordedUnits = UnitSource & { has(unit: string): boolean };
+type RecordedUnits = UnitSource & { has(unit: string): boolean };
 
 export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
   private readonly pairs: readonly Pair[];

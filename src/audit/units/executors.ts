@@ -12,7 +12,7 @@ import { estimateEffort } from '../effort.js';
 import type { AuditBackend, BackendOptions } from './audit-backend.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { hooksFor } from './unit-progress.js';
-import type { ProcessAnswer, ProcessSetup } from './unit-process-setup.js';
+import type { ProcessAnswer, ProcessSetup } from './unit-process.js';
 import { UnitRunner } from './unit-runner.js';
 
 export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {

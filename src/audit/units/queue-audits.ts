@@ -17,7 +17,7 @@ import { requireRoom } from '../../runs/worker-devices.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { strangeUnitSchema } from './audit-unit.js';
 import { unitProcess } from './executors.js';
-import type { ProcessSetup } from './unit-process-setup.js';
+import type { ProcessSetup } from './unit-process.js';
 
 export interface QueueAuditOptions {
   /** Folders with models: each is one, or has some. */

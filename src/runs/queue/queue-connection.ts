@@ -6,8 +6,6 @@ import type { RunNotice } from './queue-messages.js';
 import { noticeSchema } from './queue-messages.js';
 import type { QueueAddress } from './redis-url.js';
 
-export type BullMq = typeof bullmq;
-
 /** Queues of runs that are open: name -> RunNotice. */
 const runsKey = 'mistletoe:runs';
 const refusalsKey = (queue: string): string => `mistletoe:refusals:${queue}`;
@@ -25,7 +23,7 @@ export class QueueConnection {
   private isLost = false;
 
   private constructor(
-    readonly bull: BullMq,
+    readonly bull: typeof bullmq,
     readonly client: Redis,
     private readonly address: QueueAddress,
     private readonly onNotice: (message: string) => void,

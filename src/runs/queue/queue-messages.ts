@@ -23,7 +23,7 @@ export const jobSchema = z.strictObject({
 });
 export type QueueJob = Readonly<z.infer<typeof jobSchema>>;
 
-export const outputSchema = z.strictObject({
+const outputSchema = z.strictObject({
   schema: z.literal('mistletoe.output/1'),
   worker: nameSchema,
   output: z.string(),
