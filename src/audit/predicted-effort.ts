@@ -47,9 +47,9 @@ async function predictPace(runtime: Runtime, parameters: number): Promise<Pace> 
   const data = new Float32Array(size * size).fill(1 / size);
   const weights: MemoryWeights = { kind: 'memory', tensors: new Map([['w', { shape: [size, size], data }]]) };
   const time = async (rows: number): Promise<number> => {
-    let x = input('x', [rows, size]);
-    for (let product = 0; product < products; product++) x = matmul(x, weight('w', [size, size]));
-    const program = await runtime.compile({ x }, [weights]);
+    let y = input('x', [rows, size]);
+    for (let product = 0; product < products; product++) y = matmul(y, weight('w', [size, size]));
+    const program = await runtime.compile({ y }, [weights]);
     const inputs = { x: float32(new Float32Array(rows * size).fill(1), [rows, size]) };
     let bestMs = Infinity;
     try {

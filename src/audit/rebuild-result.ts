@@ -33,22 +33,23 @@ export function rebuildResult(request: AuditRequest, units: UnitSource): AuditRe
 function listFailed(request: AuditRequest, units: UnitSource): FailedUnit[] {
   const { drafters, prompts } = request;
   const failed: FailedUnit[] = [];
+  const add = (unit: string, data: object | null | undefined): void => {
+    if (data != null && 'failed' in data) failed.push({ unit, error: String(data.failed) });
+  };
   for (const { id } of drafters) {
     for (const prompt of prompts)
       for (const key of armKeys(request, id, prompt.id)) {
         const unit = unitKey(id, prompt.id, key);
         const data = units.get(unit, unitSchema);
-        if (data !== undefined && 'failed' in data) failed.push({ unit, error: data.skipped });
+        if (data !== undefined && 'failed' in data) add(unit, { failed: data.skipped });
       }
-    const data = units.get(universalKey(id), universalSchema) ?? {};
-    if ('failed' in data) failed.push({ unit: universalKey(id), error: data.failed });
+    add(universalKey(id), units.get(universalKey(id), universalSchema));
   }
   for (const { id: found } of drafters)
     for (const { id: measured } of drafters)
       for (const { id } of prompts) {
         const unit = transferKey(found, measured, id);
-        const data = units.get(unit, transferSchema) ?? {};
-        if ('failed' in data) failed.push({ unit, error: data.failed });
+        add(unit, units.get(unit, transferSchema));
       }
   return failed;
 }

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { SamplingOptions } from '../core/sampling.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import { openTarget } from '../decode/target.js';
-import type { TapConvention } from '../draft/draft-system.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/systems.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
@@ -24,12 +24,13 @@ import type {
 import { BenchmarkRunner, collectBenchmark } from '../measure/benchmark.js';
 import type { Runtime } from '../runtime/program.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
+import type { TemplateOptions } from '../text/template/chat-template.js';
 import { UnitPool } from './unit-pool.js';
 import type { UnitFailed } from './unit.js';
 import { driveUnits } from './unit.js';
 import type { WorkerSeat } from './worker-devices.js';
 
-export interface BenchPlan {
+export interface BenchPlan extends ReadingOptions, TemplateOptions {
   /** A folder. */
   readonly target: string;
   readonly drafters: readonly BenchDrafter[];
@@ -40,9 +41,6 @@ export interface BenchPlan {
   readonly seed: number;
   readonly warmup: number;
   readonly concurrency: number;
-  readonly taps?: TapConvention | undefined;
-  readonly chatTemplate?: string | undefined;
-  readonly date?: string | undefined;
   readonly cacheFolder?: string | undefined;
   readonly verifyCache?: boolean | undefined;
 }

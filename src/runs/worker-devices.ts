@@ -61,7 +61,8 @@ export function seatWorkers(
 ): readonly WorkerSeat[] {
   return Array.from({ length: count }, (_, index): WorkerSeat => {
     const place = devices[index % Math.max(1, devices.length)];
-    const own = device.kind === 'cpu' || place === undefined ? device : { ...device, ...place };
+    const isPlaced = device.kind === 'cuda' && place !== undefined;
+    const own = isPlaced ? { ...device, ordinal: place.ordinal, name: place.name } : device;
     const name = `worker-${index + 1}${own.kind === 'cpu' ? '' : ` (cuda:${own.ordinal})`}`;
     return { name, device: own, threads: Math.max(1, Math.floor(threads / count)) };
   });
