@@ -2,7 +2,7 @@
  * Several workers: overhead of a unit through pool and queue, a simulation of the research table (5 drafters, 3 sets of 80
  * prompts, 2 targets, 5 seeds: 12,000 searches) on 1 to 512 GPUs, and the simulation against real runs.
  * Options: --timings FILE  timings.jsonl of a run, for unit times; --queue UNITS  also sends no-op units through a local
- * Redis; --check  also audits the bundled model with 1, 2 and 4 workers (minutes; npm run build first)
+ * Redis; --check PROMPTS  also audits the bundled model with 1, 2 and 4 workers (minutes; npm run build first)
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -92,18 +92,19 @@ if (timingsFile === undefined) {
 
 const queueUnits = valueOf('--queue');
 if (queueUnits !== undefined) await measureQueue(Number(queueUnits));
-if (process.argv.includes('--check')) checkAgainstRuns();
+const checkedPrompts = valueOf('--check');
+if (checkedPrompts !== undefined) checkAgainstRuns(checkedPrompts);
 
 /** The same small audit with 1, 2 and 4 workers, beside what the simulation predicts from the times of one worker. */
-function checkAgainstRuns(): void {
+function checkAgainstRuns(prompts: string): void {
   const temporary = mkdtempSync(join(tmpdir(), 'mistletoe-fleet-'));
   try {
     const rows = [1, 2, 4].map((workers) => ({
       workers,
-      ...runAudit(join(temporary, `run-${workers}`), workers),
+      ...runAudit(join(temporary, `run-${workers}`), workers, prompts),
     }));
     const alone = readTimes(join(temporary, 'run-1', 'timings.jsonl'));
-    const run = { pairs: alone.controlsMs.length, searchesPerPair: 2, ...alone };
+    const run = { pairs: alone.controlsMs.length, searchesPerPair: 2, takesInTurn: true, ...alone };
     const startMs = Math.max(0, rows[0]!.wallMs - sum(alone.controlsMs) - sum(alone.searchesMs));
     const cores = availableParallelism();
     printTable(
@@ -124,7 +125,7 @@ function checkAgainstRuns(): void {
           ];
         }),
       ],
-      `12 pairs of the bundled model, 1 thread for each worker, ${cores} cores`,
+      `${run.pairs} pairs of the bundled model, 1 thread for each worker, ${cores} cores`,
     );
   } finally {
     rmSync(temporary, { recursive: true, force: true });
@@ -135,8 +136,8 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-function runAudit(folder: string, workers: number): { readonly wallMs: number } {
-  const words = ['audit', '-d', 'eagle3', '-d', 'sps', '--limit', '6', '--preset', 'quick', '--out', folder];
+function runAudit(folder: string, workers: number, prompts: string): { readonly wallMs: number } {
+  const words = ['audit', '-d', 'eagle3', '-d', 'sps', '--limit', prompts, '--preset', 'quick', '--out', folder];
   const machine = [
     '--threads',
     String(workers),
