@@ -137,7 +137,19 @@ function sum(values: readonly number[]): number {
 }
 
 function runAudit(folder: string, workers: number, prompts: string): { readonly wallMs: number } {
-  const words = ['audit', '-d', 'eagle3', '-d', 'sps', '--limit', prompts, '--preset', 'quick', '--out', folder];
+  const words = [
+    'audit',
+    '-d',
+    'eagle3',
+    '-d',
+    'sps',
+    '--limit',
+    prompts,
+    '--preset',
+    'quick',
+    '--out',
+    folder,
+  ];
   const machine = [
     '--threads',
     String(workers),

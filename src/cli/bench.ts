@@ -205,7 +205,8 @@ async function measure(
   });
   if (flags.specBench !== undefined) await writeAnswers(flags.specBench, result, setting.target);
   if (result.records.length === 0) {
-    const reason = failures > 0 ? 'Every unit failed.' : 'Interrupted before one prompt was answered by every system.';
+    const reason =
+      failures > 0 ? 'Every unit failed.' : 'Interrupted before one prompt was answered by every system.';
     terminal.stderr.write(`${reason}\n`);
     return failures > 0 ? exitCodes.failure : exitCodes.interrupted;
   }

@@ -191,7 +191,9 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     expect(said).toMatch(
       /The worker worker-\d+ does not serve this run: this worker does not have the model target/,
     );
-    expect(poor.lines.join('\n')).toContain(`Copy the submitter's folder of target to ${join(empty, 'target')}.`);
+    expect(poor.lines.join('\n')).toContain(
+      `Copy the submitter's folder of target to ${join(empty, 'target')}.`,
+    );
     const texts = [
       ...readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8')),
       ...workers.flatMap(({ lines }) => lines),

@@ -76,7 +76,9 @@ async function countStored(given: string, flags: AuditFlags, terminal: Terminal)
   try {
     const folder = await find(findDrafter(given));
     const { tensors } = await openCheckpoint(parseHybrid(folder)?.behind ?? folder);
-    const counts = [...tensors.values()].map(({ shape }) => shape.reduce((product, size) => product * size, 1));
+    const counts = [...tensors.values()].map(({ shape }) =>
+      shape.reduce((product, size) => product * size, 1),
+    );
     return counts.reduce((total, count) => total + count, 0);
   } catch {
     return 0; // a system without weights, or one that the audit refuses when it opens it

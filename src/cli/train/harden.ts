@@ -138,7 +138,8 @@ async function prepare(
   });
   const place = flags.out ?? { parent: 'runs', name: 'harden' };
   const workers = await planWorkers(flags);
-  return (options) => startHardening(place, request, { ...options, workers, writeAuditReports: writeReports });
+  return (options) =>
+    startHardening(place, request, { ...options, workers, writeAuditReports: writeReports });
 }
 
 interface TextOptions {

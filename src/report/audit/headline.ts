@@ -187,7 +187,9 @@ export function describeFailedUnits({ failedUnits = [] }: AuditResult): string[]
   if (failedUnits.length === 0) return [];
   const shown = failedUnits.slice(0, maxFailed).map(({ unit, error }) => `${unit}: ${error}`);
   const more = failedUnits.length > maxFailed ? [`and ${failedUnits.length - maxFailed} more`] : [];
-  return [`The result is without ${countText(failedUnits.length, 'unit')}. ${[...shown, ...more].join('; ')}`];
+  return [
+    `The result is without ${countText(failedUnits.length, 'unit')}. ${[...shown, ...more].join('; ')}`,
+  ];
 }
 
 /**

@@ -51,7 +51,12 @@ export const roundFolder = (folder: string, role: string, round: number): string
   join(folder, role, `round-${round}`);
 
 /** The drafter that a round, counted from 0, attacks: that of the round before. */
-export function attackedDrafter(request: HardenRequest, folder: string, source: SuffixSource, round: number): string {
+export function attackedDrafter(
+  request: HardenRequest,
+  folder: string,
+  source: SuffixSource,
+  round: number,
+): string {
   const role = source === 'searched' ? 'hardened' : source;
   return round === 0 ? request.from.folder : join(roundFolder(folder, role, round), 'last');
 }

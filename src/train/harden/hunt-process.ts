@@ -39,7 +39,10 @@ class HuntProcess implements ProcessWork {
     return Promise.resolve(undefined);
   }
 
-  private async open({ source, round }: HuntInput): Promise<{ readonly target: Target; readonly hunt: SuffixHunt }> {
+  private async open({
+    source,
+    round,
+  }: HuntInput): Promise<{ readonly target: Target; readonly hunt: SuffixHunt }> {
     const { request, folder, device, threads, cacheFolder, verifyCache } = this.setup;
     const { targetFolder, chatTemplate, date, from, training } = request;
     const cache = {

@@ -113,7 +113,12 @@ async function huntRest(
         const place = next++;
         const prompt = prompts[place]!;
         const key = `${source}/round-${round + 1}/${prompt.id}`;
-        return { key, input: { source, round, place, prompt }, models, estimate: { memoryBytes: null, ms: null } };
+        return {
+          key,
+          input: { source, round, place, prompt },
+          models,
+          estimate: { memoryBytes: null, ms: null },
+        };
       },
     },
     hooksOf: ({ input: { place } }) => ({
