@@ -74,20 +74,20 @@ export async function requireRoom(
   folders: readonly string[],
   host: Pick<GpuHost, 'freeBytes'> = thisMachine,
 ): Promise<void> {
-  const processes = new Map<number, number>();
-  for (const device of devices)
-    if (device.kind === 'cuda') processes.set(device.ordinal, (processes.get(device.ordinal) ?? 0) + 1);
-  for (const [ordinal, count] of processes) {
+  const gpus = devices.filter((device) => device.kind === 'cuda');
+  const ordinals = new Set(gpus.map(({ ordinal }) => ordinal));
+  for (const ordinal of ordinals) {
+    const { dtype } = gpus[0]!;
+    const count = gpus.filter((device) => device.ordinal === ordinal).length;
     // Whether one fits is known once it opens the models.
     if (count === 1) continue;
-    const { dtype } = devices[0]!;
     const [bytes, freeBytes] = [await countGpuBytes(folders, dtype), await host.freeBytes(ordinal)];
     if (count * bytes <= freeBytes) continue;
     const fitting = Math.max(1, Math.floor(freeBytes / bytes));
     throw new MistletoeError(
       'usage',
       `cuda:${ordinal} has ${formatBytes(freeBytes)} free; ${count} worker processes on it need at least ${formatBytes(bytes)} each in ${dtype}.`,
-      { hint: `Use --workers ${fitting * processes.size} or fewer.` },
+      { hint: `Use --workers ${fitting * ordinals.size} or fewer.` },
     );
   }
 }

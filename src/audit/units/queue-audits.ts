@@ -6,10 +6,9 @@ import { readHubSettings } from '../../checkpoint/hub/hub-settings.js';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../../decode/bundled-models.js';
 import { parseHybrid, withLookup } from '../../draft/hybrid/hybrid.js';
 import { findWeightless } from '../../draft/systems.js';
-import type { RecordedDevice } from '../../runtime/device-choice.js';
-import { computeTypes } from '../../runtime/device-choice.js';
 import { identifyModel } from '../../runs/identity.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
+import { deviceSchema } from '../../runs/run-device.js';
 import type { Refusal } from '../../runs/queue/queue-worker.js';
 import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
 import { UnitPool } from '../../runs/unit-pool.js';
@@ -64,10 +63,9 @@ export async function openAuditPool(
     if (folder === undefined) return describeMissing(model, options);
     folders[model.sha256] = folder;
   }
-  const dtype = computeTypes.find((type) => type === device.dtype) ?? 'float32';
-  const placed = devices.map((own): RecordedDevice => {
-    return own.kind === 'cpu' ? { kind: 'cpu', dtype: 'float32' } : { ...own, dtype };
-  });
+  const placed = devices.flatMap((own) => deviceSchema.safeParse({ ...own, dtype: device.dtype }).data ?? []);
+  if (placed.length < devices.length)
+    return { refusal: `it computes in ${device.dtype}, which this worker cannot`, hint: '' };
   await requireRoom(placed, Object.values(folders));
   return new UnitPool<AuditUnitInput>({
     program: unitProcess,
