@@ -10,8 +10,9 @@ import type { Cost } from './cost.js';
 import { weighCost } from './cost.js';
 import type { Rank, StreamBaseline } from './rank.js';
 import { Baselines } from './rank.js';
+import { percent } from './tail.js';
 import type { Outcome } from './tenant.js';
-import { percent, TenantTests } from './tenant.js';
+import { TenantTests } from './tenant.js';
 import type { Alert, Decision, Judgment, VerdictName, VerdictNumbers } from './verdict.js';
 import { noNumbers } from './verdict.js';
 

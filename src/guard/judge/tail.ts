@@ -1,5 +1,7 @@
 /** Statistics of the tenant tests: tail probabilities of counts and of mean ranks. */
 
+import { boundLength, confidence } from './cost.js';
+
 /** Lengths of the stretches that are tested, so that earlier requests do not dilute a beginning attack. */
 const stretches = [5, 15, 50] as const;
 const driftStretches: readonly number[] = [10, 15, 20, 25, 30, 40];
@@ -32,6 +34,25 @@ export function findTail<T>(
     if (probability <= threshold) return { count, requests: last.length, probability };
   }
   return undefined;
+}
+
+/** Requests that are tested together, where each is too short or too near to break-even to be judged by itself. */
+const together = { min: 3, max: 15 } as const;
+
+/** The mean accepted length of the last requests, if drafting does not pay for them together. */
+export function findLoss(
+  outcomes: readonly { readonly steps: number; readonly accepted: number; readonly breakEven: number }[],
+): { readonly length: number; readonly requests: number } | undefined {
+  const requests = Math.min(outcomes.length, together.max);
+  if (requests < together.min) return undefined;
+  let [steps, accepted, needed] = [0, 0, 0];
+  for (const outcome of outcomes.slice(-requests)) {
+    steps += outcome.steps;
+    accepted += outcome.accepted;
+    needed += outcome.breakEven * outcome.steps;
+  }
+  const isLoss = boundLength(accepted, steps, confidence.tenant) < needed / steps;
+  return isLoss ? { length: 1 + accepted / steps, requests } : undefined;
 }
 
 export interface MeanRank {
@@ -92,3 +113,7 @@ export function normalTail(z: number): number {
   for (let depth = 60; depth >= 1; depth--) fraction = z + depth / fraction;
   return Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI) / fraction;
 }
+
+export const chance = ({ probability }: Counted): string =>
+  `(probability without an attack ${probability.toExponential(0)})`;
+export const percent = (share: number): string => `${(100 * share).toFixed(share < 0.095 ? 1 : 0)} %`;

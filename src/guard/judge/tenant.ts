@@ -9,14 +9,15 @@
  * An alert never raises the evidence that the next one needs. A fourth test is about all tenants together.
  */
 import { RecentMap } from '../state/recent-map.js';
-import { boundLength, confidence } from './cost.js';
-import type { Counted } from './tail.js';
 import {
   average,
+  chance,
+  findLoss,
   findTail,
   meanRanks,
   minCount,
   normalTail,
+  percent,
   rankVariance,
   spreadBeyondChance,
 } from './tail.js';
@@ -37,7 +38,7 @@ export interface Outcome {
 
 export type Finding = Pick<Alert, 'tenant' | 'cause' | 'count' | 'requests' | 'probability' | 'text'>;
 
-interface TenantState {
+export interface TenantState {
   /** Oldest first. */
   outcomes: Outcome[];
   /** Mean rank of the requests before those, and how many it stands for. */
@@ -48,15 +49,13 @@ interface TenantState {
   muted: Partial<Record<AlertCause, number>>;
 }
 
-interface Passed {
+export interface Passed {
   readonly tenant: string;
   readonly isCollapsed: boolean;
   readonly rank: number | null;
 }
 
 const maxOutcomes = 50;
-/** Requests that are tested together, where each is too short or too near to break-even to be judged by itself. */
-const together = { min: 3, max: 15 } as const;
 /** Share of benign requests that collapse, where nothing is known yet, and the requests that this prior stands for. */
 const prior = { collapsed: 0.005, requests: 100 } as const;
 const maxRecent = 500;
@@ -246,19 +245,9 @@ function forgetOldest({ outcomes, history }: TenantState, isHeld: boolean): void
 }
 
 function testTogether(tenant: string, outcomes: readonly Outcome[]): Finding | undefined {
-  const requests = Math.min(outcomes.length, together.max);
-  if (requests < together.min) return undefined;
-  let [steps, accepted, needed] = [0, 0, 0];
-  for (const outcome of outcomes.slice(-requests)) {
-    steps += outcome.steps;
-    accepted += outcome.accepted;
-    needed += outcome.breakEven * outcome.steps;
-  }
-  if (boundLength(accepted, steps, confidence.tenant) >= needed / steps) return undefined;
-  const text = `Drafting does not pay for this tenant: ${(1 + accepted / steps).toFixed(2)} tokens per step over its last ${requests} requests.`;
+  const counted = findLoss(outcomes);
+  if (counted === undefined) return undefined;
+  const { length, requests } = counted;
+  const text = `Drafting does not pay for this tenant: ${length.toFixed(2)} tokens per step over its last ${requests} requests.`;
   return { tenant, cause: 'collapsed', count: requests, requests, probability: 0.001, text };
 }
-
-const chance = ({ probability }: Counted): string =>
-  `(probability without an attack ${probability.toExponential(0)})`;
-export const percent = (share: number): string => `${(100 * share).toFixed(share < 0.095 ? 1 : 0)} %`;

@@ -17,6 +17,8 @@ import type { Upstream } from './upstream.js';
 const tooLarge = { status: 413, message: 'The request body is too large.', code: 'request_too_large' };
 const badPath = { status: 400, message: 'The path contains invalid characters.', code: 'bad_request' };
 const withoutLength: ReadonlySet<string> = new Set(['content-length']);
+/** 'close' follows. */
+const ignore = (): void => undefined;
 /** Node treats longer times as none. */
 const maxTimerMs = 2 ** 31 - 1;
 /** Up to here, a response is sent as text: Node joins it with the head and writes both at once. */
@@ -54,7 +56,7 @@ export class Exchange implements UpstreamHandler {
   start(): void {
     const { request, response, head } = this;
     const { requestSize, readSize } = this.settings.limits;
-    request.on('error', ignore); // the response's 'close' follows
+    request.on('error', ignore);
     response.on('error', ignore);
     response.once('close', () => {
       if (this.isOver) return;
@@ -167,9 +169,7 @@ export class Exchange implements UpstreamHandler {
     const rest = stripping?.finish();
     if (rest !== undefined && stripping?.isWhole === true)
       this.writeHead(withoutLength, ['Content-Length', String(rest.byteLength)]);
-    if (rest === undefined || rest.byteLength === 0)
-      response.end(); // does nothing the second time
-    else response.end(rest);
+    response.end(rest); // does nothing the second time
     this.end('complete', response.statusCode);
   }
 
@@ -251,8 +251,4 @@ export class Exchange implements UpstreamHandler {
     this.body.release();
     this.watcher?.onEnd(ending, status);
   }
-}
-
-function ignore(): void {
-  // Followed by 'close'.
 }

@@ -72,7 +72,6 @@ class RedisState implements JudgeState {
   private reading: Promise<void> = Promise.resolve();
   private timer: NodeJS.Timeout | undefined;
   private sinceSnapshot = { entries: 0, atMs: Date.now() };
-  /** Judges alone from now on. */
   private readonly onFailure = (cause: unknown): void => {
     this.leave(cause);
   };
@@ -250,5 +249,5 @@ class RedisState implements JudgeState {
   }
 }
 
-/** Failures are reported by the error event, or of no consequence while closing. */
+/** Reported by the error event, or of no consequence. */
 const ignore = (): void => undefined;
