@@ -55,9 +55,6 @@ export function findLengths(log: readonly LogLine[]): MeasuredLengths | undefine
   return { first, best, last: lengths.at(-1)! };
 }
 
-/** With the number of rows per level; lines up to version 0.2 do not have it. */
-type CountedUpdate = UpdateLine & Required<Pick<UpdateLine, 'levelRows'>>;
-
 interface LevelEntropy {
   /** In nats, over the first and the last tenth of the updates; NaN without rows. */
   readonly first: number;
@@ -65,16 +62,12 @@ interface LevelEntropy {
   readonly rows: number;
 }
 
-export function countedUpdates(log: readonly LogLine[]): readonly CountedUpdate[] {
-  return log.filter((line): line is CountedUpdate => line.kind === 'update' && line.levelRows !== undefined);
-}
-
 /**
  * [level] Mean cross-entropy over the rows that count for it. Deeper levels have fewer rows: drafts end with their
  * text, and only tokens of the draft vocabulary count.
  */
 export function summariseLevels(log: readonly LogLine[]): readonly LevelEntropy[] {
-  const updates = countedUpdates(log);
+  const updates = log.filter((line): line is UpdateLine => line.kind === 'update');
   const tenth = Math.ceil(updates.length / 10);
   const depth = updates[0]?.levels.length ?? 0;
   return Array.from({ length: depth }, (_, level) => ({
@@ -84,10 +77,10 @@ export function summariseLevels(log: readonly LogLine[]): readonly LevelEntropy[
   }));
 }
 
-const countRows = (updates: readonly CountedUpdate[], level: number): number =>
+const countRows = (updates: readonly UpdateLine[], level: number): number =>
   updates.reduce((sum, { levelRows }) => sum + levelRows[level]!, 0);
 
-function meanOf(updates: readonly CountedUpdate[], level: number): number {
+function meanOf(updates: readonly UpdateLine[], level: number): number {
   const total = updates.reduce((sum, line) => sum + line.levels[level]! * line.levelRows[level]!, 0);
   return total / countRows(updates, level);
 }

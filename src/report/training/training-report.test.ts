@@ -97,13 +97,6 @@ describe('the report of a training run', () => {
     expect(renderHtml(makeResult(makeLog(40, [1.5, 1.4, 1.3])))).toContain('best/ is the starting point');
   });
 
-  it('says what the levels of older logs are divided by', () => {
-    const log = makeLog(4, [1, 2]);
-    for (const line of log) if (line.kind === 'update') delete line.levelRows;
-    expect(renderHtml(makeResult(log))).toContain('(nats, divided by all learned tokens)');
-    expect(renderMarkdown(makeResult(log))).not.toContain('rows counted');
-  });
-
   it('claims nothing from fewer than five held-out texts', () => {
     const result = makeResult(makeLog(30, [1.01, 1.05]));
     const few = { ...result, data: { ...result.data, heldOut: { ...result.data.heldOut, examples: 3 } } };

@@ -11,8 +11,8 @@ const updateSchema = z.strictObject({
   loss: z.number(),
   /** [level] mean cross-entropy of the rows that the level counts, in nats. */
   levels: z.array(z.number()),
-  /** [level] how many those are. Absent up to version 0.2, where `levels` were divided by `tokens` instead. */
-  levelRows: z.array(z.number()).exactOptional(),
+  /** [level] how many those are. */
+  levelRows: z.array(z.number()),
   /** Length of the gradient before clipping. */
   norm: z.number(),
   rate: z.number(),
