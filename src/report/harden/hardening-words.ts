@@ -29,7 +29,6 @@ export const roleNames: Readonly<Record<DrafterRole, string>> = {
   before: 'before',
   hardened: 'hardened',
   random: 'random suffixes',
-  paraphrase: 'reworded questions',
 };
 
 const digits = 1;
@@ -159,7 +158,6 @@ const sides: Readonly<Record<DrafterRole, string>> = {
   before: 'the drafter before',
   hardened: 'the hardened drafter',
   random: 'the drafter trained on random suffixes',
-  paraphrase: 'the drafter trained on reworded questions',
 };
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
@@ -203,15 +201,11 @@ function describePrice(change: HardenedChange): string {
 }
 
 export const roundLegend =
-  'texts: searched or random suffixes, or reworded questions; prompts: taken from the data; found: prompts that gave texts, and how many texts; attacked length: accepted length under them; clean: on held-out texts';
+  'texts: searched or random suffixes; prompts: taken from the data; found: prompts that gave texts, and how many texts; attacked length: accepted length under them; clean: on held-out texts';
 
 /** One row for each round. */
 export function roundTable({ rounds }: HardeningResult): Table {
-  const names: Readonly<Record<TrainedRole, string>> = {
-    hardened: 'searched',
-    random: 'random',
-    paraphrase: 'reworded',
-  };
+  const names: Readonly<Record<TrainedRole, string>> = { hardened: 'searched', random: 'random' };
   const cells = (name: string, record: RoundRecord, index: number): Row => {
     const { cleanBefore, cleanAfter, attackedLength, searchSteps } = record;
     const change = cleanBefore === null || cleanAfter === null ? null : cleanAfter / cleanBefore - 1;

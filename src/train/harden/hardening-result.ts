@@ -9,8 +9,7 @@ import type { Interval } from '../../measure/bootstrap.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 
-/** Versions up to 0.2 also had `paraphrase`. */
-export const trainedRoles = ['hardened', 'random', 'paraphrase'] as const;
+export const trainedRoles = ['hardened', 'random'] as const;
 export type TrainedRole = (typeof trainedRoles)[number];
 export const drafterRoles = ['before', ...trainedRoles] as const;
 export type DrafterRole = (typeof drafterRoles)[number];
@@ -25,7 +24,7 @@ export interface HardeningResult {
   readonly audit: Omit<HardenRequest['audit'], 'prompts'> & { readonly prompts: number };
   readonly texts: HardeningTexts;
   /** [role][round]; empty for a baseline that was not requested. */
-  readonly rounds: Readonly<Record<TrainedRole, readonly RoundRecord[]>>;
+  readonly rounds: Readonly<Record<TrainedRole | 'paraphrase', readonly RoundRecord[]>>;
   readonly audits: readonly AuditComparison[];
   readonly times: HardeningTimes;
   readonly device: string;

@@ -44,9 +44,9 @@ export function createDrafterResult(drafter: string, given: readonly SamplePromp
   return { drafter, prompts, summary: summariseDrafter(prompts, 1) };
 }
 
-/** Drafters in the order of their roles: before, hardened, random, paraphrase. */
+/** Drafters in the order of their roles: before, hardened, random. */
 export function createAuditResult(drafters: readonly (readonly SamplePrompt[])[]): AuditResult {
-  const names = ['eagle3', 'eagle3-hardened', 'eagle3-random', 'eagle3-paraphrase'];
+  const names = ['eagle3', 'eagle3-hardened', 'eagle3-random'];
   return {
     ...{ ...sample, transfer: null, universal: [] },
     setup: { ...sample.setup, options: { ...sample.setup.options, ...presets.standard } },
@@ -97,7 +97,7 @@ export function createHardeningResult(
         { ...round, searchSteps: 36, attackedLength: 1.62, cleanBefore: 2.39, cleanAfter: 2.38 },
       ],
       random: [{ ...round, searchSteps: 0, attackedLength: null }],
-      paraphrase: [{ ...round, searchSteps: 0, attackedLength: null }],
+      paraphrase: [],
     },
     audits: audits.map(([name, result]) => compareAudit(name, result, { roles: drafterRoles, seed: 0 })),
     times: { searchMs: 940_000, trainingMs: 610_000, auditMs: 2_400_000 },
