@@ -41,7 +41,6 @@ import type { AuditFlags } from './audit-flags.js';
 import { auditFlags, givenSettings } from './audit-flags.js';
 import { createAuditProgress } from './audit-progress.js';
 import { describeUnits, planWorkers, queueOf } from './audit-workers.js';
-import { createFleetProgress } from './fleet-progress.js';
 import { formatDownloads, planDownloads } from './planned-downloads.js';
 import { formatAudit } from './audit-text.js';
 
@@ -95,9 +94,7 @@ async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<numb
   });
   // Until here Ctrl-C kills the process: there is nothing to save yet.
   const [workers, queue] = [await planWorkers(flags), queueOf(flags, terminal)];
-  const createEvents =
-    workers === undefined && queue === undefined ? createAuditProgress : createFleetProgress;
-  const events = createEvents(progress, { now: () => performance.now() });
+  const events = createAuditProgress(progress, { now: () => performance.now() });
   const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
     start({ events, signal, workers, queue, ...cacheOf(flags) }),
   );
