@@ -34,7 +34,7 @@ function readTimes(path: string): { readonly controlsMs: number[]; readonly sear
     .split('\n')
     .filter((line) => line.includes('"phases"'))
     .map((line) => timingSchema.parse(JSON.parse(line)));
-  const ms = ({ phases }: ArmTiming): number => phases?.totalMs ?? 0;
+  const ms = ({ phases }: ArmTiming): number => phases.totalMs;
   const controls = new Map<string, number>();
   for (const row of rows.filter(({ arm }) => !isSearched(arm))) {
     const key = `${row.drafter}/${row.promptId}`;

@@ -5,8 +5,8 @@ import type { SettingsOf, SettingTable } from '../core/settings.js';
 import { decimal, integer, oneOf, toFlagName, yesNo } from '../core/settings.js';
 import { keepRules } from '../measure/kept-class.js';
 import { defaultObjective, objectiveNames } from './search/objectives.js';
-import { projectionKinds } from './search/projection.js';
-import type { SearchMode } from './search/search-problem.js';
+import { createProjection, projectionKinds } from './search/projection.js';
+import type { SearchSettings } from './search/search-problem.js';
 
 /** Larger values would run out of memory or never finish. */
 export const auditSettings = {
@@ -200,8 +200,12 @@ export const presets = {
 
 export type PresetName = keyof typeof presets;
 
-export const searchModeOf = ({ search }: AuditSettings): SearchMode =>
-  search === 'random' ? 'unguided' : 'degradation';
+/** As the attack searches. */
+export const attackSearch = (settings: AuditSettings): SearchSettings => ({
+  ...settings,
+  projection: createProjection(settings.projection, settings.lambda),
+  searchMode: settings.search === 'random' ? 'unguided' : 'degradation',
+});
 
 export function applyPreset(name: string, changes: Partial<AuditSettings>): AuditSettings {
   if (!Object.hasOwn(presets, name)) {

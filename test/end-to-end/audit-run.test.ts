@@ -78,7 +78,7 @@ describe('an audit', () => {
     const outcome = await audits.start(audits.plan([draftModel], texts.slice(0, 1)), folder);
     if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
     const { timings, result } = outcome;
-    const phasesOf = (name: string): PhaseTimes => timings.arms.find(({ arm }) => arm === name)!.phases!;
+    const phasesOf = (name: string): PhaseTimes => timings.arms.find(({ arm }) => arm === name)!.phases;
     const attack = phasesOf('attack');
     for (const time of Object.values(attack)) expect(time).toBeGreaterThan(0);
     const { gradientMs, scoringMs, exactLengthsMs, decodingMs, totalMs } = attack;

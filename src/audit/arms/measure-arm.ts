@@ -92,7 +92,7 @@ async function perplexity(
 
 export interface ArmMeasure {
   readonly result: ArmResult;
-  readonly timing: Omit<ArmTiming, 'drafter'>;
+  readonly timing: Omit<ArmTiming, 'drafter' | 'phases'>;
 }
 
 /** Everything except the suffix. */
