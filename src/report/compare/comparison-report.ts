@@ -10,6 +10,7 @@ import { drawIntervals } from '../interval-chart.js';
 import type { Opening } from '../page.js';
 import { drawFigure, rangeText } from '../page.js';
 import { tableText } from '../table.js';
+import { judgeChange } from './comparison.js';
 import type { Comparison, DrafterComparison, RunDescription } from './comparison-record.js';
 import {
   comparisonTable,
@@ -17,7 +18,6 @@ import {
   describeDrafter,
   describeUnpaired,
   findWorst,
-  judgeChange,
   nameDrafter,
   signed,
   summarizeComparison,
@@ -119,7 +119,7 @@ const tones = {
 
 function describeOpening(comparison: Comparison, gateText: string): Opening {
   const { drafters, gate } = comparison;
-  const [tone, label] = tones[judgeChange(findWorst(comparison))];
+  const [tone, label] = tones[judgeChange(findWorst(comparison)?.counted ?? null)];
   return {
     id: 'outcome',
     tone,

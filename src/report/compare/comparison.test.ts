@@ -225,7 +225,7 @@ describe('the gate', () => {
       exitCode: 4,
       failures: [
         expect.stringMatching(
-          /^7 prompts, of which 7 changed, are too few to decide .* at least 8 prompts must have changed/,
+          /^7 prompts are too few to decide .* at least 8 prompts must have changed/,
         ),
       ],
     });
@@ -280,9 +280,38 @@ describe('the gate', () => {
   });
 });
 
+describe('words and the gate', () => {
+  const lengths = [2.7, 2.6, 2.5, 2.4, 2.6, 2.5, 2.4, 2.3, 2.2];
+  const compareFirst = (changed: number): Comparison => {
+    const at = (shift: number) =>
+      run({ d: lengths.map((length, index) => attacked(`${index}`, length - (index < changed ? shift : 0))) });
+    const comparison = compareAudits(at(0), at(0.6));
+    return { ...comparison, gate: checkWorse(comparison, 0.05) };
+  };
+
+  it('call a drafter worse by the same rule', () => {
+    const worse = compareFirst(8);
+    expect(worse.gate!.exitCode).toBe(100);
+    expect(renderComparisonText(worse)).toMatch(/^d got worse: /);
+  });
+
+  it('both say that too few prompts changed', () => {
+    for (const changed of [6, 7]) {
+      const few = compareFirst(changed);
+      expect(few.drafters[0]!.counted!.pValue).toBeLessThan(0.05);
+      expect(few.gate!.exitCode).toBe(4);
+      for (const text of [renderComparisonText(few), renderComparisonHtml(few)]) {
+        expect(text).toContain(`9 prompts, of which ${changed} changed, are too few to tell whether d changed`);
+        expect(text).toContain(`9 prompts, of which ${changed} changed, are too few to decide whether the drop`);
+        expect(text).not.toMatch(/worse:|>Worse</);
+      }
+    }
+  });
+});
+
 describe('a comparison in words', () => {
-  const before = sample({ strength: 0.3 }, 'runs/a');
-  const after = sample({ strength: 0.7 }, 'runs/b|<i>');
+  const before = sample({ strength: 0.3, withoutSuffix: 'none' }, 'runs/a');
+  const after = sample({ strength: 0.7, withoutSuffix: 'none' }, 'runs/b|<i>');
   const comparison = compareAudits(before, after);
 
   it('shows in a terminal what is in both, row by row', () => {

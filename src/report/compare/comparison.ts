@@ -7,6 +7,7 @@ import type { AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
 import type {
   Comparison,
+  CountedComparison,
   DrafterComparison,
   RunDescription,
   SetupDifference,
@@ -108,12 +109,29 @@ const isAudited = (prompt: ComparablePrompt, counted: 'attack' | 'given'): boole
   prompt.skipped === null && findRows(prompt, 'clean').length > 0 && findRows(prompt, counted).length > 0;
 
 /**
- * A gate fails only on what chance does not explain: a two-sided signed-rank test below this level, and an interval
- * above 0. At 0.01, about 1 in 200 pairs of audits that differ only in their seed could fail, however noisy they are.
+ * A change counts only if chance does not explain it: a two-sided signed-rank test below this level, and an interval
+ * without 0. At 0.01, about 1 in 200 pairs of audits that differ only in their seed is called worse, however noisy they are.
  */
-const gateSignificance = 0.01;
-/** With fewer pairs the test cannot reach that level: 2 / 2 ** 8 is the first value below it. */
-const minGatePrompts = 8;
+const significance = 0.01;
+/** With fewer changed prompts the test cannot reach that level: 2 / 2 ** 8 is the first value below it. */
+const minChanged = 8;
+
+export type Change = 'worse' | 'better' | 'unclear' | 'too few' | 'unknown';
+
+/** What words and the gate say about a drafter. */
+export function judgeChange(counted: CountedComparison | null): Change {
+  if (counted === null) return 'unknown';
+  const { growth, pValue, nNonZero } = counted;
+  if (growth.n < minChanged || (nNonZero > 0 && nNonZero < minChanged)) return 'too few';
+  if (!(pValue < significance) || (growth.low <= 0 && growth.high >= 0)) return 'unclear';
+  return growth.estimate > 0 ? 'worse' : 'better';
+}
+
+/** "8 prompts, of which 7 changed, are too few" */
+export function describeTooFew({ growth, nNonZero }: CountedComparison): string {
+  const changed = nNonZero === growth.n ? '' : `, of which ${nNonZero} changed,`;
+  return `${countText(growth.n, 'prompt')}${changed} ${growth.n === 1 ? 'is' : 'are'} too few`;
+}
 
 /**
  * Fails where the drop of a drafter grew by at least `failIfWorse` and chance does not explain it. Where there are too
@@ -129,16 +147,18 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
       unknown.push(`No prompt was audited in both runs for ${drafter.after}.`);
       continue;
     }
-    const { growth, drop, pValue, nNonZero } = counted;
+    const { growth, drop } = counted;
+    const verdict = judgeChange(counted);
     const change = `The drop of ${drafter.after} grew from ${percentText(drop.before, 1)} to ${percentText(drop.after, 1)}`;
     const interval = `95 % interval ${fixed(100 * growth.low, 1)} to ${fixed(100 * growth.high, 1)} points`;
-    const prompts = countText(growth.n, 'prompt');
-    if (nNonZero < minGatePrompts && Math.max(growth.estimate, growth.high) >= failIfWorse)
+    if (verdict === 'too few' && Math.max(growth.estimate, growth.high) >= failIfWorse)
       undecided.push(
-        `${prompts}, of which ${nNonZero} changed, ${growth.n === 1 ? 'is' : 'are'} too few to decide whether the drop of ${drafter.after} grew by ${tolerance}; at least ${minGatePrompts} prompts must have changed.`,
+        `${describeTooFew(counted)} to decide whether the drop of ${drafter.after} grew by ${tolerance}; at least ${minChanged} prompts must have changed.`,
       );
-    else if (growth.estimate >= failIfWorse && growth.low > 0 && pValue < gateSignificance)
-      worse.push(`${change} (${interval}, ${prompts}); the gate fails from ${tolerance} on.`);
+    else if (verdict === 'worse' && growth.estimate >= failIfWorse)
+      worse.push(
+        `${change} (${interval}, ${countText(growth.n, 'prompt')}); the gate fails from ${tolerance} on.`,
+      );
   }
   return {
     failIfWorse,

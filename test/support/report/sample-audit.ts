@@ -32,8 +32,8 @@ export interface SampleOptions {
   readonly blind?: boolean;
   /** Suffixes of the user in place of a search. */
   readonly given?: boolean;
-  /** On which prompts the search found nothing. */
-  readonly withoutSuffix?: 'one' | 'all';
+  /** On which prompts the search found nothing; default one. */
+  readonly withoutSuffix?: 'none' | 'one' | 'all';
   /** In bfloat16: on one prompt the second clean answer and the attacked one are different when they are measured. */
   readonly noisy?: boolean;
   /** Rows that were not measured. */
@@ -117,7 +117,7 @@ function createPrompt(
   const { rate, strength, blind = false, given = false, withoutSuffix = 'one', leaveOut = [] } = options;
   const { id: promptId, category, prompt } = text;
   const promptRate = rate + 0.2 * (random.next() - 0.5);
-  const failed = withoutSuffix === 'all' || (promptId === 'chat-2' && !blind);
+  const failed = withoutSuffix === 'all' || (withoutSuffix === 'one' && promptId === 'chat-2' && !blind);
   const present = arms.filter(
     (arm) => !leaveOut.includes(arm) && (given ? !searched.includes(arm) : arm !== 'given'),
   );
