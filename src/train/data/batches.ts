@@ -7,7 +7,6 @@
 import type { Random } from '../../core/random.js';
 import { createRandom } from '../../core/random.js';
 import { blocked } from '../../model/attention-inputs.js';
-import type { TrainSettings } from '../settings.js';
 import type { Example } from './examples.js';
 import { compareIds } from './examples.js';
 
@@ -62,7 +61,11 @@ export interface BatchPlan {
 /** `batchTokens`: positions of a batch, padding included. */
 export function planBatches(
   examples: readonly Example[],
-  { batchTokens, rows, seed }: Pick<TrainSettings, 'batchTokens' | 'rows' | 'seed'>,
+  {
+    batchTokens,
+    rows,
+    seed,
+  }: { readonly batchTokens: number; readonly rows: 'padded' | 'packed'; readonly seed: number },
 ): BatchPlan {
   const sorted = [...examples].sort((left, right) => compareIds(left.id, right.id));
   const isPacked = rows === 'packed';

@@ -15,7 +15,7 @@ import { refuseAtOnce } from '../../draft/draft-system.js';
 import { inspectCheckpoint } from '../../draft/inspection.js';
 import { recogniseCheckpoint } from '../../draft/systems.js';
 import { saveDrafter } from './saved-drafter.js';
-import { parametersOf, tensorsOf, weightsOf } from '../../../test/support/train/saved-tensors.js';
+import { parametersOf, tensorsOf } from '../../../test/support/train/saved-tensors.js';
 
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());
