@@ -2,16 +2,14 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
-import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
-import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/systems.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
-import type { BenchmarkResult, BenchmarkSystem, PromptSet } from '../measure/benchmark.js';
+import type { BenchmarkOptions, BenchmarkResult, BenchmarkSystem, PromptSet } from '../measure/benchmark.js';
 import { runBenchmark } from '../measure/benchmark.js';
 import { describeMachine } from '../measure/machine.js';
 import { toSpecBenchFiles } from '../measure/spec-bench.js';
@@ -119,7 +117,7 @@ export const bench = defineCommand({
 async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<number> {
   const plans = planDrafters(given);
   const promptSets = await readPromptSets(given, createPromptFinder(given, terminal));
-  if (given.specBench !== undefined) createFolder(given.specBench);
+  if (given.specBench !== undefined) makeFolderSync(given.specBench);
   const choice = await chooseDevice(given);
   const findModel = createModelFinder(given, terminal);
   const flags = { ...given, target: await findModel(given.target) };
@@ -137,8 +135,8 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
       const drafter = await loadDrafter(sources[index]!, { target: model, tokenizer, ...loading });
       systems.push(...systemsOf(plan, drafter, flags));
     }
-    const device = recordDevice(settled);
-    return await measure({ flags, device, terminal, progress, target, systems, promptSets });
+    const setting = settingOf(flags, recordDevice(settled));
+    return await measure(flags, terminal, progress, setting, { target, systems, promptSets });
   } finally {
     await runtime.dispose();
   }
@@ -163,27 +161,14 @@ function systemsOf({ name, policies }: DrafterPlan, drafter: Drafter, flags: Ben
   }));
 }
 
-interface Measurement {
-  readonly flags: BenchFlags;
-  readonly device: RecordedDevice;
-  readonly terminal: Terminal;
-  readonly progress: Progress;
-  readonly target: Target;
-  readonly systems: readonly BenchmarkSystem[];
-  readonly promptSets: readonly PromptSet[];
-}
-
-async function measure({
-  flags,
-  device,
-  terminal,
-  progress,
-  target,
-  systems,
-  promptSets,
-}: Measurement): Promise<number> {
+async function measure(
+  flags: BenchFlags,
+  terminal: Terminal,
+  progress: Progress,
+  setting: BenchmarkSetting,
+  subjects: Pick<BenchmarkOptions, 'target' | 'systems' | 'promptSets'>,
+): Promise<number> {
   const { stdout } = terminal;
-  const setting = settingOf(flags, device);
   const { maxNewTokens, sampling, seed, warmup, concurrency } = setting;
   const writeLine = (value: object): void => {
     stdout.writeData(`${JSON.stringify(value)}\n`);
@@ -195,9 +180,7 @@ async function measure({
   if (flags.format === 'jsonl') writeLine({ type: 'setting', ...setting });
   const result = await runBenchmark(
     {
-      target,
-      systems,
-      promptSets,
+      ...subjects,
       maxNewTokens,
       sampling,
       seed,
@@ -244,14 +227,12 @@ function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): n
 
 function settingOf(flags: BenchFlags, device: RecordedDevice): BenchmarkSetting {
   const { maxNewTokens, seed, warmup, concurrency } = flags;
-  const sampling = common.samplingOf(flags);
-  const threads = flags.threads ?? availableParallelism();
   return {
     target: nameModel(flags.target),
     machine: describeMachine(device),
-    threads,
+    threads: flags.threads ?? availableParallelism(),
     maxNewTokens,
-    sampling,
+    sampling: common.samplingOf(flags),
     seed,
     warmup,
     concurrency,
@@ -261,19 +242,8 @@ function settingOf(flags: BenchFlags, device: RecordedDevice): BenchmarkSetting 
 async function writeAnswers(folder: string, { records }: BenchmarkResult, target: string): Promise<void> {
   for (const { set, modelId, answers } of toSpecBenchFiles(records, target, Date.now())) {
     const setFolder = join(folder, set.replace(/[^\w.-]+/g, '-').replace(/^[-.]+/, ''));
-    createFolder(setFolder);
+    makeFolderSync(setFolder);
     const lines = answers.map((answer) => `${JSON.stringify(answer)}\n`).join('');
     await writeWhole(join(setFolder, `${modelId}.jsonl`), lines);
-  }
-}
-
-function createFolder(path: string): void {
-  try {
-    makeFolderSync(path);
-  } catch (cause) {
-    throw new MistletoeError('usage', `The folder ${path} cannot be created: ${describeCause(cause)}`, {
-      hint: 'Give --spec-bench a folder that can be written.',
-      cause,
-    });
   }
 }

@@ -12,7 +12,7 @@ import { parseQueueUrl } from '../../runs/queue/redis-url.js';
 import { WorkerMetrics } from '../../runs/queue/worker-metrics.js';
 import { exitCodes } from '../failure.js';
 import { createNotice } from '../terminal.js';
-import { queueOf } from './audit-workers.js';
+import { queueOf } from './audit-flags.js';
 import { maxThreads, maxWorkers } from '../../core/limits.js';
 import { decimal, integer, text, textOf } from '../../core/settings.js';
 import { findDevices, readDeviceList } from '../../runs/worker-devices.js';
