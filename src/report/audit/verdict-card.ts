@@ -40,7 +40,7 @@ export function describeOpening(result: AuditResult, verdict: Verdict): Opening 
     id: 'verdict',
     tone: level,
     label: levelNames[level],
-    sentence: summarizeVerdict(result, verdict),
+    sentence: summarizeVerdict(result.drafters, verdict.drafters),
     warnings,
     picture: drawIntervals(audited.map(listIntervals)),
     details: fragment`<p class="meaning">${audited.length === 0 ? nothingMeaning : meanings[level](describeAnswers(audited))}</p>

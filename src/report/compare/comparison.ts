@@ -11,7 +11,6 @@ import type {
   DrafterComparison,
   RunDescription,
   SetupDifference,
-  SetupValue,
   Sides,
   WorseGate,
 } from './comparison-record.js';
@@ -37,11 +36,7 @@ export function compareAudits(before: ComparedRun, after: ComparedRun): Comparis
   return {
     schema: comparisonSchema,
     runs: { before: describeRun(before), after: describeRun(after) },
-    differences: listDifferences(
-      before.result.setup,
-      after.result.setup,
-      pairs.map((pair) => ({ before: pair.before.drafter, after: pair.after.drafter })),
-    ),
+    differences: listDifferences(before.result.setup, after.result.setup, pairs),
     drafters: pairs.map((pair) => compareDrafter(pair, before.result, after.result)),
     unpaired: { before: rest(before, ids('before')), after: rest(after, ids('after')) },
     gate: null,
@@ -167,12 +162,13 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
   };
 }
 
-/** Differences in models, options and versions; `drafters` are the pairs that are compared. */
+/** Differences in models, options and versions. */
 function listDifferences(
   before: AuditSetup,
   after: AuditSetup,
-  drafters: readonly Sides<string>[],
+  drafters: readonly Sides<ComparableDrafter>[],
 ): SetupDifference[] {
+  const options = new Set([...Object.keys(before.options), ...Object.keys(after.options)]);
   const listed: SetupDifference[] = [
     { name: 'version', before: before.version, after: after.version },
     { name: 'node', before: before.node, after: after.node },
@@ -182,32 +178,32 @@ function listDifferences(
     { name: 'preset', before: before.preset, after: after.preset },
     { name: 'seed', before: before.seed, after: after.seed },
     { name: 'prompts given', before: before.promptCount, after: after.promptCount },
-    ...listOptions(before, after),
+    ...[...options].map((name) => ({
+      name: `option ${name}`,
+      before: before.options[name] ?? null,
+      after: after.options[name] ?? null,
+    })),
   ];
   return listed.filter((difference) => difference.before !== difference.after);
 }
 
-function listDrafter(before: AuditSetup, after: AuditSetup, pair: Sides<string>): SetupDifference[] {
-  const first = before.drafters.find(({ id }) => id === pair.before);
-  const second = after.drafters.find(({ id }) => id === pair.after);
-  const row = (name: string, value: (drafter: AuditSetup['drafters'][number]) => SetupValue) => ({
-    name: `${pair.after} ${name}`,
-    before: first === undefined ? null : value(first),
-    after: second === undefined ? null : value(second),
+function listDrafter(
+  before: AuditSetup,
+  after: AuditSetup,
+  pair: Sides<ComparableDrafter>,
+): SetupDifference[] {
+  const [first, second] = [pair.before.drafter, pair.after.drafter];
+  const old = before.drafters.find(({ id }) => id === first);
+  const now = after.drafters.find(({ id }) => id === second);
+  const row = (name: string, key: 'system' | 'policy' | 'sha256'): SetupDifference => ({
+    name: `${second} ${name}`,
+    before: old?.[key] ?? null,
+    after: now?.[key] ?? null,
   });
   return [
-    { name: 'drafter', before: pair.before, after: pair.after },
-    row('system', ({ system }) => system),
-    row('draft policy', ({ policy }) => policy),
-    row('files (sha256)', ({ sha256 }) => sha256),
+    { name: 'drafter', before: first, after: second },
+    row('system', 'system'),
+    row('draft policy', 'policy'),
+    row('files (sha256)', 'sha256'),
   ];
-}
-
-function listOptions(before: AuditSetup, after: AuditSetup): SetupDifference[] {
-  const names = new Set([...Object.keys(before.options), ...Object.keys(after.options)]);
-  return [...names].map((name) => ({
-    name: `option ${name}`,
-    before: before.options[name] ?? null,
-    after: after.options[name] ?? null,
-  }));
 }
