@@ -50,31 +50,20 @@ export async function huntSuffixes(work: HuntRound): Promise<readonly SuffixedPr
   if (found.length >= work.prompts.length) return found;
   const hunt = await work.openHunt();
   try {
-    await huntRest(work, hunt, found);
+    while (found.length < work.prompts.length) {
+      const line = await huntPrompt(work, hunt, found.length);
+      appendText(work.file, `${JSON.stringify(line)}\n`, { durable: true, command: 'harden' });
+      found.push(line);
+      work.onPrompt?.(line, found.length, work.prompts.length);
+    }
   } finally {
     await hunt.dispose();
   }
   return found;
 }
 
-async function huntRest(work: HuntRound, hunt: PromptHunt, found: SuffixedPrompt[]): Promise<void> {
-  const { prompts, file } = work;
-  for (let place = found.length; place < prompts.length; place++) {
-    const line = await huntPrompt(work, hunt, place);
-    appendText(file, formatFound(line), { durable: true, command: 'harden' });
-    found.push(line);
-    work.onPrompt?.(line, found.length, prompts.length);
-  }
-}
-
-export const formatFound = (line: SuffixedPrompt): string => `${JSON.stringify(line)}\n`;
-
 /** Independent of the other prompts. */
-export async function huntPrompt(
-  work: Omit<HuntRound, 'file' | 'openHunt'>,
-  hunt: PromptHunt,
-  place: number,
-): Promise<SuffixedPrompt> {
+async function huntPrompt(work: HuntRound, hunt: PromptHunt, place: number): Promise<SuffixedPrompt> {
   const { prompts, settings, round, signal } = work;
   signal?.throwIfAborted();
   const began = performance.now();
@@ -125,26 +114,20 @@ export function readFound(file: string): SuffixedPrompt[] {
 
 /** Greedy. */
 function answerAll(
-  {
-    target,
-    maxNewTokens,
-    settings,
-    signal,
-  }: Pick<HuntRound, 'target' | 'maxNewTokens' | 'settings' | 'signal'>,
+  { target, maxNewTokens, settings: { seed }, signal }: HuntRound,
   prompts: readonly (readonly number[])[],
 ): Promise<readonly (readonly number[])[]> {
   const engine = new Engine({ concurrency: Math.max(1, prompts.length) });
   const { model, stopIds, tokenizer } = target;
+  const greedy = { maxNewTokens, sampling: { temperature: 0 }, seed, stopIds, tokenizer, signal };
   return Promise.all(
     prompts.map(async (promptIds) => {
-      const { seed } = settings;
-      const greedy = { sampling: { temperature: 0 }, seed };
-      const request = { promptIds, maxNewTokens, ...greedy, stopIds, tokenizer, signal };
-      const bytes = sequenceBytes(request, model);
-      const { tokenIds } = await engine.run((scheduler) => decodePlain(model, { ...request, scheduler }), {
-        bytes,
-        signal,
-      });
+      const request = { promptIds, ...greedy };
+      const room = { bytes: sequenceBytes(request, model), signal };
+      const { tokenIds } = await engine.run(
+        (scheduler) => decodePlain(model, { ...request, scheduler }),
+        room,
+      );
       return tokenIds;
     }),
   );
@@ -193,17 +176,10 @@ function repeatExamples(examples: readonly Example[], copies: number): readonly 
  * ignore stray tokens in any prompt. The example keeps the clean answer; the loss uses the target's own distribution,
  * whether or not the target would still give that answer.
  */
-interface SpreadOptions {
-  readonly round: number;
-  readonly maxTokens: number;
-  readonly count: number;
-  readonly seed: number;
-}
-
 export function spreadSuffixes(
   found: readonly SuffixedPrompt[],
   clean: readonly Example[],
-  { round, maxTokens, count, seed }: SpreadOptions,
+  { round, maxTokens, count, seed }: Readonly<Record<'round' | 'maxTokens' | 'count' | 'seed', number>>,
 ): readonly Example[] {
   const single = clean.filter(({ isLearnt }) => !isLearnt.subarray(isLearnt.indexOf(1)).includes(0));
   const byConversation = new Map(single.map((example) => [example.conversationId ?? example.id, example]));
