@@ -1,25 +1,16 @@
 /** The audit in a terminal: a table with a legend, the tests, the verdict, and the path of the report. */
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import { armLabels, findArm } from '../../report/audit/arm-names.js';
-import {
-  describeCounts,
-  describeDrop,
-  describeTests,
-  keptDigits,
-  keptText,
-} from '../../report/audit/test-text.js';
+import { describeCounts, describeDrop, describeTests, keptText } from '../../report/audit/test-text.js';
 import {
   acceptedLengthText,
   changeText,
   countText,
   divergenceText,
-  passesText,
   pValueText,
 } from '../../core/number-text.js';
 import { phaseColumns, phaseTable } from '../../report/audit/timing-summary.js';
-import { lengthCell, rowContext } from '../../report/audit/row-columns.js';
-import type { Row } from '../../report/table.js';
+import { auditTable, textColumns } from '../../report/audit/row-columns.js';
 import { tableText } from '../../report/table.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
 import { joinLines } from '../long-runs.js';
@@ -30,12 +21,6 @@ export interface AuditTextOptions {
   readonly colors: Colors;
   readonly timings: AuditTimings;
 }
-
-const columns = [
-  'drafter',
-  { name: 'row', align: 'left' },
-  ...['accepted length', 'change', 'passes', 'answers', 'free-running', 'KL', 'n'],
-] as const;
 
 /** Explains the columns, under the table. */
 const legend = [
@@ -49,7 +34,7 @@ export function formatAudit(
   verdict: Verdict,
   { report, colors, timings }: AuditTextOptions,
 ): string {
-  const [heading = '', ...rows] = tableText({ columns, rows: result.drafters.flatMap(listRows) });
+  const [heading = '', ...rows] = tableText(auditTable(result.drafters, textColumns));
   const notes = [
     '',
     ...result.drafters.flatMap((drafter, index) => describeEvidence(drafter, verdict.drafters[index])),
@@ -70,29 +55,6 @@ export function formatAudit(
     '',
     `Report: ${report}`,
   ]);
-}
-
-function listRows(result: DrafterResult): Row[] {
-  const { drafter, summary } = result;
-  const clean = findArm(summary, 'clean');
-  if (clean === undefined)
-    return [{ cells: [drafter, 'nothing audited', ...columns.slice(3).map(() => '–'), '0'] }];
-  return summary.arms.map((row) => {
-    const context = rowContext(result, row);
-    const free = acceptedLengthText(row.freeRunning);
-    const compared =
-      row.arm === 'clean'
-        ? ['–', passesText(row.passes), '–', free, '–']
-        : [
-            changeText(context.change),
-            `${passesText(row.passes)} ${changeText(row.passes / clean.passes - 1).padStart(6)}`,
-            keptDigits(row.kept),
-            `${free} ${changeText(row.passRatio - 1).padStart(6)}`,
-            divergenceText(row.divergence),
-          ];
-    const length = lengthCell(row.sameAnswer);
-    return { cells: [drafter, armLabels[row.arm], length, ...compared, String(row.sameAnswer.n)] };
-  });
 }
 
 function describeEvidence(
