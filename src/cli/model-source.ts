@@ -58,7 +58,6 @@ function refuseToFetch(given: string): MistletoeError {
   );
 }
 
-/** A download as progress: size, time left, speed, file. */
 /** Progress events per download, for programs that read them. */
 const maxEvents = 1000;
 
@@ -69,6 +68,7 @@ export interface DownloadDisplay {
   readonly end: (summary?: string) => void;
 }
 
+/** Shows size, time left, speed and file. */
 export function createDownloadProgress(
   progress: Progress,
   name: string,

@@ -3,7 +3,6 @@
  * state.safetensors (to resume from), log.jsonl (losses and lengths), best/ and last/ (drafters), and result.json.
  */
 import { MistletoeError } from '../core/errors.js';
-import type { Target } from '../decode/target.js';
 import { describeMachine } from '../measure/machine.js';
 import { withResumption } from '../runs/resumed-run.js';
 import { nameDevice } from '../runtime/device-choice.js';
@@ -63,20 +62,16 @@ function refuseUnfit({
   request: { system, from, shape, targetFolder },
   target,
 }: ReadyRun<TrainRequest>): void {
-  refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
-  const { layerCount } = target.model.configuration;
-  refuseWholeTarget(shape.targetLayers ?? 0, layerCount);
+  const { layerCount, vocabularySize } = target.model.configuration;
+  const { draftVocabulary = 1, targetLayers = 0 } = shape;
+  if (draftVocabulary > vocabularySize)
+    throw new MistletoeError(
+      'usage',
+      `A draft vocabulary of ${draftVocabulary} tokens was asked for; the target in ${targetFolder} has ${vocabularySize}.`,
+      { hint: 'Ask for fewer, or leave it out: half of them are usual.' },
+    );
+  refuseWholeTarget(targetLayers, layerCount);
   if (system === 'eagle3' && from === undefined) refuseShallowTarget(targetFolder, layerCount);
-}
-
-function refuseLargeVocabulary(size: number, { model, folder }: Target): void {
-  const { vocabularySize } = model.configuration;
-  if (size <= vocabularySize) return;
-  throw new MistletoeError(
-    'usage',
-    `A draft vocabulary of ${size} tokens was asked for; the target in ${folder} has ${vocabularySize}.`,
-    { hint: 'Ask for fewer, or leave it out: half of them are usual.' },
-  );
 }
 
 async function trainIn(
@@ -106,19 +101,17 @@ async function trainIn(
     onStart: (started) => events.onStart?.({ request, texts, ...started }),
   });
   if (trained.ended === 'interrupted') return undefined;
-  const result = describeResult({ request, texts, start, ...trained });
+  const result = describeResult(request, texts, start, trained);
   writeResult(folder, 'train', result);
   return { status: 'complete', folder, result };
 }
 
-interface Made extends TrainedDrafter {
-  readonly request: TrainRequest;
-  readonly texts: TrainingTexts;
-  readonly start: TrainingStart;
-}
-
-function describeResult(made: Made): TrainingResult {
-  const { request, texts, start, ended, progress, parameterCount, log } = made;
+function describeResult(
+  request: TrainRequest,
+  texts: TrainingTexts,
+  start: TrainingStart,
+  { ended, progress, parameterCount, log }: TrainedDrafter,
+): TrainingResult {
   const { version, target, system, from, settings, device, data } = request;
   const { conversations, cutConversations, trainingCounts, heldOutCounts } = texts;
   const { batchesPerEpoch, paddingShare } = texts.plan;

@@ -68,23 +68,22 @@ interface RunKind<Request, Options, Outcome> {
   readonly explain: (folder: string, failure: unknown) => unknown;
 }
 
-export interface TrainingRuns<Request, Options, Outcome> {
-  readonly start: (place: RunPlace, request: Request, options?: Options) => Promise<Outcome | Interruption>;
-  readonly resume: (folder: string, options?: Options) => Promise<Outcome | Interruption>;
-}
-
 export function defineRuns<Request extends SharedRequest, Options extends Opened<Request>, Outcome>(
   kind: RunKind<Request, Options, Outcome>,
-): TrainingRuns<Request, Options, Outcome> {
+) {
   const { command, schema } = kind;
   return {
-    async start(place, request, options = {} as Options) {
+    async start(
+      place: RunPlace,
+      request: Request,
+      options = {} as Options,
+    ): Promise<Outcome | Interruption> {
       if (typeof place === 'string') refuseUsedFolder(place, command);
       const saved = asSaved(schema, request);
       const create = () => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, command);
       return execute(kind, create, saved, options);
     },
-    async resume(folder, options = {} as Options) {
+    async resume(folder: string, options = {} as Options): Promise<Outcome | Interruption> {
       const { cacheFolder } = options;
       const { request, open } = await openTrainingRun(folder, { command, schema, cacheFolder });
       return execute(kind, open, request, options);

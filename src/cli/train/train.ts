@@ -67,7 +67,7 @@ export const train = defineCommand({
         const { html } = await writeTrainingReports(folder, result);
         return {
           exitCode: exitCodes.success,
-          text: (colors) => formatTraining(result, { folder, report: typedPath(html), target, colors }),
+          text: (colors) => formatTraining(result, folder, typedPath(html), target, colors),
           json: () => `${JSON.stringify({ folder, ...result }, undefined, 2)}\n`,
           markdown: () => renderReportMarkdown(createTrainingReport(result)),
         };
@@ -112,14 +112,13 @@ async function prepare(
   return (options) => startTraining(flags.out ?? { parent: 'runs', name: 'train' }, request, options);
 }
 
-interface TextOptions {
-  readonly folder: string;
-  readonly report: string;
-  readonly target: string | undefined;
-  readonly colors: Colors;
-}
-
-function formatTraining(result: TrainingResult, { folder, report, target, colors }: TextOptions): string {
+function formatTraining(
+  result: TrainingResult,
+  folder: string,
+  report: string,
+  target: string | undefined,
+  colors: Colors,
+): string {
   const best = typedPath(join(folder, 'best'));
   return joinLines([
     ...drawLengths(result, colors),
