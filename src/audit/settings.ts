@@ -76,6 +76,23 @@ export function schemaOf<Table extends SettingTable>(table: Table): z.ZodType<Se
 
 export const settingsSchema = schemaOf(auditSettings);
 
+/** Refuses the first wrong value by its name. `command` explains the settings in its help. */
+export function parseSettings<Settings>(
+  command: 'audit' | 'train' | 'harden',
+  schema: z.ZodType<Settings>,
+  values: Readonly<Record<string, unknown>>,
+): Settings {
+  const parsed = schema.safeParse(values);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const name = issue?.path.join('.') ?? '';
+  throw new MistletoeError(
+    'usage',
+    `The ${command} setting "${name}" is ${JSON.stringify(values[name])}; ${issue?.message ?? 'it is not valid'}.`,
+    { hint: `\`mistletoe ${command} --help-all\` explains --${toFlagName(name)}.` },
+  );
+}
+
 const standard: AuditSettings = {
   suffixLength: 20,
   window: 64,
@@ -148,19 +165,14 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
     preset.objective === 'margin' ? defaultObjective(changes.temperature ?? 0) : preset.objective;
   // Control searches need gradients.
   const controlSearches = preset.controlSearches && changes.search !== 'random';
-  const parsed = settingsSchema.safeParse({ ...preset, objective, controlSearches, ...changes });
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const name = issue?.path.join('.') ?? '';
-    const value = (changes as Readonly<Record<string, unknown>>)[name];
-    throw new MistletoeError(
-      'usage',
-      `The audit setting "${name}" is ${JSON.stringify(value)}; ${issue?.message ?? 'it is not valid'}.`,
-      { hint: `\`mistletoe audit --help-all\` shows --${toFlagName(name)} and what each preset has.` },
-    );
-  }
-  refuseContradictions(parsed.data);
-  return parsed.data;
+  const settings = parseSettings('audit', settingsSchema, {
+    ...preset,
+    objective,
+    controlSearches,
+    ...changes,
+  });
+  refuseContradictions(settings);
+  return settings;
 }
 
 function refuseContradictions(settings: AuditSettings): void {

@@ -1,5 +1,4 @@
-import { schemaOf } from '../audit/settings.js';
-import { MistletoeError } from '../core/errors.js';
+import { parseSettings, schemaOf } from '../audit/settings.js';
 import { deepestDraft, maxNewTokensLimit } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
 import {
@@ -155,16 +154,8 @@ export function defaultSettings({
   }
 }
 
-export function completeSettings(given: Readonly<Record<string, unknown>>): TrainSettings {
-  const parsed = settingsSchema.safeParse(given);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const name = issue?.path.join('.') ?? '';
-  throw new MistletoeError(
-    'usage',
-    `The setting "${name}" is ${JSON.stringify(given[name])}: ${issue?.message ?? 'it cannot be used'}.`,
-  );
-}
+export const completeSettings = (given: Readonly<Record<string, unknown>>): TrainSettings =>
+  parseSettings('train', settingsSchema, given);
 
 export function objectiveOf(settings: TrainSettings): Objective {
   const { depth, labels, decay, featureWeight, labelWeight, noise } = settings;

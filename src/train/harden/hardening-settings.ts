@@ -1,6 +1,6 @@
 import type { ObjectiveName } from '../../audit/search/objectives.js';
 import { objectiveNames } from '../../audit/search/objectives.js';
-import { presets, schemaOf } from '../../audit/settings.js';
+import { parseSettings, presets, schemaOf } from '../../audit/settings.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { SettingsOf, SettingTable } from '../../core/settings.js';
@@ -71,17 +71,8 @@ export type HardeningAudit = (typeof auditNames)[number];
 export const baselineNames = ['random'] as const;
 export type Baseline = (typeof baselineNames)[number];
 
-export function completeHardening(given: Partial<HardeningSettings> = {}): HardeningSettings {
-  const parsed = hardeningSchema.safeParse({ ...hardeningDefaults, ...given });
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const [name = ''] = issue?.path ?? [];
-  const value = (given as Readonly<Record<PropertyKey, unknown>>)[name];
-  throw new MistletoeError(
-    'usage',
-    `The setting "${String(name)}" of hardening is ${JSON.stringify(value)}: ${issue?.message ?? 'it cannot be used'}.`,
-  );
-}
+export const completeHardening = (given: Partial<HardeningSettings> = {}): HardeningSettings =>
+  parseSettings('harden', hardeningSchema, { ...hardeningDefaults, ...given });
 
 /** Settings that searches take from the audits. */
 const shared = ['window', 'shortestAnswer', 'maxNewTokens', 'chat', 'allowNonAscii'] as const;
