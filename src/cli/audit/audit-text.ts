@@ -11,6 +11,7 @@ import {
 } from '../../core/number-text.js';
 import { phaseColumns, phaseTable } from '../../report/audit/timing-summary.js';
 import { auditTable, textColumns } from '../../report/audit/row-columns.js';
+import { transferTable } from '../../report/audit/transfer.js';
 import { tableText } from '../../report/table.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
 import { joinLines } from '../long-runs.js';
@@ -80,27 +81,17 @@ function describeSkipped({ drafter, prompts }: DrafterResult): string[] {
 
 function describeTransfer(transfer: TransferMatrix | null): string[] {
   if (transfer === null) return [];
-  const { drafters, prompts, attacked, clean } = transfer;
-  const named = [
-    ['no suffix', clean] as const,
-    ...attacked.map((row, index) => [drafters[index]!, row] as const),
-  ];
   return [
     'Transfer: accepted length along the clean answers on each drafter (across) with the suffixes found on each (down),',
-    `over the ${countText(prompts.length, 'prompt')} audited on all of them`,
-    ...tableText({
-      columns: ['', { name: '', align: 'left' }, ...drafters],
-      rows: named.map(([name, lengths]) => ({ cells: [name, '', ...lengths.map(acceptedLengthText)] })),
-    }),
+    `over the ${countText(transfer.prompts.length, 'prompt')} audited on all of them`,
+    ...tableText(transferTable(transfer)),
     '',
   ];
 }
 
 function drawPhases(timings: AuditTimings): string[] {
   const table = phaseTable(timings);
-  if (table === undefined) return [];
-  const rows = table.rows.map(({ cells }) => ({ cells: ['', ...cells] }));
-  return [...tableText({ columns: ['time', { name: '', align: 'left' }, ...phaseColumns], rows }), ''];
+  return table === undefined ? [] : [...tableText({ ...table, columns: ['time', ...phaseColumns] }), ''];
 }
 
 function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {
