@@ -1,30 +1,37 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
+import { basename } from 'node:path';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { describeMachine } from '../measure/machine.js';
+import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
+import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
+import { RunFolder } from '../runs/run-folder.js';
+import type { RunPlace } from '../runs/run-place.js';
+import { refuseUsedFolder } from '../runs/run-place.js';
+import type { UnitSource } from '../runs/run-units.js';
+import type { RecordedDevice } from '../runtime/device-choice.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
+import { collectPrompt } from './arms/drafter-units.js';
+import type { AuditTimings } from './arms/phase-clock.js';
+import { timingSchema } from './arms/phase-clock.js';
+import { Interrupted } from './arms/prompt-audit.js';
+import { collectTransfer } from './arms/transfer.js';
+import { universalKey } from './arms/universal.js';
 import type { AuditEvents } from './audit-events.js';
 import { openModels } from './audit-models.js';
 import type { AuditRequest } from './audit-request.js';
 import { requestSchema } from './audit-request.js';
 import type { AuditPlan } from './create-request.js';
 import { createRequest } from './create-request.js';
-import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
-import type { AuditTimings } from './arms/phase-clock.js';
 import type { Effort } from './effort.js';
 import { estimateEffort } from './effort.js';
-import { Interrupted } from './arms/prompt-audit.js';
-import type { AuditResult } from './result.js';
-import { timingSchema } from './arms/phase-clock.js';
-import { rebuildResult } from './rebuild-result.js';
+import type { AuditResult, DrafterResult } from './result.js';
+import { resultSchema, universalSchema } from './result.js';
+import { summariseDrafter } from './summary.js';
 import type { WorkerPlan } from './units/audit-backend.js';
 import { findRuntime, openBackend } from './units/executors.js';
 import type { UnitFailure } from './units/run-units.js';
 import { runUnits } from './units/run-units.js';
-import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
-import { RunFolder } from '../runs/run-folder.js';
-import type { RunPlace } from '../runs/run-place.js';
-import { refuseUsedFolder } from '../runs/run-place.js';
 
 export interface AuditOptions {
   readonly events?: AuditEvents | undefined;
@@ -153,5 +160,55 @@ function collectTimings(folder: RunFolder, request: AuditRequest, label: string)
     machine: `${gpu}${processor} (${architecture}), ${cores} cores${label === '' ? '' : `, ${label}`}`,
     arms: folder.readTimings(timingSchema),
     totalMs: folder.elapsedMs(),
+  };
+}
+
+export function rebuildResult(request: AuditRequest, units: UnitSource): AuditResult {
+  const drafters = request.drafters.map(({ id }): DrafterResult => {
+    const prompts = request.prompts.map((prompt) => collectPrompt(units, request, id, prompt));
+    return { drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) };
+  });
+  return {
+    schema: resultSchema,
+    setup: describeSetup(request),
+    drafters,
+    transfer: request.transfer ? collectTransfer(units, request, drafters) : null,
+    universal: request.drafters.flatMap(({ id }) => units.get(universalKey(id), universalSchema) ?? []),
+  };
+}
+
+const describeDevice = (device: RecordedDevice): { readonly device: string; readonly dtype: string } => ({
+  device: device.kind === 'cpu' ? 'cpu' : device.name,
+  dtype: device.dtype,
+});
+
+export function describeSetup(request: AuditRequest): AuditResult['setup'] {
+  const { version, node, target, preset, seed, settings, command, prompts } = request;
+  return {
+    version,
+    node,
+    target,
+    drafters: request.drafters.map(({ name, parameterCount, sha256, id, system, policy }) => ({
+      name,
+      parameterCount,
+      sha256,
+      id,
+      system,
+      policy: policy.replace(/(?<=^tree:).*\.json$/s, (path) => basename(path)),
+    })),
+    preset,
+    seed,
+    options: {
+      ...settings,
+      suffixes: request.suffixes.length,
+      threads: request.threads,
+      ...(request.device === undefined ? {} : describeDevice(request.device)),
+      ...(request.chatTemplate === undefined ? {} : { chatTemplate: request.chatTemplate.origin }),
+      ...(request.date === undefined ? {} : { date: request.date }),
+      transfer: request.transfer,
+      universal: request.universal,
+    },
+    command,
+    promptCount: prompts.length,
   };
 }

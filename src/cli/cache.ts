@@ -23,7 +23,7 @@ import { cacheFolderFlag, formatFlag } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { flag } from './flags.js';
-import { asOneLine } from './safe-text.js';
+import { asOneLine } from './terminal.js';
 
 const tasks = ['list', 'trim', 'clear', 'verify'] as const;
 

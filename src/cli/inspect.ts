@@ -16,9 +16,8 @@ import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './commo
 import { closeSentence, exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { createModelFinder } from './model-source.js';
-import { asOneLine } from './safe-text.js';
+import { asOneLine, colorsFor } from './terminal.js';
 import type { Colors } from './terminal.js';
-import { colorsFor } from './terminal.js';
 
 const flags = {
   ...formatFlag,

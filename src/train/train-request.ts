@@ -25,7 +25,7 @@ import type { TrainableSystem } from '../draft/fresh/new-drafter.js';
 import { trainableSystems } from '../draft/fresh/new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
-import { settleAnswers } from './data/taken-answers.js';
+import { settleAnswers } from './data/answers-file.js';
 
 const count = z.int().positive();
 

@@ -6,10 +6,10 @@ import { MistletoeError } from '../core/errors.js';
 import { describeMachine } from '../measure/machine.js';
 import { withResumption } from '../runs/resumed-run.js';
 import { nameDevice } from '../runtime/device-choice.js';
-import type { TrainingTexts } from './data/training-texts.js';
+import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from './training-run.js';
 import type { TrainedDrafter } from './loop/train-drafter.js';
 import { trainDrafter } from './loop/train-drafter.js';
-import type { LogLine } from './loop/training-log.js';
+import type { LogLine } from './loop/training-state.js';
 import { refuseWholeTarget } from '../draft/draft-model/new-draft-model.js';
 import { refuseShallowTarget } from '../draft/eagle/new-eagle.js';
 import type { TrainingStart } from './training-start.js';
@@ -18,7 +18,6 @@ import type { TrainRequest } from './train-request.js';
 import { requestSchema } from './train-request.js';
 import type { TrainingResult } from './training-result.js';
 import { findLengths, resultVersion } from './training-result.js';
-import type { Interruption, ReadyRun, RunEvents, RunOptions } from './training-run.js';
 import { defineRuns, readTexts, writeResult } from './training-run.js';
 
 export interface TrainEvents extends RunEvents<TrainRequest> {

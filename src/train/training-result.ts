@@ -4,7 +4,7 @@ import type { ModelIdentity } from '../runs/identity.js';
 import type { BatchPlan } from './data/batches.js';
 import type { ExampleCounts } from './data/examples.js';
 import type { TrainSettings } from './settings.js';
-import type { LengthLine, LogLine, UpdateLine } from './loop/training-log.js';
+import type { LengthLine, LogLine, UpdateLine } from './loop/training-state.js';
 import type { TrainingEnd } from './loop/training-loop.js';
 
 export const resultVersion = 'mistletoe-training/1';

@@ -6,7 +6,7 @@ import type { Target } from '../decode/target.js';
 import type { NewDrafter } from '../draft/fresh/new-drafter.js';
 import { createDrafterFolder } from '../draft/fresh/new-drafter.js';
 import type { TrainRequest } from './train-request.js';
-import type { TrainingTexts } from './data/training-texts.js';
+import type { TrainingTexts } from './training-run.js';
 import type { Example } from './data/examples.js';
 
 export function nameStart({

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
-import { renderResult } from '../../src/report/audit/json.js';
+import { renderResult } from '../../src/report/audit/write-reports.js';
 import { createSampleAudit, type SampleOptions } from '../support/report/sample-audit.js';
 import { judge } from '../../src/report/audit/verdict.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';

@@ -3,7 +3,7 @@
  * them, so they never add up to more than the wall time.
  */
 import { z } from 'zod';
-import { arms } from './arms.js';
+import { arms } from '../result.js';
 import type { SuffixScorer } from '../search/search-problem.js';
 
 const number = z.number();

@@ -7,7 +7,7 @@ import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
 import { readPrefix } from '../../decode/prefill.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
-import { isSearched, type SearchedArm } from './arms.js';
+import { isSearched, type SearchedArm } from '../result.js';
 import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, drawStarts, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';

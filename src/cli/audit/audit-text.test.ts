@@ -4,7 +4,7 @@ import type { SampleOptions } from '../../../test/support/report/sample-audit.js
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
 import { judge } from '../../report/audit/verdict.js';
 import { formatAudit } from './audit-text.js';
-import { createColors } from '../safe-text.js';
+import { createColors } from '../terminal.js';
 
 const colors = createColors(false);
 const format = (result: AuditResult, { timings } = createSampleAudit()): string =>

@@ -1,7 +1,7 @@
 /** The audit in a terminal: a table with a legend, the tests, the verdict, and the path of the report. */
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import { describeCounts, describeDrop, describeTests, keptText } from '../../report/audit/test-text.js';
+import { describeCounts, describeDrop, describeTests, keptText } from '../../report/audit/audit-words.js';
 import {
   acceptedLengthText,
   changeText,

@@ -1,11 +1,10 @@
 /** Part two: an audit of the draft model on code and math prompts, short enough to watch, that ends in a report. */
 import { relative } from 'node:path';
-import type { ArmName } from '../../audit/arms/arms.js';
+import type { ArmName, ArmResult, AuditResult, PromptResult } from '../../audit/result.js';
 import { createRequest } from '../../audit/create-request.js';
-import type { ArmResult, AuditResult, PromptResult } from '../../audit/result.js';
 import { startAudit } from '../../audit/run-audit.js';
 import { quoteWord } from '../../core/display-paths.js';
-import { armLabels } from '../../report/audit/arm-names.js';
+import { armLabels } from '../../report/audit/audit-words.js';
 import { judge } from '../../report/audit/verdict.js';
 import { writeReports } from '../../report/audit/write-reports.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';

@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createColors } from '../safe-text.js';
+import { createColors } from '../terminal.js';
 import { createWrapper, sayBars } from './demo-stage.js';
 
 function wrap(pieces: readonly string[], width: number): string {

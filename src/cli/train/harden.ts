@@ -33,12 +33,11 @@ import {
   runInFolder,
   typedPath,
 } from '../long-runs.js';
-import { createModelFinder } from '../model-source.js';
-import { createPromptFinder } from '../prompt-source.js';
+import { createModelFinder, createPromptFinder } from '../model-source.js';
 import type { Colors } from '../terminal.js';
 import type { HardenFlags } from './harden-flags.js';
 import { givenAudit, givenHardening, givenHardenTraining, hardenFlags, sharedAudit } from './harden-flags.js';
-import { createHardenProgress } from './harden-progress.js';
+import { createHardenProgress } from './train-progress.js';
 
 export const harden = defineCommand({
   name: 'harden',

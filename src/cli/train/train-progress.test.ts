@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { LogLine } from '../../train/loop/training-log.js';
+import type { LogLine } from '../../train/loop/training-state.js';
 import type { StartedTraining } from '../../train/train-run.js';
 import { createFakeTerminal } from '../../../test/support/fake-terminal.js';
 import { createProgress } from '../progress.js';

@@ -1,7 +1,6 @@
 /** The audit as a comment for a pull request: the verdict, one table, and how to run it again. Under 60 lines. */
-import type { ArmName } from '../../audit/arms/arms.js';
+import type { ArmName, AuditResult, DrafterResult } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { escapeMarkdown, showInvisible } from '../markup.js';
 import type { VerdictLevel } from './evidence.js';
 import { levelNames } from './evidence.js';
@@ -10,7 +9,7 @@ import { tableMarkdown } from '../table.js';
 import { paperTable } from './paper-table.js';
 import { phaseColumns, phaseTable, workerTable } from './timing-summary.js';
 import { auditTable, mainColumns } from './row-columns.js';
-import { describeCounts, describeDrop, describeTests } from './test-text.js';
+import { describeCounts, describeDrop, describeTests } from './audit-words.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
 const marks: Readonly<Record<VerdictLevel, string>> = {

@@ -1,6 +1,5 @@
 /** The verdict in sentences, with its doubts. Every number in them is in the table too. */
-import type { ControlName } from '../../audit/arms/arms.js';
-import type { AuditResult, DrafterResult, DrafterSummary } from '../../audit/result.js';
+import type { AuditResult, ControlName, DrafterResult, DrafterSummary } from '../../audit/result.js';
 import {
   acceptedLengthText,
   countText,
@@ -9,10 +8,9 @@ import {
   percentText,
   pValueText,
 } from '../../core/number-text.js';
-import { controlNames, findArm, findCounted, findPromptArms } from './arm-names.js';
+import { controlNames, describeKept, findArm, findCounted, findPromptArms } from './audit-words.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
 import { fewestPrompts, fragileDrop, severity, significanceLevel } from './evidence.js';
-import { describeKept } from './test-text.js';
 
 type Judged = Evidence & { readonly level: VerdictLevel };
 

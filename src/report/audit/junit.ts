@@ -2,13 +2,28 @@
  * The audit for test dashboards: a suite for each drafter; in it, a case that says whether anything was audited, one
  * for each gate and one for each prompt. Only gates fail: a single prompt is evidence, not a test.
  */
-import type { ArmName } from '../../audit/arms/arms.js';
+import type {
+  ArmName,
+  ArmResult,
+  ArmSummary,
+  AuditResult,
+  DrafterResult,
+  PromptResult,
+} from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { ArmResult, ArmSummary, AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import { countClasses, countedArm } from '../../audit/summary.js';
-import { findArm, findCounted, findPromptArms, promptChange, sameAnswerLength } from './arm-names.js';
+import {
+  describeCounts,
+  describeDrop,
+  describeTests,
+  findArm,
+  findCounted,
+  findPromptArms,
+  keptText,
+  promptChange,
+  sameAnswerLength,
+} from './audit-words.js';
 import { escapeXml } from '../markup.js';
-import { describeCounts, describeDrop, describeTests, keptText } from './test-text.js';
 import { acceptedLengthText, changeText, divergenceText, fixed, passesText } from '../../core/number-text.js';
 import { cellText } from '../table.js';
 import { lengthCell } from './row-columns.js';

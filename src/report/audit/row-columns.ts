@@ -1,11 +1,9 @@
 /** The columns of every table of rows: what they are called, what they mean, and how a value reads. */
-import type { ArmName } from '../../audit/arms/arms.js';
+import type { ArmName, ArmSummary, DrafterResult } from '../../audit/result.js';
 import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { ArmSummary, DrafterResult } from '../../audit/result.js';
 import type { Interval } from '../../measure/bootstrap.js';
 import { countedArm } from '../../audit/summary.js';
-import { armLabels, findArm, findCounted } from './arm-names.js';
-import { keptDigits, keptText } from './test-text.js';
+import { armLabels, findArm, findCounted, keptDigits, keptText } from './audit-words.js';
 import {
   acceptedLengthText,
   changeText,

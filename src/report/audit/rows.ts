@@ -9,11 +9,17 @@ import { fragment } from '../markup.js';
 import { keepTogether } from '../page.js';
 import type { Row } from '../table.js';
 import { tableHtml } from '../table.js';
-import { armLabels, armPurposes } from './arm-names.js';
+import {
+  armLabels,
+  armPurposes,
+  describeCounts,
+  describeDrop,
+  describeTests,
+  keptNames,
+} from './audit-words.js';
 import { levelNames } from './evidence.js';
 import type { RowColumn } from './row-columns.js';
 import { detailColumns, keptColumn, mainColumns, rowContext } from './row-columns.js';
-import { describeCounts, describeDrop, describeTests, keptNames } from './test-text.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
 export function drawRows(result: AuditResult, timings: AuditTimings, verdict: Verdict): Markup {

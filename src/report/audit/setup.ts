@@ -1,8 +1,8 @@
 /** How the numbers came to be, how to get them again, and what they do not say. */
-import { arms } from '../../audit/arms/arms.js';
+import { arms } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult, DrafterResult, SearchTrace } from '../../audit/result.js';
-import { armLabels, armPurposes, findArm } from './arm-names.js';
+import { armLabels, armPurposes, findArm } from './audit-words.js';
 import {
   acceptedLengthText,
   durationText,

@@ -1,5 +1,5 @@
 /** Measured times by row: the median over prompts, which one slow moment of a shared machine cannot move far. */
-import type { ArmName } from '../../audit/arms/arms.js';
+import type { ArmName } from '../../audit/result.js';
 import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { Row, Table } from '../table.js';
 import { durationText, percentText } from '../../core/number-text.js';

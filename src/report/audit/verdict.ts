@@ -11,7 +11,7 @@
  * passes.
  */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
-import { findCounted } from './arm-names.js';
+import { findCounted } from './audit-words.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
 import { collapseDrop, fewestPrompts, fragileDrop, weighEvidence } from './evidence.js';
 import {

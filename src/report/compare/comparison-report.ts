@@ -1,12 +1,12 @@
 /** A comparison of two audits as text, as Markdown for a pull request, and as a page. */
 import { changeText, percentText } from '../../core/number-text.js';
 import type { Interval } from '../../measure/bootstrap.js';
-import { armLabels } from '../audit/arm-names.js';
+import { armLabels } from '../audit/audit-words.js';
 import type { Report } from '../document.js';
 import { cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
 import type { Content } from '../markup.js';
 import { escapeMarkdown, fragment } from '../markup.js';
-import { drawIntervals } from '../interval-chart.js';
+import { drawIntervals } from '../chart.js';
 import type { Opening } from '../page.js';
 import { drawFigure, rangeText } from '../page.js';
 import { tableText } from '../table.js';

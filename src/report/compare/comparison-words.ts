@@ -1,7 +1,7 @@
 /** A comparison in sentences and a table, for the terminal, Markdown and the page. */
 import type { Interval } from '../../measure/bootstrap.js';
 import type { Cell, Table } from '../table.js';
-import { armLabels } from '../audit/arm-names.js';
+import { armLabels, countAnswers, describeKept } from '../audit/audit-words.js';
 import type {
   Comparison,
   DrafterComparison,
@@ -10,7 +10,6 @@ import type {
   SetupValue,
   Sides,
 } from './comparison-record.js';
-import { countAnswers, describeKept } from '../audit/test-text.js';
 import { describeTooFew, judgeChange } from './comparison.js';
 import {
   acceptedLengthText,

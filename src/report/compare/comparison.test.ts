@@ -6,7 +6,7 @@ import { createComparisonReport, renderComparisonText } from './comparison-repor
 import type { ComparablePrompt, ComparedRun } from './finished-run.js';
 import { createRandom } from '../../core/random.js';
 import { parsePage } from '../../../test/support/report/parse-document.js';
-import { stringifyStably } from '../audit/json.js';
+import { stringifyStably } from '../audit/write-reports.js';
 import { createSampleAudit, type SampleOptions } from '../../../test/support/report/sample-audit.js';
 import type { Row } from '../../../test/support/report/comparable-run.js';
 import { attacked, identity, prompt, run } from '../../../test/support/report/comparable-run.js';

@@ -1,8 +1,8 @@
 /**
  * Two finished audits side by side. What is compared is what both measured: the prompts that both audited, with the same
- * id and the same text (comparison-rows.ts has the statistics).
+ * id and the same text (comparison-record.ts has the statistics).
  */
-import { arms } from '../../audit/arms/arms.js';
+import { arms } from '../../audit/result.js';
 import type { AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
 import type {
@@ -14,8 +14,7 @@ import type {
   Sides,
   WorseGate,
 } from './comparison-record.js';
-import { comparisonSchema } from './comparison-record.js';
-import { compareCounted, compareRow, findRows } from './comparison-rows.js';
+import { compareCounted, compareRow, comparisonSchema, findRows } from './comparison-record.js';
 import type { ComparableDrafter, ComparablePrompt, ComparableResult, ComparedRun } from './finished-run.js';
 import { readFinishedRun } from './finished-run.js';
 

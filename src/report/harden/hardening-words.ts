@@ -14,7 +14,7 @@ import { lengthCell } from '../audit/row-columns.js';
 import type { Cell, Column, Row, Table } from '../table.js';
 import { cellText } from '../table.js';
 import type { HardeningAudit } from '../../train/harden/hardening-settings.js';
-import { judgeDrop, judgePrice } from '../../train/harden/hardening-comparison.js';
+import { judgeDrop, judgePrice, trainedRoles } from '../../train/harden/hardening-result.js';
 import type {
   AuditComparison,
   DrafterRole,
@@ -23,7 +23,6 @@ import type {
   RoundRecord,
   TrainedRole,
 } from '../../train/harden/hardening-result.js';
-import { trainedRoles } from '../../train/harden/hardening-result.js';
 
 export const roleNames: Readonly<Record<DrafterRole, string>> = {
   before: 'before',

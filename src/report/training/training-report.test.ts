@@ -3,7 +3,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 import { describeMachine } from '../../measure/machine.js';
 import { defaultSettings } from '../../train/settings.js';
-import type { LogLine } from '../../train/loop/training-log.js';
+import type { LogLine } from '../../train/loop/training-state.js';
 import { renderReportHtml, renderReportMarkdown } from '../document.js';
 import { createTrainingReport, writeTrainingReports } from './training-report.js';
 import type { TrainingResult } from '../../train/training-result.js';

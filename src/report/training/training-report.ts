@@ -10,7 +10,7 @@ import {
   parameterText,
   percentText,
 } from '../../core/number-text.js';
-import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
 import { nameStart } from '../../train/training-start.js';
 import type { MeasuredLengths, TrainingResult } from '../../train/training-result.js';
 import { summariseLevels } from '../../train/training-result.js';

@@ -13,8 +13,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { describeMachine } from '../../measure/machine.js';
 import { withResumption } from '../../runs/resumed-run.js';
 import { nameDevice } from '../../runtime/device-choice.js';
-import type { TrainingTexts } from '../data/training-texts.js';
-import type { Interruption, ReadyRun, RunEvents, RunOptions } from '../training-run.js';
+import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from '../training-run.js';
 import { defineRuns, readTexts, writeResult } from '../training-run.js';
 import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
 import { hardenRounds, listPrompts } from './hardening-rounds.js';
@@ -22,9 +21,8 @@ import type { HardenRequest } from './harden-request.js';
 import { hardenRequestSchema } from './harden-request.js';
 import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
 import { auditHardened } from './hardening-audits.js';
-import { compareAudit } from './hardening-comparison.js';
+import { compareAudit, hardeningResultVersion } from './hardening-result.js';
 import type { AuditComparison, HardeningResult } from './hardening-result.js';
-import { hardeningResultVersion } from './hardening-result.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {

@@ -20,7 +20,7 @@ import { recogniseCheckpoint, systemTitles } from '../../draft/systems.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
 import { embeddingName, outputName } from '../../model/tied-output.js';
 import { describingFiles, writeCheckpoint } from '../../draft/fresh/new-checkpoint.js';
-import { countValues } from './parameter-buffers.js';
+import { countValues } from './adamw.js';
 
 export interface SaveRequest extends ReadingOptions {
   readonly from: string;

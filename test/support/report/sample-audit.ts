@@ -5,12 +5,16 @@
  */
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import type { ArmName } from '../../../src/audit/arms/arms.js';
-import { arms } from '../../../src/audit/arms/arms.js';
+import type {
+  ArmName,
+  ArmResult,
+  AuditResult,
+  DrafterResult,
+  PromptResult,
+} from '../../../src/audit/result.js';
+import { arms, resultSchema } from '../../../src/audit/result.js';
 import type { AuditTimings, PhaseTimes } from '../../../src/audit/arms/phase-clock.js';
 import { countArm } from '../../../src/audit/arms/drafter-units.js';
-import type { ArmResult, AuditResult, DrafterResult, PromptResult } from '../../../src/audit/result.js';
-import { resultSchema } from '../../../src/audit/result.js';
 import { summariseDrafter } from '../../../src/audit/summary.js';
 import { listRepeats, sampleArm } from './sample-arms.js';
 import { sampleTrace } from './sample-decoding.js';

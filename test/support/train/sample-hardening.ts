@@ -3,9 +3,12 @@ import type { AuditResult, DrafterResult, PromptResult } from '../../../src/audi
 import { summariseDrafter } from '../../../src/audit/summary.js';
 import { createSampleAudit } from '../report/sample-audit.js';
 import type { HardeningAudit } from '../../../src/train/harden/hardening-settings.js';
-import { compareAudit } from '../../../src/train/harden/hardening-comparison.js';
+import {
+  compareAudit,
+  drafterRoles,
+  hardeningResultVersion,
+} from '../../../src/train/harden/hardening-result.js';
 import type { HardeningResult, RoundRecord } from '../../../src/train/harden/hardening-result.js';
-import { drafterRoles, hardeningResultVersion } from '../../../src/train/harden/hardening-result.js';
 import { hardeningDefaults } from '../../../src/train/harden/hardening-settings.js';
 import { presets } from '../../../src/audit/settings.js';
 import { defaultSettings } from '../../../src/train/settings.js';
