@@ -8,7 +8,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isSearched } from '../src/audit/arms/arms.js';
+import { isSearched } from '../src/audit/result.js';
 import type { ArmTiming } from '../src/audit/arms/phase-clock.js';
 import { timingSchema } from '../src/audit/arms/phase-clock.js';
 import { durationText, percentText } from '../src/core/number-text.js';

@@ -57,7 +57,11 @@ export const auditSettings = {
   patience: rareSetting(integer(1, 1_000_000), 'steps', 'steps without improvement before the next start'),
   repeats: rareSetting(integer(1, 1000), 'seeds', 'searches on each prompt, each with its own seed'),
   randomDraws: rareSetting(integer(1, 1000), 'count', 'random suffixes measured on each prompt'),
-  controlSearches: { type: yesNo, help: 'also search for preservation alone, and without projection', rare: true },
+  controlSearches: {
+    type: yesNo,
+    help: 'also search for preservation alone, and without projection',
+    rare: true,
+  },
   allowNonAscii: { type: yesNo, help: 'allow any printable text in suffixes', rare: true },
   chat: { type: yesNo, help: 'apply the chat template' },
 } as const satisfies SettingTable;

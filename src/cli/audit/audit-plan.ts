@@ -94,10 +94,7 @@ interface PlannedDownloads {
 }
 
 /** Undefined if everything is on this machine, or --download was not given. */
-async function planDownloads(
-  flags: AuditFlags,
-  terminal: Terminal,
-): Promise<PlannedDownloads | undefined> {
+async function planDownloads(flags: AuditFlags, terminal: Terminal): Promise<PlannedDownloads | undefined> {
   const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
   if (flags.download !== true || settings.isOffline) return undefined;
   const models = [flags.target, ...flags.drafter].flatMap((given) => hubModel(given) ?? []);

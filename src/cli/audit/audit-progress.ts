@@ -20,7 +20,9 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
     const hours = (now() - startMs) / 3_600_000;
     return [
       ...(ended === 0 || hours <= 0 ? [] : [`${fixed(ended / hours, 0)} units/h`]),
-      ...[...running].map(([name, { unit, step }]) => `${name}: ${unit.prompt} ${unit.arm} ${step}`.trimEnd()),
+      ...[...running].map(([name, { unit, step }]) =>
+        `${name}: ${unit.prompt} ${unit.arm} ${step}`.trimEnd(),
+      ),
     ];
   };
   const show = (unit: UnitName, { name, pid }: WorkerName, detail: Detail = {}): void => {

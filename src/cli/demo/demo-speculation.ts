@@ -107,7 +107,11 @@ function sayCounts({ say, colors }: Stage, plain: Generation, speculative: Specu
   say(`Mean accepted length: ${acceptance.meanAcceptedLength.toFixed(2)} tokens per pass.`);
 }
 
-async function saySpeeds({ target, signal, say, ...stage }: Stage, drafter: Drafter, text: string): Promise<void> {
+async function saySpeeds(
+  { target, signal, say, ...stage }: Stage,
+  drafter: Drafter,
+  text: string,
+): Promise<void> {
   const options = { maxNewTokens, signal };
   const speeds: Record<'plain' | 'drafted', number[]> = { plain: [], drafted: [] };
   for (let run = 0; run < runs && !signal.aborted; run++) {

@@ -118,8 +118,7 @@ export function describeDrafter(drafter: DrafterComparison): string[] {
         `${arrow(row.change!, (change) => changeText(change))}; ${describeGrowth(growth)}` +
         `${growth.n < 2 ? '' : `, ${pValueText(pValue)}`}; ${countText(growth.n, 'prompt')}.`,
     );
-    if (judgeChange(counted) === 'too few')
-      sentences.push(`${describeTooFew(counted)} to rule out chance.`);
+    if (judgeChange(counted) === 'too few') sentences.push(`${describeTooFew(counted)} to rule out chance.`);
     sentences.push(
       `Answers before: ${describeKept(row.kept.before)}; after: ${describeKept(row.kept.after)}.`,
     );

@@ -224,9 +224,7 @@ describe('the gate', () => {
     expect(checkWorse(many(3, 2.4, 7), 0.2)).toMatchObject({
       exitCode: 4,
       failures: [
-        expect.stringMatching(
-          /^7 prompts are too few to decide .* at least 8 prompts must have changed/,
-        ),
+        expect.stringMatching(/^7 prompts are too few to decide .* at least 8 prompts must have changed/),
       ],
     });
     expect(checkWorse(many(3, 2.4, 8), 0.2).exitCode).toBe(100);
@@ -284,7 +282,9 @@ describe('words and the gate', () => {
   const lengths = [2.7, 2.6, 2.5, 2.4, 2.6, 2.5, 2.4, 2.3, 2.2];
   const compareFirst = (changed: number): Comparison => {
     const at = (shift: number) =>
-      run({ d: lengths.map((length, index) => attacked(`${index}`, length - (index < changed ? shift : 0))) });
+      run({
+        d: lengths.map((length, index) => attacked(`${index}`, length - (index < changed ? shift : 0))),
+      });
     const comparison = compareAudits(at(0), at(0.6));
     return { ...comparison, gate: checkWorse(comparison, 0.05) };
   };
@@ -301,8 +301,12 @@ describe('words and the gate', () => {
       expect(few.drafters[0]!.counted!.pValue).toBeLessThan(0.05);
       expect(few.gate!.exitCode).toBe(4);
       for (const text of [renderComparisonText(few), renderComparisonHtml(few)]) {
-        expect(text).toContain(`9 prompts, of which ${changed} changed, are too few to tell whether d changed`);
-        expect(text).toContain(`9 prompts, of which ${changed} changed, are too few to decide whether the drop`);
+        expect(text).toContain(
+          `9 prompts, of which ${changed} changed, are too few to tell whether d changed`,
+        );
+        expect(text).toContain(
+          `9 prompts, of which ${changed} changed, are too few to decide whether the drop`,
+        );
         expect(text).not.toMatch(/worse:|>Worse</);
       }
     }
