@@ -26,6 +26,10 @@ const cases: Readonly<Record<string, BenchCase>> = {
     summary: 'a batch of 64 x 64 tokens forward and backward, beside PyTorch',
     load: () => import('./forward-backward.js'),
   },
+  quantization: {
+    summary: 'speed, perplexity and greedy agreement of int8 and int4 beside float32 on the CPU',
+    load: () => import('./quantization.js'),
+  },
   speculative: {
     summary: 'accepted length and speedup of every drafter on every prompt set',
     load: () => import('./speculative.js'),

@@ -7,7 +7,7 @@ import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { tapConventions } from '../draft/draft-system.js';
-import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
+import { computeTypes, deviceForm, deviceForms, quantizedTypes } from '../runtime/device-choice.js';
 import { builtInTemplateNames } from '../text/template/built-in-templates.js';
 import { parseDay } from '../text/template/calendar-day.js';
 import type { TemplateOptions } from '../text/template/chat-template.js';
@@ -98,10 +98,12 @@ export const deviceFlags = {
     'name',
     { shownDefault: '$MISTLETOE_DEVICE or auto' },
   ),
-  dtype: flag('compute type on a GPU; the CPU always uses float32', oneOf(computeTypes), 'type', {
-    rare: true,
-    shownDefault: 'bfloat16',
-  }),
+  dtype: flag(
+    'compute type: float32, bfloat16 or float16 on a GPU; float32 on the CPU, which decodes faster and less exactly with weights in int8 or int4',
+    oneOf([...computeTypes, ...quantizedTypes]),
+    'type',
+    { rare: true, shownDefault: 'bfloat16 on a GPU, float32 on the CPU' },
+  ),
 };
 
 export const cacheFolderFlag = {

@@ -79,7 +79,7 @@ it('runs from a cold cache after kills, and has the columns of the paper', async
       own,
       ({ event, step }, child) => {
         const isDue = kills === 0 ? event === 'progress-start' : step !== undefined;
-        if (isKilled || kills >= 3 || !isDue) return;
+        if (isKilled || kills >= 2 || !isDue) return;
         isKilled = true;
         kills += 1;
         child.kill('SIGKILL');
@@ -94,7 +94,7 @@ it('runs from a cold cache after kills, and has the columns of the paper', async
     if (existsSync(join(folder, 'config.json')))
       own = [main, 'audit', '--resume', folder, '--workers', '2', '--cache-dir', audits.cacheFolder];
   }
-  expect(kills).toBe(3);
+  expect(kills).toBe(2);
   const report = readFileSync(join(folder, 'report.md'), 'utf8');
   expect(report).toContain('The columns of the paper:');
   expect(report).toMatch(

@@ -7,7 +7,7 @@ import type { ErrorCode } from '../../core/errors.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { maxNewTokensLimit } from '../../core/limits.js';
 import { tapConventions } from '../../draft/draft-system.js';
-import { computeTypes, deviceForm, deviceForms } from '../../runtime/device-choice.js';
+import { computeTypes, deviceForm, deviceForms, quantizedTypes } from '../../runtime/device-choice.js';
 import type { Generation } from '../plain.js';
 import type { SpeculativeGeneration } from '../speculative.js';
 import type { VerificationRule } from '../verification/verification.js';
@@ -25,7 +25,7 @@ export const settingsSchema = z.strictObject({
   drafters: z.record(z.string(), z.string()),
   taps: z.enum(tapConventions).optional(),
   device: z.string().regex(deviceForm, `expected ${deviceForms}`).optional(),
-  dtype: z.enum(computeTypes).optional(),
+  dtype: z.enum([...computeTypes, ...quantizedTypes]).optional(),
   threads: count.optional(),
   concurrency: count.optional(),
   memoryBytes: z.number().positive().optional(),
