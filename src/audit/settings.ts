@@ -181,33 +181,29 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
 
 function refuseContradictions(settings: AuditSettings): void {
   const { window, shortestAnswer, draftDepth, maxNewTokens, keep, temperature } = settings;
-  if (settings.search === 'random' && settings.controlSearches) {
-    throw new MistletoeError(
-      'usage',
-      'The control searches follow gradients; a search that follows none was asked for.',
-      { hint: 'Leave --control-searches out, or --search random.' },
-    );
-  }
   const shortest = Math.min(window, shortestAnswer);
-  if (shortest <= draftDepth + 1) {
-    throw new MistletoeError(
-      'usage',
+  const contradictions: readonly (readonly [isGiven: boolean, problem: string, hint: string])[] = [
+    [
+      settings.search === 'random' && settings.controlSearches,
+      'The control searches follow gradients; a search that follows none was asked for.',
+      'Leave --control-searches out, or --search random.',
+    ],
+    [
+      shortest <= draftDepth + 1,
       `Answers of ${shortest} tokens are too short for an objective that looks ${draftDepth} tokens ahead.`,
-      { hint: 'Raise --shortest-answer or --window, or lower --draft-depth.' },
-    );
-  }
-  if (maxNewTokens < shortestAnswer) {
-    throw new MistletoeError(
-      'usage',
+      'Raise --shortest-answer or --window, or lower --draft-depth.',
+    ],
+    [
+      maxNewTokens < shortestAnswer,
       `Answers are cut at ${maxNewTokens} tokens, and an audit needs ${shortestAnswer}.`,
-      { hint: 'Raise --max-new-tokens, or lower --shortest-answer.' },
-    );
-  }
-  if (temperature > 0 && keep !== 'distribution') {
-    throw new MistletoeError(
-      'usage',
+      'Raise --max-new-tokens, or lower --shortest-answer.',
+    ],
+    [
+      temperature > 0 && keep !== 'distribution',
       `At temperature ${temperature} answers are drawn, so no suffix can be held to "${keep}".`,
-      { hint: 'Use --keep distribution; the divergence bound then stands for the answer.' },
-    );
-  }
+      'Use --keep distribution; the divergence bound then stands for the answer.',
+    ],
+  ];
+  for (const [isGiven, problem, hint] of contradictions)
+    if (isGiven) throw new MistletoeError('usage', problem, { hint });
 }

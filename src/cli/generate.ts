@@ -86,9 +86,7 @@ const flags = {
       'text streams; json prints one object per prompt and line',
       oneOf(['text', 'json']),
       'format',
-      {
-        default: 'text',
-      },
+      { default: 'text' },
     ),
     ...common.machineFlags,
   }),

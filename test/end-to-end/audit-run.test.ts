@@ -2,8 +2,8 @@
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { AuditPlan } from '../../src/audit/create-request.js';
-import { createRequest } from '../../src/audit/create-request.js';
+import type { AuditPlan } from '../../src/audit/audit-request.js';
+import { createRequest } from '../../src/audit/audit-request.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
 import type { PhaseTimes } from '../../src/audit/arms/phase-clock.js';
 import type { AuditResult } from '../../src/audit/result.js';

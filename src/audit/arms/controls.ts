@@ -56,9 +56,7 @@ export async function drawRandomSuffix(
   throw new MistletoeError(
     'text',
     `None of ${attempts} random suffixes of ${length} tokens survives decoding and encoding.`,
-    {
-      hint: 'The tokenizer round-trips almost nothing: lower --suffix-length or allow text beyond ASCII.',
-    },
+    { hint: 'The tokenizer round-trips almost nothing: lower --suffix-length or allow text beyond ASCII.' },
   );
 }
 

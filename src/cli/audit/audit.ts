@@ -1,6 +1,6 @@
 /** `mistletoe audit`. */
 import { relative } from 'node:path';
-import { createRequest } from '../../audit/create-request.js';
+import { createRequest } from '../../audit/audit-request.js';
 import { findDevices } from '../../runs/worker-devices.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
 import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';

@@ -1,7 +1,7 @@
 /** Part two: an audit of the draft model on code and math prompts, short enough to watch, that ends in a report. */
 import { relative } from 'node:path';
 import type { ArmName, ArmResult, AuditResult, PromptResult } from '../../audit/result.js';
-import { createRequest } from '../../audit/create-request.js';
+import { createRequest } from '../../audit/audit-request.js';
 import { startAudit } from '../../audit/run-audit.js';
 import { quoteWord } from '../../core/display-paths.js';
 import { armLabels } from '../../report/audit/audit-words.js';

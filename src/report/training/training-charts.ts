@@ -1,7 +1,7 @@
 /** How a training run went, drawn along its updates. */
 import { fixed, acceptedLengthText } from '../../core/number-text.js';
 import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
-import type { MeasuredLengths } from '../../train/training-result.js';
+import type { MeasuredLengths } from '../../train/train-run.js';
 import type { Point, Series } from '../chart.js';
 import { drawChart, drawDepths } from '../chart.js';
 import type { Markup } from '../markup.js';

@@ -6,8 +6,8 @@ import { defaultSettings } from '../../train/settings.js';
 import type { LogLine } from '../../train/loop/training-state.js';
 import { renderReportHtml, renderReportMarkdown } from '../document.js';
 import { createTrainingReport, writeTrainingReports } from './training-report.js';
-import type { TrainingResult } from '../../train/training-result.js';
-import { findLengths, resultVersion } from '../../train/training-result.js';
+import type { TrainingResult } from '../../train/train-run.js';
+import { findLengths, resultVersion } from '../../train/train-run.js';
 
 const renderHtml = (result: TrainingResult): string => renderReportHtml(createTrainingReport(result));
 const renderMarkdown = (result: TrainingResult): string => renderReportMarkdown(createTrainingReport(result));

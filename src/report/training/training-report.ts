@@ -12,8 +12,8 @@ import {
 } from '../../core/number-text.js';
 import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
 import { nameStart } from '../../train/training-start.js';
-import type { MeasuredLengths, TrainingResult } from '../../train/training-result.js';
-import { summariseLevels } from '../../train/training-result.js';
+import type { MeasuredLengths, TrainingResult } from '../../train/train-run.js';
+import { summariseLevels } from '../../train/train-run.js';
 import type { Report, ReportFiles, Section } from '../document.js';
 import {
   cardBlock,

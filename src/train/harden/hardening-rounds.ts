@@ -21,7 +21,7 @@ import { refuseUnknownTokens } from '../data/examples.js';
 import type { TrainingTexts } from '../training-run.js';
 import { trainDrafter } from '../loop/train-drafter.js';
 import type { LogLine } from '../loop/training-state.js';
-import { findLengths } from '../training-result.js';
+import { findLengths } from '../train-run.js';
 import type { HardenRequest } from './harden-request.js';
 import type { RoundRecord, TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
