@@ -1,35 +1,27 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
-import { basename } from 'node:path';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { describeMachine } from '../measure/machine.js';
-import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
-import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
-import { RunFolder } from '../runs/run-folder.js';
-import type { RunPlace } from '../runs/run-place.js';
-import { refuseUsedFolder } from '../runs/run-place.js';
-import type { UnitSource } from '../runs/run-units.js';
-import type { RecordedDevice } from '../runtime/device-choice.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
-import { collectPrompt } from './arms/drafter-units.js';
-import type { AuditTimings } from './arms/phase-clock.js';
-import { timingSchema } from './arms/phase-clock.js';
-import { Interrupted } from './arms/prompt-audit.js';
-import { collectTransfer } from './arms/transfer.js';
-import { universalKey } from './arms/universal.js';
 import type { AuditEvents } from './audit-events.js';
 import { openModels } from './audit-models.js';
 import type { AuditPlan, AuditRequest } from './audit-request.js';
 import { createRequest, requestSchema } from './audit-request.js';
+import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
+import type { AuditTimings } from './arms/phase-clock.js';
 import type { Effort } from './effort.js';
 import { estimateEffort } from './effort.js';
-import type { AuditResult, DrafterResult } from './result.js';
-import { resultSchema, universalSchema } from './result.js';
-import { summariseDrafter } from './summary.js';
-import type { WorkerPlan } from './units/audit-backend.js';
+import { Interrupted } from './arms/prompt-audit.js';
+import type { AuditResult, FailedUnit } from './result.js';
+import { timingSchema } from './arms/phase-clock.js';
+import { rebuildResult } from './rebuild-result.js';
 import { findRuntime, openBackend } from './units/executors.js';
-import type { UnitFailure } from './units/run-units.js';
 import { runUnits } from './units/run-units.js';
+import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
+import { RunFolder } from '../runs/run-folder.js';
+import type { RunPlace } from '../runs/run-place.js';
+import { refuseUsedFolder } from '../runs/run-place.js';
+import type { WorkerPlan } from '../runs/worker-devices.js';
 
 export interface AuditOptions {
   readonly events?: AuditEvents | undefined;
@@ -52,7 +44,7 @@ export type AuditOutcome =
       readonly timings: AuditTimings;
       readonly folder: RunFolder;
       /** Units that failed too often in this process; the result was made without them. */
-      readonly failures: readonly UnitFailure[];
+      readonly failures: readonly FailedUnit[];
     }
   | { readonly status: 'interrupted'; readonly folder: RunFolder };
 
@@ -158,55 +150,5 @@ function collectTimings(folder: RunFolder, request: AuditRequest, label: string)
     machine: `${gpu}${processor} (${architecture}), ${cores} cores${label === '' ? '' : `, ${label}`}`,
     arms: folder.readTimings(timingSchema),
     totalMs: folder.elapsedMs(),
-  };
-}
-
-export function rebuildResult(request: AuditRequest, units: UnitSource): AuditResult {
-  const drafters = request.drafters.map(({ id }): DrafterResult => {
-    const prompts = request.prompts.map((prompt) => collectPrompt(units, request, id, prompt));
-    return { drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) };
-  });
-  return {
-    schema: resultSchema,
-    setup: describeSetup(request),
-    drafters,
-    transfer: request.transfer ? collectTransfer(units, request, drafters) : null,
-    universal: request.drafters.flatMap(({ id }) => units.get(universalKey(id), universalSchema) ?? []),
-  };
-}
-
-const describeDevice = (device: RecordedDevice): { readonly device: string; readonly dtype: string } => ({
-  device: device.kind === 'cpu' ? 'cpu' : device.name,
-  dtype: device.dtype,
-});
-
-export function describeSetup(request: AuditRequest): AuditResult['setup'] {
-  const { version, node, target, preset, seed, settings, command, prompts } = request;
-  return {
-    version,
-    node,
-    target,
-    drafters: request.drafters.map(({ name, parameterCount, sha256, id, system, policy }) => ({
-      name,
-      parameterCount,
-      sha256,
-      id,
-      system,
-      policy: policy.replace(/(?<=^tree:).*\.json$/s, (path) => basename(path)),
-    })),
-    preset,
-    seed,
-    options: {
-      ...settings,
-      suffixes: request.suffixes.length,
-      threads: request.threads,
-      ...(request.device === undefined ? {} : describeDevice(request.device)),
-      ...(request.chatTemplate === undefined ? {} : { chatTemplate: request.chatTemplate.origin }),
-      ...(request.date === undefined ? {} : { date: request.date }),
-      transfer: request.transfer,
-      universal: request.universal,
-    },
-    command,
-    promptCount: prompts.length,
   };
 }

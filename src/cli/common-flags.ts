@@ -1,12 +1,13 @@
 /** Flags that several commands share; each means the same everywhere. */
 import type { Command } from 'commander';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { maxThreads } from '../core/limits.js';
+import { maxThreads, maxWorkers } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { tapConventions } from '../draft/draft-system.js';
+import { readDeviceList } from '../runs/worker-devices.js';
 import { computeTypes, deviceForm, deviceForms, quantizedTypes } from '../runtime/device-choice.js';
 import { builtInTemplateNames } from '../text/template/built-in-templates.js';
 import { parseDay } from '../text/template/calendar-day.js';
@@ -132,6 +133,24 @@ export const queueFlag = {
     shownDefault: '$MISTLETOE_QUEUE or none',
     rare: true,
   }),
+};
+
+/** For commands whose units can run in several processes. */
+export const workerFlags = {
+  workers: flag(
+    'worker processes on this machine; a worker that dies is replaced',
+    integer(1, maxWorkers),
+    'count',
+    { shownDefault: 'one for each device', rare: true },
+  ),
+};
+
+export const devicesFlag = {
+  device: {
+    ...deviceFlags.device,
+    help: `${deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all for workers on several`,
+    type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
+  },
 };
 
 export const reportFormatFlag = {

@@ -8,7 +8,8 @@ import type { AuditEvents } from '../../src/audit/audit-events.js';
 import type { PhaseTimes } from '../../src/audit/arms/phase-clock.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import { rebuildResult, startAudit } from '../../src/audit/run-audit.js';
+import { startAudit } from '../../src/audit/run-audit.js';
+import { rebuildResult } from '../../src/audit/rebuild-result.js';
 import { judge } from '../../src/report/audit/verdict.js';
 import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import {

@@ -67,11 +67,11 @@ describe('the place of a run', () => {
 
 describe('bench --answers', () => {
   it.each([
-    ['/proc/mistletoe', 'does not exist'],
-    ['/dev/null', 'cannot be used: file already exists'],
+    ['/proc/mistletoe', 'cannot be created'],
+    ['/dev/null', 'cannot be created'],
   ])('%s is refused before anything is measured', async (path, message) => {
     const { code, out, err } = await commands.runHere(commands.bench('--spec-bench', path));
-    expect(err).toContain(`${path} ${message}`);
+    expect(err).toContain(`The folder ${path} ${message}`);
     expect([code, out]).toEqual([2, '']);
   });
 });

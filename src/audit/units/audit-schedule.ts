@@ -6,7 +6,7 @@
 import { deviceOf } from '../../runs/run-device.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { UnitEstimate, UnitSchedule } from '../../runs/unit.js';
-import { countsSchema, isSearched, unitSchema, universalSchema } from '../result.js';
+import { isSearched, transferSchema, unitSchema, universalSchema } from '../result.js';
 import type { RequestPrompt } from '../arms/drafter-units.js';
 import {
   armKeys,
@@ -38,7 +38,7 @@ interface Pair {
   isWaiting: boolean;
 }
 
-export type RecordedUnits = UnitSource & { has(unit: string): boolean };
+type RecordedUnits = UnitSource & { has(unit: string): boolean };
 
 export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
   private readonly pairs: readonly Pair[];
@@ -185,7 +185,7 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
     const shared = listShared(request, results);
     for (const { found, measured } of open) {
       const missing = shared.filter(
-        (id) => recorded.get(transferKey(found.id, measured.id, id), countsSchema) === undefined,
+        (id) => recorded.get(transferKey(found.id, measured.id, id), transferSchema) === undefined,
       );
       const own = results.find(({ drafter }) => drafter === found.id)!;
       const suffixes = missing.map((id) => [...attackOf(own, id)!.suffixIds]);

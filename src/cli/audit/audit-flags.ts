@@ -1,16 +1,10 @@
 /** The flag table of `mistletoe audit`. */
 import type { AuditSettings, PresetName } from '../../audit/settings.js';
 import { auditSettings, presets } from '../../audit/settings.js';
-import type { WorkerPlan } from '../../audit/units/audit-backend.js';
-import { MistletoeError } from '../../core/errors.js';
-import { maxWorkers } from '../../core/limits.js';
-import { decimal, integer, omitSetting, oneOf, text, textOf } from '../../core/settings.js';
-import { findDevices, readDeviceList } from '../../runs/worker-devices.js';
-import { deviceForms } from '../../runtime/device-choice.js';
+import { decimal, integer, omitSetting, oneOf, text } from '../../core/settings.js';
 import * as common from '../common-flags.js';
 import type { FlagsOf, Given } from '../flags.js';
 import { flag, group, list, pickGiven, settingFlags, toggle } from '../flags.js';
-import type { Terminal } from '../terminal.js';
 
 const presetNames = Object.keys(presets) as PresetName[];
 
@@ -74,12 +68,7 @@ export const auditFlags = {
     verify: flag('check that a run folder is unchanged since it was written; runs nothing', text, 'dir', {
       rare: true,
     }),
-    workers: flag(
-      'worker processes on this machine; a worker that dies is replaced',
-      integer(1, maxWorkers),
-      'count',
-      { shownDefault: 'one for each device', rare: true },
-    ),
+    ...common.workerFlags,
     ...common.queueFlag,
     dryRun: toggle('print what would run, the time and the memory; search nothing'),
   }),
@@ -93,16 +82,14 @@ export const auditFlags = {
       'exit code 100 if it is lower under attack',
       decimal({ min: 1 }),
       'length',
-      { rare: true },
+      {
+        rare: true,
+      },
     ),
     ...common.reportFormatFlag,
     ...common.progressFlag,
     ...common.machineFlags,
-    device: {
-      ...common.machineFlags.device,
-      help: `${common.machineFlags.device.help}; cuda:0,cuda:1 or cuda:all for workers on several`,
-      type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
-    },
+    ...common.devicesFlag,
   }),
 };
 export type AuditFlags = FlagsOf<typeof auditFlags>;
@@ -114,24 +101,3 @@ export const givenSettings = (
   ...pickGiven(searchSettings, flags),
   ...(flags.raw === true ? { chat: false } : {}),
 });
-
-/** Where the units run; undefined for this process. */
-export async function planWorkers({ workers, device, resume }: AuditFlags): Promise<WorkerPlan | undefined> {
-  const devices = await findDevices(device);
-  if (resume !== undefined && device !== undefined && devices === undefined) {
-    throw new MistletoeError('usage', '--device cannot be changed when a run is resumed.', {
-      hint: 'With several GPUs of the same kind, cuda:0,cuda:1 or cuda:all places workers on them.',
-    });
-  }
-  const count = workers ?? devices?.length ?? 1;
-  return count === 1 && (devices?.length ?? 1) === 1 ? undefined : { count, devices };
-}
-
-/** A password in the environment does not show in lists of processes. */
-export function queueOf(
-  { queue }: { readonly queue?: string | undefined },
-  { environment }: Terminal,
-): string | undefined {
-  const url = queue ?? environment.MISTLETOE_QUEUE ?? '';
-  return url === '' ? undefined : url;
-}

@@ -1,7 +1,6 @@
 /** `mistletoe audit`. */
 import { relative } from 'node:path';
 import { createRequest } from '../../audit/audit-request.js';
-import { findDevices } from '../../runs/worker-devices.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
 import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
 import { resumeAudit, startAudit } from '../../audit/run-audit.js';
@@ -26,9 +25,10 @@ import { createProgress } from '../progress.js';
 import { asOneLine } from '../terminal.js';
 import type { Output, Terminal } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
-import { auditFlags, givenSettings, planWorkers, queueOf } from './audit-flags.js';
+import { auditFlags, givenSettings } from './audit-flags.js';
 import { printPlan } from './audit-plan.js';
 import { createAuditProgress } from './audit-progress.js';
+import { mainDevice, planWorkers, queueOf } from './audit-workers.js';
 import { formatAudit } from './audit-text.js';
 
 export const audit = defineCommand({
@@ -128,7 +128,7 @@ async function readRequest(
     settings: givenSettings(flags),
     seed: flags.seed,
     threads: flags.threads,
-    device: (await findDevices(flags.device)) === undefined ? flags.device : 'cuda',
+    device: await mainDevice(flags),
     dtype: flags.dtype,
     transfer: flags.transfer,
     universal: flags.universal,

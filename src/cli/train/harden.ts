@@ -1,8 +1,6 @@
 /** `mistletoe harden`. */
-import type { AuditSettings } from '../../audit/settings.js';
-import { applyPreset, auditSettings } from '../../audit/settings.js';
+import { applyPreset } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
-import { integer, oneOf, text, textOf } from '../../core/settings.js';
 import { findDrafter } from '../../decode/find-drafter.js';
 import { writeReports } from '../../report/audit/write-reports.js';
 import { renderReportMarkdown } from '../../report/document.js';
@@ -17,24 +15,17 @@ import { createHardenRequest } from '../../train/harden/harden-request.js';
 import type { HardenOptions, HardenOutcome } from '../../train/harden/harden-run.js';
 import { resumeHardening, startHardening } from '../../train/harden/harden-run.js';
 import type { AuditComparison, HardeningResult } from '../../train/harden/hardening-result.js';
-import type { HardeningSettings } from '../../train/harden/hardening-settings.js';
 import {
-  auditNames,
   baselineNames,
   completeHardening,
-  hardeningDefaults,
   hardeningPace,
   hardeningRate,
-  hardeningSettings,
 } from '../../train/harden/hardening-settings.js';
-import { learningSettings, objectiveSettings, textSettings } from '../../train/settings.js';
-import { auditSettingFlags, presetFlag } from '../audit/audit-flags.js';
+import { mainDevice, planWorkers } from '../audit/audit-workers.js';
 import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
-import * as common from '../common-flags.js';
+import { targetFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import type { FlagsOf, FlagTable } from '../flags.js';
-import { flag, group, list, pickGiven, settingFlags } from '../flags.js';
 import {
   describeNext,
   joinLines,
@@ -45,130 +36,9 @@ import {
 } from '../long-runs.js';
 import { createModelFinder, createPromptFinder } from '../model-source.js';
 import type { Colors } from '../terminal.js';
-import { createHardenProgress } from './train-progress.js';
-import { conversationFlags, givenTraining } from './train.js';
-
-function pick<Table extends FlagTable, Name extends keyof Table & string>(
-  table: Table,
-  names: readonly Name[],
-): Pick<Table, Name> {
-  return Object.fromEntries(names.map((name) => [name, { ...table[name], rare: true }])) as unknown as Pick<
-    Table,
-    Name
-  >;
-}
-
-const trainingFlags = settingFlags(
-  { ...learningSettings, ...objectiveSettings, ...textSettings },
-  () => 'as in train',
-);
-
-/** Settings of `train` that keep their meaning here; the number of updates does not. */
-const sharedTraining = {
-  ...pick(trainingFlags, ['batchTokens', 'rows', 'accumulation', 'rateFloor', 'weightDecay', 'clip']),
-  ...pick(trainingFlags, ['depth', 'maxNewTokens', 'maxTokens', 'validation', 'validationTexts', 'chain']),
-  ...settingFlags(
-    {
-      rate: learningSettings.rate,
-      warmupSteps: { ...learningSettings.warmupSteps, shownDefault: 'a tenth of the updates of a round' },
-      validateEvery: textSettings.validateEvery,
-      saveEvery: textSettings.saveEvery,
-    },
-    (name) => String(name === 'rate' ? hardeningRate : hardeningPace),
-  ),
-};
-
-/** Settings of `audit` that keep their meaning here. */
-const sharedAudit = pick(auditSettingFlags, [
-  'suffixLength',
-  'window',
-  'shortestAnswer',
-  'epsilon',
-  'keep',
-  'candidates',
-  'topTokens',
-  'starts',
-  'finalists',
-  'repeats',
-  'randomDraws',
-  'draftDepth',
-  'allowNonAscii',
-]);
-
-const hardenFlags = {
-  ...group('What to harden', {
-    ...common.targetFlag,
-    drafter: flag('a folder, a hub name or a bundled name', text, 'model', { short: 'd' }),
-    data: conversationFlags.data,
-    answers: { ...conversationFlags.answers, rare: true },
-    prompts: list(
-      'what is audited: .jsonl or .txt files, or mt-bench, humaneval, gsm8k from --prompts-dir; none may be in the data',
-      text,
-      'set',
-      { short: 'p', shownDefault: 'a small bundled set', variadic: true },
-    ),
-    ...common.promptSetFlags,
-    ...common.tapsFlag,
-    ...common.templateFlags,
-    ...common.downloadFlag,
-  }),
-  ...group('Attack and training [default]', {
-    ...settingFlags(hardeningSettings, (name) => [hardeningDefaults[name]].flat().join(', ')),
-    baseline: list(
-      'what hardening must beat, trained with equal effort: random suffixes, or none',
-      oneOf([...baselineNames, 'none']),
-      'name',
-      { shownDefault: 'random' },
-    ),
-    ...sharedTraining,
-  }),
-  ...group('Audits at the end (searches in training use the same bounds)', {
-    ...presetFlag,
-    audits: list(
-      `of ${auditNames.join(', ')}; fresh always runs`,
-      textOf(`one of ${auditNames.join(', ')}`, (given) => auditNames.find((name) => name === given)),
-      'name',
-      { shownDefault: 'fresh' },
-    ),
-    strongerPrompts: flag('prompts of the stronger audit', integer(1), 'count', { default: 4, rare: true }),
-    auditSteps: flag('steps of the audits’ searches', auditSettings.steps.type, 'count', { rare: true }),
-    auditObjective: flag('what they maximize', auditSettings.objective.type, 'name', {
-      rare: true,
-      shownDefault: 'margin; paper: surprisal',
-    }),
-    auditNewTokens: flag(
-      'max length of the answers that they measure',
-      auditSettings.maxNewTokens.type,
-      'count',
-      { rare: true },
-    ),
-    ...sharedAudit,
-  }),
-  ...group('Run', {
-    ...common.runFlags,
-    ...common.reportFormatFlag,
-    ...common.progressFlag,
-    ...common.machineFlags,
-  }),
-};
-type HardenFlags = FlagsOf<typeof hardenFlags>;
-
-/** The settings that were given. */
-const givenHardening = (flags: HardenFlags): Partial<HardeningSettings> =>
-  pickGiven(hardeningSettings, flags);
-
-/** Settings of the audits; three have other names here. */
-function givenAudit(flags: HardenFlags): Partial<AuditSettings> {
-  const renamed = {
-    steps: flags.auditSteps,
-    objective: flags.auditObjective,
-    maxNewTokens: flags.auditNewTokens,
-  };
-  return { ...pickGiven(sharedAudit, flags), ...pickGiven(renamed, renamed) };
-}
-
-const givenHardenTraining = (flags: HardenFlags): ReturnType<typeof givenTraining> =>
-  givenTraining({ ...flags, seed: undefined });
+import type { HardenFlags } from './harden-flags.js';
+import { givenAudit, givenHardening, givenHardenTraining, hardenFlags, sharedAudit } from './harden-flags.js';
+import { createHardenProgress } from './harden-progress.js';
 
 export const harden = defineCommand({
   name: 'harden',
@@ -183,13 +53,14 @@ export const harden = defineCommand({
     ],
     ['mistletoe harden -d sps --data questions.jsonl --audits other-objective --audits stronger', ''],
     ['mistletoe harden --show-config', 'all settings, as YAML for --config'],
+    ['mistletoe harden -d sps --data questions.jsonl --workers 4', 'searches and audits in four processes'],
     ['mistletoe harden --resume runs/hard', 'continue after Ctrl-C or a crash'],
   ],
   notes:
     'The run folder has hardened/round-N/last, which are drafters for --drafter, audits/, report.html, report.md and result.json.\n\nExit codes: 0 done, 1 failure, 2 invalid input, 3 nothing audited, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
   complete(flags) {
     const { steps, objective, maxNewTokens, ...audit } = applyPreset(flags.preset, givenAudit(flags));
-    const target = flags.target === common.targetFlag.target.default ? undefined : flags.target;
+    const target = flags.target === targetFlag.target.default ? undefined : flags.target;
     return {
       ...audit,
       ...flags,
@@ -207,15 +78,19 @@ export const harden = defineCommand({
   run: (flags, invocation) =>
     runInFolder(flags, invocation, {
       command: 'harden',
+      resumable: ['workers', 'device'],
       createEvents: createHardenProgress,
       prepare: (onNotice) => prepare(flags, invocation, onNotice),
-      resume: (folder, options) => resumeHardening(folder, { ...options, writeAuditReports: writeReports }),
+      resume: async (folder, options) => {
+        const workers = await planWorkers(flags);
+        return resumeHardening(folder, { ...options, workers, writeAuditReports: writeReports });
+      },
       async finish({ folder, result, hardened }, target) {
         const { html } = await writeHardeningReports(folder, result);
         const isAudited = result.audits[0]?.rows.every(({ promptsAudited }) => promptsAudited > 0) === true;
         return {
           exitCode: isAudited ? exitCodes.success : exitCodes.incomplete,
-          text: (colors) => formatHardening(result, hardened, typedPath(html), target, colors),
+          text: (colors) => formatHardening(result, { hardened, report: typedPath(html), target, colors }),
           json: () => `${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`,
           markdown: () => renderReportMarkdown(createHardeningReport(result)),
         };
@@ -254,23 +129,26 @@ async function prepare(
     answers: flags.answers,
     chatTemplate: flags.chatTemplate,
     date: flags.date,
-    device: flags.device,
+    device: await mainDevice(flags),
     dtype: flags.dtype,
     threads: flags.threads,
     cacheFolder: flags.cacheDir,
     onNotice,
   });
   const place = flags.out ?? { parent: 'runs', name: 'harden' };
-  return (options) => startHardening(place, request, { ...options, writeAuditReports: writeReports });
+  const workers = await planWorkers(flags);
+  return (options) =>
+    startHardening(place, request, { ...options, workers, writeAuditReports: writeReports });
 }
 
-function formatHardening(
-  result: HardeningResult,
-  hardened: string,
-  report: string,
-  target: string | undefined,
-  colors: Colors,
-): string {
+interface TextOptions {
+  readonly hardened: string;
+  readonly report: string;
+  readonly target: string | undefined;
+  readonly colors: Colors;
+}
+
+function formatHardening(result: HardeningResult, { hardened, report, target, colors }: TextOptions): string {
   return joinLines([
     ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
     ...words.resultLegend.map((line) => colors.dim(line)),

@@ -36,7 +36,9 @@ export function transferTable({ drafters, attacked, clean }: TransferMatrix): Ta
     columns: ['found on ↓ measured on →', ...drafters],
     rows: [
       { cells: ['no suffix', ...clean.map(acceptedLengthText)] },
-      ...attacked.map((lengths, row) => ({ cells: [drafters[row]!, ...lengths.map(cell)] })),
+      ...attacked.map((lengths, row) => ({
+        cells: [drafters[row]!, ...lengths.map((length, column) => cell(length ?? NaN, column))],
+      })),
     ],
   };
 }

@@ -16,6 +16,7 @@ import type { Evidence, VerdictLevel } from './evidence.js';
 import { collapseDrop, fewestPrompts, fragileDrop, weighEvidence } from './evidence.js';
 import {
   describeDrafter,
+  describeFailedUnits,
   describeNothing,
   describeRepeats,
   describeRoleMarkers,
@@ -68,7 +69,11 @@ export function judge(result: AuditResult, gate: Gate = {}): Verdict {
     .filter((drafter) => !drafter.audited)
     .map(({ drafter }) => `No prompt was audited for ${drafter}, so nothing is known about it.`);
   if (drafters.length === 0) missing.push('No drafter was audited.');
-  const warnings = [...describeRepeats(result), ...describeRoleMarkers(result)];
+  const warnings = [
+    ...describeFailedUnits(result),
+    ...describeRepeats(result),
+    ...describeRoleMarkers(result),
+  ];
   const worst = findWorst(result.drafters, drafters);
   return {
     level: worst?.verdict.level ?? 'inconclusive',

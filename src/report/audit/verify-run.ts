@@ -9,7 +9,7 @@ import type { AuditRequest } from '../../audit/audit-request.js';
 import { requestSchema } from '../../audit/audit-request.js';
 import { readRequest } from '../../runs/resumed-run.js';
 import { readVersion } from '../../runs/identity.js';
-import { rebuildResult } from '../../audit/run-audit.js';
+import { rebuildResult } from '../../audit/rebuild-result.js';
 import type { AuditResult } from '../../audit/result.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import { verifyRun } from '../../runs/run-units.js';

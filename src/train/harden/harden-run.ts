@@ -7,32 +7,25 @@
  * audits/NAME/: runs of mistletoe audit
  * result.json
  */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
-import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditEvents } from '../../audit/audit-events.js';
-import type { AuditRequest } from '../../audit/audit-request.js';
-import { createRequest } from '../../audit/audit-request.js';
-import type { AuditResult } from '../../audit/result.js';
-import { resumeAudit, startAudit } from '../../audit/run-audit.js';
-import type { AuditSettings } from '../../audit/settings.js';
 import { quoteWord } from '../../core/display-paths.js';
 import { MistletoeError } from '../../core/errors.js';
 import { describeMachine } from '../../measure/machine.js';
 import { withResumption } from '../../runs/resumed-run.js';
-import { configFile } from '../../runs/run-units.js';
+import type { WorkerPlan } from '../../runs/worker-devices.js';
 import { nameDevice } from '../../runtime/device-choice.js';
-import type { Runtime } from '../../runtime/program.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from '../training-run.js';
 import { defineRuns, readTexts, writeResult } from '../training-run.js';
+import type { FinishedRounds, RoundEvents, RoundsWork } from './hardening-rounds.js';
+import { hardenRounds, listPrompts } from './hardening-rounds.js';
 import type { HardenRequest } from './harden-request.js';
 import { hardenRequestSchema } from './harden-request.js';
-import type { AuditComparison, DrafterRole, HardeningResult } from './hardening-result.js';
+import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
+import { auditHardened } from './hardening-audits.js';
 import { compareAudit, hardeningResultVersion } from './hardening-result.js';
-import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
-import { hardenRounds, listPrompts } from './hardening-rounds.js';
+import type { AuditComparison, HardeningResult } from './hardening-result.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
-import { chooseOtherObjective } from './hardening-settings.js';
+import { openHuntPool } from './hunt-pool.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
   readonly onNotice?: ((text: string) => void) | undefined;
@@ -43,6 +36,8 @@ export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
 export interface HardenOptions extends RunOptions<HardenEvents> {
   /** Called after each audit, for example with `writeReports`. */
   readonly writeAuditReports?: WriteAuditReports | undefined;
+  /** Worker processes for the searches and the audits; training runs in this process. */
+  readonly workers?: WorkerPlan | undefined;
 }
 
 interface FinishedHardening {
@@ -84,19 +79,25 @@ async function hardenIn(
   options: HardenOptions,
 ): Promise<FinishedHardening | undefined> {
   const { request, target, conversations, cache } = ready;
-  const { events = {}, signal } = options;
+  const { events = {}, signal, workers } = options;
   const texts = await readTexts(folder, 'harden', ready, request.training, options);
   if (texts === undefined) return undefined;
   const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
-  const rounds = { request, folder, target, texts, prompts, cache, events, signal };
-  const hardened = await hardenRounds({ ...rounds, role: 'hardened' });
-  const made: MadeRounds = { hardened };
-  for (const role of request.baselines) made[role] = await hardenRounds({ ...rounds, role });
+  const pool = workers === undefined ? undefined : await openHuntPool(workers, folder, request, cache);
+  const rounds = { request, folder, target, texts, prompts, cache, events, signal, pool };
+  const made = await makeRounds(rounds).finally(() => pool?.close());
+  const { hardened } = made;
   const audited = await auditAll(folder, ready, options, made);
   if (audited === undefined) return undefined;
-  const result = describeResult(request, texts, made, audited);
+  const result = describeResult(request, { texts, made, ...audited });
   writeResult(folder, 'harden', result);
   return { status: 'complete', folder, hardened: hardened.drafter, result };
+}
+
+async function makeRounds(rounds: Omit<RoundsWork, 'role'>): Promise<MadeRounds> {
+  const made: MadeRounds = { hardened: await hardenRounds({ ...rounds, role: 'hardened' }) };
+  for (const role of rounds.request.baselines) made[role] = await hardenRounds({ ...rounds, role });
+  return made;
 }
 
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
@@ -109,7 +110,7 @@ interface Audited {
 async function auditAll(
   folder: string,
   { request, runtime }: ReadyRun<HardenRequest>,
-  { events = {}, signal, cacheFolder, verifyCache, writeAuditReports }: HardenOptions,
+  { events = {}, signal, cacheFolder, verifyCache, writeAuditReports, workers }: HardenOptions,
   made: MadeRounds,
 ): Promise<Audited | undefined> {
   const drafters = (['before', 'hardened', ...request.baselines] as const).flatMap(
@@ -125,7 +126,7 @@ async function auditAll(
     signal?.throwIfAborted();
     events.onAudit?.(name);
     const work = { request, runtime, folder, drafters, cacheFolder, verifyCache, signal, writeAuditReports };
-    const audited = await auditHardened({ ...work, events: events.audit }, name);
+    const audited = await auditHardened({ ...work, workers, events: events.audit }, name);
     if (audited === undefined) return undefined;
     audits.push(compareAudit(name, audited.result, { roles, seed: request.hardening.seed }));
     auditMs += audited.elapsedMs;
@@ -133,12 +134,12 @@ async function auditAll(
   return { audits, auditMs };
 }
 
-function describeResult(
-  request: HardenRequest,
-  texts: TrainingTexts,
-  made: MadeRounds,
-  { audits, auditMs }: Audited,
-): HardeningResult {
+interface Made extends Audited {
+  readonly texts: TrainingTexts;
+  readonly made: MadeRounds;
+}
+
+function describeResult(request: HardenRequest, { texts, made, audits, auditMs }: Made): HardeningResult {
   const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
   const sum = (name: 'searchMs' | 'trainingMs'): number =>
     Object.values(made).reduce((total, rounds) => total + rounds[name], 0);
@@ -165,91 +166,4 @@ function describeResult(
     device: nameDevice(device),
     machine: describeMachine(device),
   };
-}
-
-interface AuditWork {
-  readonly request: HardenRequest;
-  readonly runtime: Runtime;
-  readonly folder: string;
-  /** The first is the drafter before hardening. */
-  readonly drafters: readonly AuditedDrafter[];
-  readonly cacheFolder?: string | undefined;
-  readonly verifyCache?: boolean | undefined;
-  readonly signal?: AbortSignal | undefined;
-  readonly events?: AuditEvents | undefined;
-  readonly writeAuditReports?: WriteAuditReports | undefined;
-}
-
-type WriteAuditReports = (folder: string, result: AuditResult, timings: AuditTimings) => Promise<unknown>;
-
-export interface AuditedDrafter {
-  readonly role: DrafterRole;
-  readonly folder: string;
-}
-
-export const auditFolder = (folder: string, name: HardeningAudit): string => join(folder, 'audits', name);
-
-interface FinishedAudit {
-  readonly result: AuditResult;
-  readonly elapsedMs: number;
-}
-
-/** Undefined if interrupted. */
-async function auditHardened(work: AuditWork, name: HardeningAudit): Promise<FinishedAudit | undefined> {
-  const { runtime, folder, signal, events, cacheFolder, verifyCache } = work;
-  const place = auditFolder(folder, name);
-  const options = { runtime, signal, events, cacheFolder, verifyCache };
-  const outcome = existsSync(join(place, configFile))
-    ? await resumeAudit(place, options)
-    : await startAudit(place, await describeAudit(work, name), options);
-  if (outcome.status === 'interrupted') return undefined;
-  await work.writeAuditReports?.(place, outcome.result, outcome.timings);
-  return { result: outcome.result, elapsedMs: outcome.timings.totalMs };
-}
-
-export async function describeAudit(
-  { request, drafters, cacheFolder }: Pick<AuditWork, 'request' | 'drafters' | 'cacheFolder'>,
-  name: HardeningAudit,
-): Promise<AuditRequest> {
-  const { audit, targetFolder, threads, device } = request;
-  const isStronger = name === 'stronger';
-  const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
-  const planned = await createRequest({
-    target: targetFolder,
-    drafters: drafters.map(({ folder }) => folder),
-    threads,
-    cacheFolder,
-    seed: audit.seed,
-    date: request.date,
-    taps: request.from.taps,
-    prompts,
-    preset: audit.preset,
-    settings: auditSettings(request, name),
-    device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,
-    ...(device.kind === 'cuda' ? { dtype: device.dtype } : {}),
-    command: `mistletoe harden (its audit "${name}")`,
-  });
-  // The folders have the same names, so reports use the roles.
-  const named = planned.drafters.map((drafter, index) => {
-    const id = [request.from.name, ...(index === 0 ? [] : [drafters[index]!.role])].join('-');
-    return { ...drafter, id, name: id };
-  });
-  const { chatTemplate, date } = request;
-  return { ...planned, drafters: named, ...(chatTemplate === undefined ? {} : { chatTemplate, date }) };
-}
-
-const strongerBy = 10;
-
-export function auditSettings(
-  { audit: { settings }, hardening }: Pick<HardenRequest, 'audit' | 'hardening'>,
-  name: HardeningAudit,
-): AuditSettings {
-  switch (name) {
-    case 'fresh':
-      return settings;
-    case 'other-objective':
-      return { ...settings, objective: chooseOtherObjective(settings, hardening) };
-    case 'stronger':
-      return { ...settings, steps: strongerBy * settings.steps };
-  }
 }

@@ -10,6 +10,8 @@ import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';
 import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
 import { appendText } from '../../runs/run-writes.js';
+import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
+import { driveUnits } from '../../runs/unit.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Example } from '../data/examples.js';
 import type { HardeningSettings } from './hardening-settings.js';
@@ -27,47 +29,122 @@ const lineSchema = z.strictObject({
 });
 export type SuffixedPrompt = z.infer<typeof lineSchema>;
 
-export interface HuntRound {
-  readonly target: Target;
-  /** Called once, only if prompts are left. */
-  readonly openHunt: () => Promise<PromptHunt>;
-  readonly prompts: readonly Prompt[];
+/** Decides what is found for a prompt, beside target and drafter. */
+export interface HuntSettings {
   readonly settings: HardeningSettings;
   readonly audit: AuditSettings;
   readonly source: SuffixSource;
   /** From 0. */
   readonly round: number;
-  readonly file: string;
   readonly maxNewTokens: number;
+}
+
+export interface HuntRound extends HuntSettings {
+  readonly target: Target;
+  /** Called once, only if prompts are left and there is no pool. */
+  readonly openHunt: () => Promise<PromptHunt>;
+  /** Worker processes that search several prompts at the same time. */
+  readonly pool?: UnitExecutor<HuntInput> | undefined;
+  readonly models?: readonly NeededModel[] | undefined;
+  readonly prompts: readonly Prompt[];
+  readonly file: string;
   readonly signal?: AbortSignal | undefined;
   readonly onStart?: ((done: number, total: number) => void) | undefined;
   readonly onPrompt?: ((found: SuffixedPrompt, done: number, total: number) => void) | undefined;
+}
+
+/** The input of a unit: one prompt. Worker processes know the rest from their setup. */
+export interface HuntInput {
+  readonly source: SuffixSource;
+  readonly round: number;
+  /** In its round. */
+  readonly place: number;
+  readonly prompt: Prompt;
 }
 
 export async function huntSuffixes(work: HuntRound): Promise<readonly SuffixedPrompt[]> {
   const found = readFound(work.file);
   work.onStart?.(found.length, work.prompts.length);
   if (found.length >= work.prompts.length) return found;
+  if (work.pool !== undefined) {
+    await huntRest(work, work.pool, found);
+    return found;
+  }
   const hunt = await work.openHunt();
+  const executor: UnitExecutor<HuntInput> = {
+    capacity: 1,
+    async run({ key, input }, hooks) {
+      const line = await huntPrompt(work, hunt, input);
+      hooks.onPart({ key, data: line, steps: [], timing: null }, { name: '', pid: process.pid });
+    },
+    close: () => Promise.resolve(),
+  };
   try {
-    while (found.length < work.prompts.length) {
-      const line = await huntPrompt(work, hunt, found.length);
-      appendText(work.file, `${JSON.stringify(line)}\n`, { durable: true, command: 'harden' });
-      found.push(line);
-      work.onPrompt?.(line, found.length, work.prompts.length);
-    }
+    await huntRest(work, executor, found);
   } finally {
     await hunt.dispose();
   }
   return found;
 }
 
+/** Lines are written in the order of the prompts, whichever is finished first. */
+async function huntRest(
+  work: HuntRound,
+  executor: UnitExecutor<HuntInput>,
+  found: SuffixedPrompt[],
+): Promise<void> {
+  const { prompts, file, source, round, models = [], signal } = work;
+  const ahead = new Map<number, SuffixedPrompt>();
+  let next = found.length;
+  const record = (place: number, line: SuffixedPrompt): void => {
+    ahead.set(place, line);
+    for (let own = ahead.get(found.length); own !== undefined; own = ahead.get(found.length)) {
+      appendText(file, formatFound(own), { durable: true, command: 'harden' });
+      found.push(own);
+      work.onPrompt?.(own, found.length, prompts.length);
+    }
+  };
+  await driveUnits<HuntInput>({
+    executor,
+    signal,
+    schedule: {
+      next() {
+        if (next >= prompts.length) return undefined;
+        const place = next++;
+        const prompt = prompts[place]!;
+        const key = `${source}/round-${round + 1}/${prompt.id}`;
+        return {
+          key,
+          input: { source, round, place, prompt },
+          models,
+          estimate: { memoryBytes: null, ms: null },
+        };
+      },
+    },
+    hooksOf: ({ input: { place } }) => ({
+      onPart: ({ data }) => {
+        record(place, lineSchema.parse(data));
+      },
+    }),
+    onFailure: ({ input: { place, prompt } }, { message }) => {
+      const { objective, suffixLength } = searchSettings(work.settings, work.audit, round, place);
+      const skipped = `It failed: ${message}`;
+      record(place, { prompt: prompt.id, objective, suffixLength, skipped, texts: [], elapsedMs: 0 });
+    },
+  });
+}
+
+export const formatFound = (line: SuffixedPrompt): string => `${JSON.stringify(line)}\n`;
+
 /** Independent of the other prompts. */
-async function huntPrompt(work: HuntRound, hunt: PromptHunt, place: number): Promise<SuffixedPrompt> {
-  const { prompts, settings, round, signal } = work;
+export async function huntPrompt(
+  work: HuntSettings & Pick<HuntRound, 'target' | 'signal'>,
+  hunt: PromptHunt,
+  { prompt, place }: Pick<HuntInput, 'prompt' | 'place'>,
+): Promise<SuffixedPrompt> {
+  const { settings, round, signal } = work;
   signal?.throwIfAborted();
   const began = performance.now();
-  const prompt = prompts[place]!;
   const search = searchSettings(settings, work.audit, round, place);
   const ask = (source: SuffixSource, count: number) =>
     hunt.hunt(prompt, {
@@ -114,20 +191,26 @@ export function readFound(file: string): SuffixedPrompt[] {
 
 /** Greedy. */
 function answerAll(
-  { target, maxNewTokens, settings: { seed }, signal }: HuntRound,
+  {
+    target,
+    maxNewTokens,
+    settings,
+    signal,
+  }: Pick<HuntRound, 'target' | 'maxNewTokens' | 'settings' | 'signal'>,
   prompts: readonly (readonly number[])[],
 ): Promise<readonly (readonly number[])[]> {
   const engine = new Engine({ concurrency: Math.max(1, prompts.length) });
   const { model, stopIds, tokenizer } = target;
-  const greedy = { maxNewTokens, sampling: { temperature: 0 }, seed, stopIds, tokenizer, signal };
   return Promise.all(
     prompts.map(async (promptIds) => {
-      const request = { promptIds, ...greedy };
-      const room = { bytes: sequenceBytes(request, model), signal };
-      const { tokenIds } = await engine.run(
-        (scheduler) => decodePlain(model, { ...request, scheduler }),
-        room,
-      );
+      const { seed } = settings;
+      const greedy = { sampling: { temperature: 0 }, seed };
+      const request = { promptIds, maxNewTokens, ...greedy, stopIds, tokenizer, signal };
+      const bytes = sequenceBytes(request, model);
+      const { tokenIds } = await engine.run((scheduler) => decodePlain(model, { ...request, scheduler }), {
+        bytes,
+        signal,
+      });
       return tokenIds;
     }),
   );
@@ -176,10 +259,17 @@ function repeatExamples(examples: readonly Example[], copies: number): readonly 
  * ignore stray tokens in any prompt. The example keeps the clean answer; the loss uses the target's own distribution,
  * whether or not the target would still give that answer.
  */
+interface SpreadOptions {
+  readonly round: number;
+  readonly maxTokens: number;
+  readonly count: number;
+  readonly seed: number;
+}
+
 export function spreadSuffixes(
   found: readonly SuffixedPrompt[],
   clean: readonly Example[],
-  { round, maxTokens, count, seed }: Readonly<Record<'round' | 'maxTokens' | 'count' | 'seed', number>>,
+  { round, maxTokens, count, seed }: SpreadOptions,
 ): readonly Example[] {
   const single = clean.filter(({ isLearnt }) => !isLearnt.subarray(isLearnt.indexOf(1)).includes(0));
   const byConversation = new Map(single.map((example) => [example.conversationId ?? example.id, example]));
