@@ -9,9 +9,8 @@ import { defineCommand } from '../command.js';
 import { formatFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { flag } from '../flags.js';
-import { asOneLine } from '../safe-text.js';
 import type { Colors, Terminal } from '../terminal.js';
-import { colorsFor } from '../terminal.js';
+import { asOneLine, colorsFor } from '../terminal.js';
 
 const flags = {
   keyEnv: flag('environment variable that holds the key of the server', text, 'name'),
