@@ -15,7 +15,7 @@ import { exitCodes } from '../failure.js';
 import { createModelFinder } from '../model-source.js';
 import type { Terminal } from '../terminal.js';
 import { createNotice } from '../terminal.js';
-import type { RehearseFlags } from './subcommands.js';
+import type { RehearseFlags } from './rehearse-flags.js';
 
 const reportEvery = 20;
 

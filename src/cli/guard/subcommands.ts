@@ -1,23 +1,11 @@
 /** `mistletoe guard replay` and `mistletoe guard rehearse`. Models are loaded only when a rehearsal runs. */
-import { decimal, integer, text } from '../../core/settings.js';
-import { bundledDrafters } from '../../decode/bundled-models.js';
+import { decimal } from '../../core/settings.js';
 import { describeReplay, replayFile } from '../../guard/records/replay.js';
 import { defineCommand } from '../command.js';
-import * as common from '../common-flags.js';
+import { formatFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import type { FlagsOf } from '../flags.js';
-import { flag, group } from '../flags.js';
-
-const falseAlertsFlag = {
-  falseAlerts: flag(
-    'share of benign requests that may be called low',
-    decimal({ above: 0, max: 0.5 }),
-    'share',
-    {
-      shownDefault: '0.01',
-    },
-  ),
-};
+import { flag } from '../flags.js';
+import { falseAlertsFlag, rehearseFlags } from './rehearse-flags.js';
 
 /** Judging, in `guard` and `replay` alike. */
 export const judgeFlags = {
@@ -43,7 +31,7 @@ export const replay = defineCommand({
         shownDefault: '1',
       },
     ),
-    ...common.formatFlag,
+    ...formatFlag,
   },
   examples: [['mistletoe guard replay ./guard --false-alerts 0.001', 'judge with another rate']],
   async run({ format, ...options }, { args, terminal: { stdout } }) {
@@ -53,30 +41,6 @@ export const replay = defineCommand({
     return exitCodes.success;
   },
 });
-
-const rehearseFlags = {
-  ...group('Models', {
-    ...common.targetFlag,
-    drafter: flag(
-      `its folder or its name on the hub, ${bundledDrafters.join(', ')}, or ngram[:MIN,MAX]`,
-      text,
-      'model',
-      { short: 'd', default: 'eagle3' },
-    ),
-    draftLength: flag('draft tokens per step', integer(1, 64), 'count', { default: 4 }),
-    ...common.tapsFlag,
-    ...common.templateFlags,
-  }),
-  ...group('Requests', {
-    prompts: flag('a .jsonl or .txt file', text, 'file', { shownDefault: 'the bundled prompts' }),
-    requests: flag('normal requests before the collapse', integer(1, 100_000), 'count', { default: 60 }),
-    stageRequests: flag('requests of each stage of the collapse', integer(1, 1000), 'count', { default: 4 }),
-    maxNewTokens: flag('of each answer', integer(1, 100_000), 'count', { default: 128 }),
-    ...falseAlertsFlag,
-  }),
-  ...group('Machine', { ...common.downloadFlag, ...common.machineFlags }),
-};
-export type RehearseFlags = FlagsOf<typeof rehearseFlags>;
 
 export const rehearse = defineCommand({
   name: 'rehearse',
