@@ -13,7 +13,7 @@ import { nameDrafter } from '../draft/systems.js';
 import { folderOf, mapFolder, recogniseCheckpoint } from '../draft/systems.js';
 import type { TapConvention } from '../draft/draft-system.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
-import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
+import { recordDevice } from '../runtime/device-choice.js';
 import { parseDay, today } from '../text/template/calendar-day.js';
 import type { TemplateText } from '../text/template/chat-template.js';
 import { loadChatTemplate, readTemplate } from '../text/template/chat-template.js';
@@ -21,6 +21,7 @@ import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { GivenSuffix } from '../text/prompts/suffix-list.js';
 import type { AuditRequest } from './audit-request.js';
 import { identifyModel, readVersion } from '../runs/identity.js';
+import { chooseRunDevice } from '../runs/run-device.js';
 import type { AuditSettings } from './settings.js';
 import { applyPreset } from './settings.js';
 
@@ -82,7 +83,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
       hint: 'Give --drafter several times, or leave --transfer out.',
     });
   }
-  const choice = await chooseDevice(plan);
+  const choice = await chooseRunDevice(plan);
   const drafters: AuditRequest['drafters'] = [];
   const targetFolder = resolve(await findModel(givenTarget));
   for (const [id, source] of sources) {

@@ -18,6 +18,14 @@ export interface AuditResult {
   readonly drafters: readonly DrafterResult[];
   readonly transfer: TransferMatrix | null;
   readonly universal: readonly UniversalResult[];
+  /** Absent if all units were computed. */
+  readonly failedUnits?: readonly FailedUnit[];
+}
+
+/** A unit that ended its worker too often, or that a worker could not compute. */
+export interface FailedUnit {
+  readonly unit: string;
+  readonly error: string;
 }
 
 export interface AuditSetup {
@@ -184,7 +192,11 @@ export const unitSchema = z.union([
 ]);
 export type UnitData = z.infer<typeof unitSchema>;
 
-export const countsSchema = z.object({ accepted: number, steps: number });
+/** What is recorded of a failed unit that is not an arm. */
+const failureSchema = z.strictObject({ failed: z.string() });
+
+const countsSchema = z.object({ accepted: number, steps: number });
+export const transferSchema = z.union([failureSchema, countsSchema]);
 
 const universalSplitSchema = z.object({
   /** Prompts in which the suffix survives. */
@@ -205,7 +217,8 @@ const universalResultSchema = z.object({
   heldOut: universalSplitSchema.nullable(),
 });
 export type UniversalResult = Readonly<z.infer<typeof universalResultSchema>>;
-export const universalSchema = universalResultSchema.nullable();
+/** Null if no suffix was inside the bounds. */
+export const universalSchema = z.union([failureSchema, universalResultSchema]).nullable();
 
 export interface DrafterSummary {
   readonly arms: readonly ArmSummary[];
@@ -252,11 +265,11 @@ export interface PairedTest {
   readonly method: 'exact' | 'normal';
 }
 
-/** [row][column]: suffixes of the row's drafter, measured on the column's along the same answers. */
+/** [row][column]: suffixes of the row's drafter, measured on the column's along the same answers; null if that failed. */
 export interface TransferMatrix {
   readonly drafters: readonly string[];
   /** Audited on all drafters. */
   readonly prompts: readonly string[];
-  readonly attacked: readonly (readonly number[])[];
+  readonly attacked: readonly (readonly (number | null)[])[];
   readonly clean: readonly number[];
 }

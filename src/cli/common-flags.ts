@@ -1,13 +1,14 @@
 /** Flags that several commands share; each means the same everywhere. */
 import type { Command } from 'commander';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { maxThreads } from '../core/limits.js';
+import { maxThreads, maxWorkers } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { tapConventions } from '../draft/draft-system.js';
-import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
+import { readDeviceList } from '../runs/worker-devices.js';
+import { computeTypes, deviceForm, deviceForms, quantizedTypes } from '../runtime/device-choice.js';
 import { builtInTemplateNames } from '../text/template/built-in-templates.js';
 import { parseDay } from '../text/template/calendar-day.js';
 import type { TemplateOptions } from '../text/template/chat-template.js';
@@ -98,10 +99,12 @@ export const deviceFlags = {
     'name',
     { shownDefault: '$MISTLETOE_DEVICE or auto' },
   ),
-  dtype: flag('compute type on a GPU; the CPU always uses float32', oneOf(computeTypes), 'type', {
-    rare: true,
-    shownDefault: 'bfloat16',
-  }),
+  dtype: flag(
+    'compute type: float32, bfloat16 or float16 on a GPU; float32 on the CPU, which decodes faster and less exactly with weights in int8 or int4',
+    oneOf([...computeTypes, ...quantizedTypes]),
+    'type',
+    { rare: true, shownDefault: 'bfloat16 on a GPU, float32 on the CPU' },
+  ),
 };
 
 export const cacheFolderFlag = {
@@ -130,6 +133,24 @@ export const queueFlag = {
     shownDefault: '$MISTLETOE_QUEUE or none',
     rare: true,
   }),
+};
+
+/** For commands whose units can run in several processes. */
+export const workerFlags = {
+  workers: flag(
+    'worker processes on this machine; a worker that dies is replaced',
+    integer(1, maxWorkers),
+    'count',
+    { shownDefault: 'one for each device', rare: true },
+  ),
+};
+
+export const devicesFlag = {
+  device: {
+    ...deviceFlags.device,
+    help: `${deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all for workers on several`,
+    type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
+  },
 };
 
 export const reportFormatFlag = {

@@ -7,7 +7,7 @@ import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../dr
 import { inspectCheckpoint } from '../draft/inspection.js';
 import type { DrafterFacts } from '../draft/reading/drafter-reading.js';
 import type { ModelConfiguration } from '../model/configuration.js';
-import type { DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
+import type { ComputeType, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
@@ -265,7 +265,7 @@ export async function describeFit(
   host: GpuHost = thisMachine,
 ): Promise<DeviceFit> {
   const { contextLength } = model;
-  const countBytes = (dtype: RecordedDevice['dtype']): Promise<number> => {
+  const countBytes = (dtype: ComputeType): Promise<number> => {
     const { weightBytes, bytesPerToken } = estimateGpuMemory(model, dtype);
     return Promise.resolve(passBytes + weightBytes + bytesPerToken * Math.min(expectedTokens, contextLength));
   };

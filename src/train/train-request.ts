@@ -6,7 +6,7 @@ import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
-import { deviceSchema } from '../runs/run-device.js';
+import { chooseRunDevice, deviceSchema } from '../runs/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { maxThreads } from '../core/limits.js';
@@ -18,7 +18,7 @@ import { tapConventions } from '../draft/draft-system.js';
 import { refuseAtOnce } from '../draft/reading/checks.js';
 import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
-import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
+import { recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/template/chat-template.js';
 import { hashData } from '../runs/json-lines.js';
 import type { TrainableSystem } from '../draft/fresh/new-drafter.js';
@@ -116,7 +116,7 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   }
   const targetFolder = resolve(plan.target ?? bundledTarget);
   const folders = [targetFolder, ...(from === undefined ? [] : [from])];
-  const device = await settleDevice(await chooseDevice(plan), folders, plan.onNotice);
+  const device = await settleDevice(await chooseRunDevice(plan), folders, plan.onNotice);
   const target = await identifyModel(targetFolder, cacheFolder);
   const template =
     plan.chatTemplate === undefined ? {} : { chatTemplate: await pinTemplate(plan.chatTemplate) };

@@ -118,7 +118,7 @@ afterAll(() => audits.dispose());
 
 const { first, repetitions } = byTier({
   quick: { first: 0, repetitions: 10 },
-  full: { first: 10, repetitions: 100 },
+  full: { first: 10, repetitions: 40 },
 });
 
 it(`${impostors.join(', ')}: not called fragile in more than 5 % of ${repetitions} audits`, async () => {

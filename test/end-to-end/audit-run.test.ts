@@ -359,7 +359,7 @@ describe('requests', () => {
     [{ transfer: true }, 'A transfer matrix needs two drafters or more'],
     [{ preset: 'slow' }, 'The preset "slow" is not known.'],
     [{ device: 'tpu' }, 'The device is "tpu"; auto, cpu, cuda or cuda:N was expected.'],
-    [{ device: 'cpu', dtype: 'float16' as const }, '--dtype is float16; the CPU computes in float32 alone'],
+    [{ device: 'cpu', dtype: 'float16' as const }, '--dtype is float16; the CPU has float32, int8 and int4'],
   ])('%o is refused', async (changes, message) => {
     await expect(createRequest({ ...audits.plan([medusa], texts), ...changes })).rejects.toThrow(message);
   });

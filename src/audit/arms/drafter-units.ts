@@ -14,7 +14,7 @@ export type RequestPrompt = AuditRequest['prompts'][number];
 
 /** In the order in which they run. */
 export function armKeys(
-  { settings, suffixes }: AuditRequest,
+  { settings, suffixes }: Pick<AuditRequest, 'settings' | 'suffixes'>,
   drafterId: string,
   promptId: string,
 ): readonly ArmKey[] {

@@ -2,7 +2,6 @@
 import { relative } from 'node:path';
 import { createRequest } from '../../audit/create-request.js';
 import { deviceOf } from '../../runs/run-device.js';
-import { findDevices } from '../../runs/worker-devices.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
 import type { Effort } from '../../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
@@ -40,9 +39,9 @@ import { createNotice } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
 import { auditFlags, givenSettings } from './audit-flags.js';
 import { createAuditProgress } from './audit-progress.js';
-import { describeUnits, planWorkers, queueOf } from './audit-workers.js';
+import { describeUnits, mainDevice, planWorkers, queueOf } from './audit-workers.js';
 import { createFleetProgress } from './fleet-progress.js';
-import { formatDownloads, planDownloads } from './planned-downloads.js';
+import { formatDownloads, planDownloads, predictTime } from './planned-downloads.js';
 import { formatAudit } from './audit-text.js';
 
 export const audit = defineCommand({
@@ -146,7 +145,7 @@ async function readRequest(
     settings: givenSettings(flags),
     seed: flags.seed,
     threads: flags.threads,
-    device: (await findDevices(flags.device)) === undefined ? flags.device : 'cuda',
+    device: await mainDevice(flags),
     dtype: flags.dtype,
     transfer: flags.transfer,
     universal: flags.universal,
@@ -175,8 +174,9 @@ async function describePlan(flags: AuditFlags, invocation: Invocation): Promise<
   const { stdout } = terminal;
   const downloads = await planDownloads(flags, terminal);
   if (downloads !== undefined) {
-    if (flags.format === 'json') stdout.writeData(`${JSON.stringify({ downloads }, undefined, 2)}\n`);
-    else stdout.write(joinLines([...formatDownloads(downloads), describeUnits(flags)]));
+    const effort = await predictTime(flags, downloads);
+    if (flags.format === 'json') stdout.writeData(`${JSON.stringify({ downloads, effort }, undefined, 2)}\n`);
+    else stdout.write(joinLines([...formatDownloads(downloads, effort), describeUnits(flags)]));
     return exitCodes.success;
   }
   const onNotice = createNotice(terminal);

@@ -120,9 +120,11 @@ export const hardenFlags = {
   }),
   ...group('Run', {
     ...common.runFlags,
+    ...common.workerFlags,
     ...common.reportFormatFlag,
     ...common.progressFlag,
     ...common.machineFlags,
+    ...common.devicesFlag,
   }),
 };
 export type HardenFlags = FlagsOf<typeof hardenFlags>;

@@ -180,6 +180,18 @@ export function describeRoleMarkers({ drafters }: AuditResult): string[] {
   ];
 }
 
+const maxFailed = 3;
+
+/** Units that no worker could compute: what follows from them is missing. */
+export function describeFailedUnits({ failedUnits = [] }: AuditResult): string[] {
+  if (failedUnits.length === 0) return [];
+  const shown = failedUnits.slice(0, maxFailed).map(({ unit, error }) => `${unit}: ${error}`);
+  const more = failedUnits.length > maxFailed ? [`and ${failedUnits.length - maxFailed} more`] : [];
+  return [
+    `The result is without ${countText(failedUnits.length, 'unit')}. ${[...shown, ...more].join('; ')}`,
+  ];
+}
+
 /**
  * Compares the two measurements of the clean prompts. Greedy decoding in float32 repeats exactly; in 16 bits it may not,
  * and then the report starts with a warning. Above temperature 0 the second measurement is another draw.

@@ -14,7 +14,13 @@ import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { findCounted } from './arm-names.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
 import { collapseDrop, fewestPrompts, fragileDrop, severity, weighEvidence } from './evidence.js';
-import { describeDrafter, describeNothing, describeRepeats, describeRoleMarkers } from './headline.js';
+import {
+  describeDrafter,
+  describeFailedUnits,
+  describeNothing,
+  describeRepeats,
+  describeRoleMarkers,
+} from './headline.js';
 import { acceptedLengthText, percentText } from '../../core/number-text.js';
 
 export interface Gate {
@@ -62,7 +68,11 @@ export function judge(result: AuditResult, gate: Gate = {}): Verdict {
     .filter((drafter) => !drafter.audited)
     .map(({ drafter }) => `No prompt was audited for ${drafter}, so nothing is known about it.`);
   if (drafters.length === 0) missing.push('No drafter was audited.');
-  const warnings = [...describeRepeats(result), ...describeRoleMarkers(result)];
+  const warnings = [
+    ...describeFailedUnits(result),
+    ...describeRepeats(result),
+    ...describeRoleMarkers(result),
+  ];
   const worst = findWorst(result.drafters, drafters);
   return {
     level: worst?.verdict.level ?? 'inconclusive',

@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { promptSchema } from '../../audit/audit-request.js';
 import { identifyModel, identitySchema, readVersion } from '../../runs/identity.js';
-import { deviceSchema } from '../../runs/run-device.js';
+import { chooseRunDevice, deviceSchema } from '../../runs/run-device.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { applyPreset, settingsSchema as auditSettingsSchema } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -13,7 +13,7 @@ import { bundledTarget } from '../../decode/bundled-models.js';
 import { settleDevice } from '../../decode/gpu-fit.js';
 import type { TapConvention } from '../../draft/draft-system.js';
 import type { DeviceWish } from '../../runtime/device-choice.js';
-import { chooseDevice, recordDevice } from '../../runtime/device-choice.js';
+import { recordDevice } from '../../runtime/device-choice.js';
 import { loadChatTemplate, readTemplate } from '../../text/template/chat-template.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Conversation } from '../data/conversations.js';
@@ -126,7 +126,7 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   // Audits ask as training does: through the template if there is one.
   const template = pinned ?? (await loadChatTemplate(targetFolder, { date: asked.date }));
   const chat = plan.audit?.chat ?? template !== undefined;
-  const device = await settleDevice(await chooseDevice(plan), [targetFolder, folder], plan.onNotice);
+  const device = await settleDevice(await chooseRunDevice(plan), [targetFolder, folder], plan.onNotice);
   return {
     schema: 'mistletoe.hardening-run/1',
     version: readVersion(),

@@ -11,8 +11,10 @@ import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
 import { loadDrafter } from '../../draft/systems.js';
+import { identifyModel } from '../../runs/identity.js';
 import { configFile } from '../../runs/run-units.js';
 import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
+import type { UnitExecutor } from '../../runs/unit.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { planBatches } from '../data/batches.js';
 import type { Conversation } from '../data/conversations.js';
@@ -26,9 +28,10 @@ import type { HardenRequest } from './harden-request.js';
 import type { RoundRecord } from './hardening-result.js';
 import type { Baseline } from './hardening-settings.js';
 import { searchSettings } from './hardening-settings.js';
-import type { PromptHunt } from './suffix-hunt.js';
+import { attackedDrafter, roundFolder } from './hunt-pool.js';
+import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
 import { SuffixHunt } from './suffix-hunt.js';
-import type { SuffixedPrompt } from './suffixed-texts.js';
+import type { HuntInput, SuffixedPrompt } from './suffixed-texts.js';
 import {
   createSuffixedExamples,
   huntSuffixes,
@@ -83,6 +86,8 @@ export interface RoundsWork {
   readonly texts: TrainingTexts;
   readonly prompts: readonly Prompt[];
   readonly cache: CacheOptions & ReadingOptions;
+  /** Worker processes for the searches. */
+  readonly pool?: UnitExecutor<HuntInput> | undefined;
   readonly events: RoundEvents;
   readonly signal?: AbortSignal | undefined;
 }
@@ -96,15 +101,16 @@ export interface FinishedRounds {
 
 export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   const { role, request, folder, signal } = work;
+  const source = sourceOf(role);
   const { rounds: count, replayRounds, suffixedShare, spread, seed } = request.hardening;
   const { vocabularySize } = work.target.model.configuration;
   const records: RoundRecord[] = [];
   const suffixed: (readonly Example[])[] = []; // [round]
   let [searchMs, trainingMs] = [0, 0];
-  let drafter = request.from.folder;
   for (let round = 0; round < count; round++) {
     signal?.throwIfAborted();
-    const place = join(folder, role, `round-${round + 1}`);
+    const drafter = attackedDrafter(request, folder, source, round);
+    const place = roundFolder(folder, role, round + 1);
     // Otherwise a folder deleted during the run would be created again without its contents.
     if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
@@ -120,10 +126,12 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
     records.push(finished.record);
     searchMs += found.reduce((sum, { elapsedMs }) => sum + elapsedMs, 0);
     trainingMs += finished.trainingMs;
-    drafter = join(place, 'last');
   }
+  const drafter = attackedDrafter(request, folder, source, count);
   return { drafter, rounds: records, searchMs, trainingMs };
 }
+
+const sourceOf = (role: RoundsWork['role']): SuffixSource => (role === 'hardened' ? 'searched' : role);
 
 async function attack(
   work: RoundsWork,
@@ -131,12 +139,16 @@ async function attack(
   drafter: string,
   place: string,
 ): Promise<readonly SuffixedPrompt[]> {
-  const { role, request, target, events, signal } = work;
+  const { role, request, target, events, signal, pool } = work;
   const { hardening: settings, audit, training } = request;
   const at: RoundPlace = { role, round: round + 1, rounds: settings.rounds };
   const prompts = takeRound(work.prompts, round, settings.promptsPerRound);
+  const { name, sha256 } = request.target;
+  const attacked = pool === undefined ? [] : [await identifyModel(drafter, work.cache.cacheFolder)];
   const found = await huntSuffixes({
     target,
+    pool,
+    models: [{ name, sha256 }, ...attacked.map((own) => ({ name: own.name, sha256: own.sha256 }))],
     prompts,
     settings,
     audit: audit.settings,
@@ -144,7 +156,7 @@ async function attack(
     signal,
     file: join(place, 'suffixes.jsonl'),
     maxNewTokens: training.maxNewTokens,
-    source: role === 'hardened' ? 'searched' : role,
+    source: sourceOf(role),
     async openHunt(): Promise<PromptHunt> {
       const { model, tokenizer } = target;
       const loaded = await loadDrafter(drafter, { target: model, tokenizer, ...work.cache });
