@@ -158,9 +158,7 @@ export const reportFormatFlag = {
     'of stdout; reports are files in the run folder',
     oneOf(['text', 'json', 'markdown']),
     'format',
-    {
-      default: 'text',
-    },
+    { default: 'text' },
   ),
 };
 

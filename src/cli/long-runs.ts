@@ -11,7 +11,7 @@ import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { Progress, ProgressClock, ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';
-import type { PromptFinder } from './prompt-source.js';
+import type { PromptFinder } from './model-source.js';
 import type { Colors, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 

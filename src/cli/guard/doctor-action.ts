@@ -3,10 +3,9 @@ import type { Drafting, Telemetry } from '../../guard/engines/adapter.js';
 import type { EngineReport } from '../../guard/engines/doctor.js';
 import { examineEngine } from '../../guard/engines/doctor.js';
 import { adapterOf } from '../../guard/engines/engine-list.js';
-import { asOneLine } from '../safe-text.js';
+import { asOneLine, colorsFor } from '../terminal.js';
 import { exitCodes } from '../failure.js';
 import type { Colors, Terminal } from '../terminal.js';
-import { colorsFor } from '../terminal.js';
 
 export interface DoctorFlags {
   readonly keyEnv?: string;

@@ -21,7 +21,7 @@ import {
   hardeningPace,
   hardeningRate,
 } from '../../train/harden/hardening-settings.js';
-import { hasWorkers, mainDevice, planWorkers } from '../audit/audit-workers.js';
+import { mainDevice, planWorkers } from '../audit/audit-workers.js';
 import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
 import { targetFlag } from '../common-flags.js';
@@ -34,8 +34,7 @@ import {
   runInFolder,
   typedPath,
 } from '../long-runs.js';
-import { createModelFinder } from '../model-source.js';
-import { createPromptFinder } from '../prompt-source.js';
+import { createModelFinder, createPromptFinder } from '../model-source.js';
 import type { Colors } from '../terminal.js';
 import type { HardenFlags } from './harden-flags.js';
 import { givenAudit, givenHardening, givenHardenTraining, hardenFlags, sharedAudit } from './harden-flags.js';
@@ -80,7 +79,7 @@ export const harden = defineCommand({
     runInFolder(flags, invocation, {
       command: 'harden',
       resumable: ['workers', 'device'],
-      createEvents: (progress, clock) => createHardenProgress(progress, clock, hasWorkers(flags)),
+      createEvents: createHardenProgress,
       prepare: (onNotice) => prepare(flags, invocation, onNotice),
       resume: async (folder, options) => {
         const workers = await planWorkers(flags);

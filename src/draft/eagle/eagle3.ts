@@ -114,11 +114,7 @@ async function readVocabularyMap(
   const offsets = tensors.get('d2t') ?? tensors.get('model.d2t');
   if (offsets === undefined) {
     if (draftSize === targetSize) return undefined;
-    throw misfit(
-      folder,
-      `drafts over ${draftSize} of ${targetSize} tokens and lacks d2t`,
-      incomplete,
-    );
+    throw misfit(folder, `drafts over ${draftSize} of ${targetSize} tokens and lacks d2t`, incomplete);
   }
   const values = await readIntegers(offsets);
   const targetTokens = values.map((offset, token) => token + offset);
