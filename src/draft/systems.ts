@@ -7,7 +7,7 @@ import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
 import { eagle3 } from './eagle/eagle3.js';
-import { addLookup, parseHybrid } from './hybrid/hybrid.js';
+import { addLookup, parseHybrid, withLookup } from './hybrid/hybrid.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { ngram } from './ngram/ngram.js';
@@ -18,6 +18,20 @@ export async function loadDrafter(source: string, options: DrafterOptions): Prom
   const drafter = await openDrafter(source, options);
   options.target.checkTaps(drafter.taps);
   return drafter;
+}
+
+/** The same drafter with another folder: a path, a bundled name, or a name on the hub. Lookups in front of it stay. */
+export async function mapFolder(source: string, find: (folder: string) => Promise<string>): Promise<string> {
+  const hybrid = parseHybrid(source);
+  if (hybrid !== undefined) return withLookup(hybrid.lookup, await mapFolder(hybrid.behind, find));
+  return findWeightless(source) === undefined ? find(source) : source;
+}
+
+/** Without a lookup in front of it; undefined for a system without weights. */
+export function folderOf(source: string): string | undefined {
+  const hybrid = parseHybrid(source);
+  if (hybrid !== undefined) return folderOf(hybrid.behind);
+  return findWeightless(source) === undefined ? source : undefined;
 }
 
 /** Short: `eagle3`, `ngram`, `ngram+eagle3`. */

@@ -2,13 +2,12 @@
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
 import { integerSource } from '../../checkpoint/tensor-source.js';
-import type { LayerSizes } from '../../model/decoder-layer.js';
-import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
+import type { LayerSizes } from '../../model/decoder.js';
+import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import { readTaps } from './taps.js';
-import { freshOf, makeFresh } from '../fresh/fresh-tensors.js';
+import { makeFresh } from '../fresh/fresh-tensors.js';
 import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
-import type { NewTarget } from '../fresh/new-target.js';
-import { llamaConfig } from '../fresh/new-target.js';
+import { llamaConfig, type NewTarget } from '../fresh/new-target.js';
 
 const plain = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
 
@@ -39,7 +38,7 @@ export function createEagle(target: NewTarget, seed: number | string): NewCheckp
   return {
     config: { ...headConfig(target, sizes), bias: true },
     file,
-    tensors: makeFresh(freshOf(recipes), { seed, deviation: target.deviation }),
+    tensors: makeFresh(recipes, { seed, deviation: target.deviation }),
   };
 }
 
@@ -78,13 +77,13 @@ export function createEagle3(
     vectorRecipe('', 'midlayer.hidden_norm.weight', hiddenSize),
     ...layerRecipes('', 'midlayer', sizes, { attentionInputSize: 2 * hiddenSize }),
     vectorRecipe('', 'norm.weight', hiddenSize),
+    matrixRecipe('', 'lm_head.weight', [draftSize, hiddenSize]),
   ];
-  const output = {
-    name: 'lm_head.weight',
-    shape: [draftSize, hiddenSize],
-    start: { from: target.output, rows },
-  };
-  const fresh = makeFresh([...freshOf(recipes), output], { seed, deviation: target.deviation });
+  const fresh = makeFresh(recipes, {
+    seed,
+    deviation: target.deviation,
+    startOf: (name) => (name === 'lm_head.weight' ? { from: target.output, rows } : undefined),
+  });
   return {
     config,
     file,

@@ -4,14 +4,12 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { deepestDraft } from '../../core/limits.js';
-import type { NewCheckpoint } from './new-checkpoint.js';
-import { writeCheckpoint } from './new-checkpoint.js';
+import { writeCheckpoint, type NewCheckpoint } from './new-checkpoint.js';
 import { chooseDraftModel, createDraftModel, createShortenedTarget } from '../draft-model/new-draft-model.js';
 import { createEagle, createEagle3 } from '../eagle/new-eagle.js';
-import { createHydra } from '../hydra/new-hydra.js';
-import { createMedusa } from '../medusa/new-medusa.js';
-import type { NewTarget, WantedLayers } from './new-target.js';
-import { openNewTarget } from './new-target.js';
+import { createHydra } from '../hydra/hydra-layout.js';
+import { createMedusa } from '../medusa/medusa-layout.js';
+import { openNewTarget, type NewTarget, type WantedLayers } from './new-target.js';
 
 export type NewDrafter =
   | ({ readonly system: 'speculative-sampling' } & WantedLayers)

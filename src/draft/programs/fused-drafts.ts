@@ -4,7 +4,7 @@
  */
 import { broadcast } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
-import type { AttentionContext } from '../../model/decoder-layer.js';
+import type { AttentionContext } from '../../model/decoder.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
