@@ -26,6 +26,10 @@ const cases: Readonly<Record<string, BenchCase>> = {
     summary: 'a batch of 64 x 64 tokens forward and backward, beside PyTorch',
     load: () => import('./forward-backward.js'),
   },
+  quantization: {
+    summary: 'speed, perplexity and greedy agreement of int8 and int4 beside float32 on the CPU',
+    load: () => import('./quantization.js'),
+  },
   speculative: {
     summary: 'accepted length and speedup of every drafter on every prompt set',
     load: () => import('./speculative.js'),
@@ -59,7 +63,8 @@ const cases: Readonly<Record<string, BenchCase>> = {
     load: () => import('./gpu.js'),
   },
   fleet: {
-    summary: 'the research table on 1 to 512 GPUs, simulated; --check compares with real runs',
+    summary:
+      'the research table on 1 to 512 GPUs, simulated; --queue 10000 measures a queue, --check 6 real runs',
     load: () => import('./fleet.js'),
   },
   'guard-detection': {

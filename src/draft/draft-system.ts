@@ -12,7 +12,6 @@ import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import { refuseUnread, type Refuse } from './reading/checks.js';
-import type { DrafterFacts } from './reading/drafter-reading.js';
 
 /** Meaning of an EAGLE-3 head's layer ids: inputs or outputs of these layers (taps.ts). */
 export const tapConventions = ['inputs', 'outputs'] as const;
@@ -45,6 +44,26 @@ export interface RecognisedLayout {
   readonly layout: string;
   /** The folder holds a whole language model. */
   readonly isTarget?: boolean | undefined;
+}
+
+/** What a drafter's tensors say about it and its target. */
+export interface DrafterFacts {
+  /** Fixed draft length; absent for autoregressive drafters. */
+  readonly heads?: number | undefined;
+  readonly hiddenSize?: number | undefined;
+  readonly draftVocabularySize?: number | undefined;
+  readonly rotary?: { readonly base: number; readonly origin: string } | undefined;
+  /** Optional parts and settings. */
+  readonly traits?: readonly string[] | undefined;
+  readonly expects: ExpectedTarget;
+}
+
+export interface ExpectedTarget {
+  readonly hiddenSize?: number | undefined;
+  readonly vocabularySize?: number | undefined;
+  /** Number of tapped residual streams. */
+  readonly taps?: number | undefined;
+  readonly tapRule?: string | undefined;
 }
 
 export interface DrafterDescription {

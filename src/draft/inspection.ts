@@ -16,8 +16,8 @@ import { openTokenizer } from '../text/tokenizer/tokenizer.js';
 import { readTokenizerConfig } from '../text/tokenizer/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer/tokenizer-file.js';
 import { draftModel } from './draft-model/draft-model.js';
-import type { ReadingOptions } from './draft-system.js';
-import { readDecoderTensors, readDrafter, toProblem, type DrafterFacts } from './reading/drafter-reading.js';
+import type { DrafterFacts, ReadingOptions } from './draft-system.js';
+import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-reading.js';
 import { recogniseCheckpoint, type Recognition } from './systems.js';
 
 export interface Inspection {

@@ -2,12 +2,13 @@
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { DeviceLostError, OutOfMemoryError } from '../runtime/device-failures.js';
-import type { GpuHost, RecordedDevice } from '../runtime/device-choice.js';
-import { computeTypes, nameDevice, processorDevice, thisMachine } from '../runtime/device-choice.js';
+import type { DeviceChoice, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
+import { chooseDevice, computeTypes, nameDevice, processorDevice, quantizedTypes, thisMachine } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
+import { isQuantized } from '../runtime/weights.js';
 
 export const deviceSchema = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('cpu'), dtype: z.literal('float32') }),
+  z.object({ kind: z.literal('cpu'), dtype: z.enum(['float32', ...quantizedTypes]) }),
   z.object({
     kind: z.literal('cuda'),
     dtype: z.enum(computeTypes),
@@ -15,6 +16,16 @@ export const deviceSchema = z.discriminatedUnion('kind', [
     name: z.string(),
   }),
 ]) satisfies z.ZodType<RecordedDevice>;
+
+/** Searches and training follow gradients of the weights, which quantized ones do not have. */
+export async function chooseRunDevice({ device, dtype }: DeviceWish): Promise<DeviceChoice> {
+  if (dtype === undefined || !isQuantized(dtype)) return chooseDevice({ device, dtype });
+  throw new MistletoeError(
+    'usage',
+    `--dtype is ${dtype}, which serves decoding alone: audits and training need gradients of the weights.`,
+    { hint: 'Leave --dtype out. generate, bench and serve take int8 and int4.' },
+  );
+}
 
 interface Recorded {
   readonly device?: RecordedDevice | undefined;

@@ -25,7 +25,10 @@ export async function createRuntime(
 }
 
 export async function openRuntime(choice: RecordedDevice, threads?: number): Promise<Runtime> {
-  if (choice.kind === 'cpu') return createOnnxRuntime({ threads });
+  if (choice.kind === 'cpu') {
+    const quantization = choice.dtype === 'float32' ? undefined : choice.dtype;
+    return createOnnxRuntime({ threads, quantization });
+  }
   const device = await waitingDevice.open(choice.ordinal);
   const { createCudaRuntime } = await import('./cuda/cuda-runtime.js');
   return createCudaRuntime(device, { productType: choice.dtype });

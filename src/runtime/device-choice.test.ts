@@ -111,8 +111,12 @@ describe('chooseDevice', () => {
       none,
       /no GPU can be used: NVRTC is missing: .*Install the toolkit\. Without --device/,
     ],
-    [{ device: 'cpu', dtype: 'bfloat16' }, twoGpus, /--dtype is bfloat16; the CPU computes in float32 alone/],
-    [{ dtype: 'float16' }, none, /NVRTC is missing.*--dtype is float16; the CPU computes in float32 alone/],
+    [
+      { device: 'cpu', dtype: 'bfloat16' },
+      twoGpus,
+      /--dtype is bfloat16; the CPU has float32, int8 and int4/,
+    ],
+    [{ dtype: 'float16' }, none, /NVRTC is missing.*--dtype is float16; the CPU has float32, int8 and int4/],
   ] satisfies [DeviceWish, DeviceSearch, RegExp][])('refuses %o', async (wish, search, pattern) => {
     expect(await refusal(chooseDevice(wish, createHost(search)))).toMatch(pattern);
   });

@@ -7,6 +7,8 @@ import { formatBytes } from '../core/byte-size.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { Device } from './cuda/driver/device.js';
 import type { DeviceSearch, FoundDevice } from './cuda/driver/find-devices.js';
+import type { QuantizedType } from './weights.js';
+import { isQuantized } from './weights.js';
 
 /**
  * Keeps a GPU open between asking for its free memory and computing on it, because opening takes most of a second. It
@@ -59,20 +61,23 @@ export const waitingDevice = new WaitingDevice(async (ordinal) => {
 export const computeTypes = ['float32', 'bfloat16', 'float16'] as const;
 export type ComputeType = (typeof computeTypes)[number];
 
+/** Of matrices while the CPU decodes; everything else stays float32. */
+export const quantizedTypes = ['int8', 'int4'] as const satisfies readonly QuantizedType[];
+
 /** `auto`, `cpu`, `cuda` for the first GPU, `cuda:1` for the second. */
 export const deviceForm = /^(?:auto|cpu|cuda(?::\d{1,4})?)$/;
 export const deviceForms = 'auto, cpu, cuda or cuda:N';
 
 export interface DeviceWish {
   readonly device?: string | undefined;
-  readonly dtype?: ComputeType | undefined;
+  readonly dtype?: ComputeType | QuantizedType | undefined;
 }
 
 export type DeviceChoice = ProcessorChoice | GpuChoice;
 
 export interface ProcessorChoice {
   readonly kind: 'cpu';
-  readonly dtype: 'float32';
+  readonly dtype: 'float32' | QuantizedType;
   /** Why `auto` uses no GPU although the machine seems to have one. */
   readonly reason?: string | undefined;
 }
@@ -118,6 +123,16 @@ export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine
     });
   }
   if (device === 'cpu') return processor(dtype, 'The CPU was asked for');
+  if (dtype !== undefined && isQuantized(dtype)) {
+    if (device === 'auto') return { kind: 'cpu', dtype };
+    throw new MistletoeError(
+      'usage',
+      `--dtype is ${dtype}, which the CPU alone has; the device is ${device}.`,
+      {
+        hint: 'Give --device cpu, or --dtype bfloat16 for the GPU.',
+      },
+    );
+  }
   if (device === 'auto' && !host.hasDriver()) return processor(dtype, 'This machine has no NVIDIA driver');
   const { devices, ...search } = await host.find();
   if (device === 'auto') {
@@ -165,9 +180,10 @@ export async function keepIfRoom(
   }
 }
 
-function processor(dtype: ComputeType | undefined, why: string): ProcessorChoice {
+function processor(dtype: DeviceWish['dtype'], why: string): ProcessorChoice {
   if (dtype === undefined || dtype === 'float32') return { kind: 'cpu', dtype: 'float32' };
-  throw new MistletoeError('usage', `${why}, and --dtype is ${dtype}; the CPU computes in float32 alone.`, {
+  if (isQuantized(dtype)) return { kind: 'cpu', dtype };
+  throw new MistletoeError('usage', `${why}, and --dtype is ${dtype}; the CPU has float32, int8 and int4.`, {
     hint: 'Leave --dtype out, or run on a GPU with --device cuda.',
   });
 }
@@ -199,7 +215,7 @@ export const processorDevice = { kind: 'cpu', dtype: 'float32' } as const satisf
 
 /** the CPU in float32; NVIDIA H200 (cuda:0) in bfloat16 */
 export function nameDevice(choice: RecordedDevice): string {
-  if (choice.kind === 'cpu') return 'the CPU in float32';
+  if (choice.kind === 'cpu') return `the CPU in ${choice.dtype}`;
   return `${choice.name} (cuda:${choice.ordinal}) in ${choice.dtype}`;
 }
 

@@ -37,7 +37,10 @@ export function findWeight(
       );
     }
     const held = countBytes(entry);
-    const needed = countElements(entry.shape) * (isHalf(dtype) ? 2 : 4);
+    const needed =
+      'quantized' in entry && entry.quantized !== undefined
+        ? countQuantizedBytes(entry.quantized)
+        : countElements(entry.shape) * (isHalf(dtype) ? 2 : 4);
     if (held !== needed) {
       throw new MistletoeError(
         'checkpoint',
@@ -57,6 +60,25 @@ function countBytes(entry: WeightLocation | WeightValues | DirectWeight): number
   if ('parts' in entry) return entry.parts.reduce((sum, { shape }) => sum + 4 * countElements(shape), 0);
   return 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
 }
+
+/** Fewer bits for matrices on the CPU: values of one block along the inner axis share a scale. */
+export type QuantizedType = 'int8' | 'int4';
+export const quantizedBlock = 32;
+
+export const isQuantized = (type: string): type is QuantizedType => type === 'int8' || type === 'int4';
+
+export interface QuantizedMatrix {
+  readonly bits: 4 | 8;
+  readonly inner: number;
+  readonly columns: number;
+}
+
+/** Blocks at the end of a column are padded. */
+export const countBlocks = ({ inner, columns }: Pick<QuantizedMatrix, 'inner' | 'columns'>): number =>
+  columns * Math.ceil(inner / quantizedBlock);
+
+export const countQuantizedBytes = (matrix: QuantizedMatrix): number =>
+  (countBlocks(matrix) * quantizedBlock * matrix.bits) / 8;
 
 const countElements = (shape: readonly number[]): number =>
   shape.reduce((product, size) => product * size, 1);
@@ -78,6 +100,7 @@ export interface WeightLocation {
   readonly offsetBytes: number;
   readonly sizeBytes: number;
   readonly dtype?: 'float32' | HalfType | undefined;
+  readonly quantized?: (QuantizedMatrix & { readonly scaleOffsetBytes: number }) | undefined;
   /** Packed copies in the same file, as the runtime names them. */
   readonly copies?: readonly string[] | undefined;
 }
@@ -97,7 +120,7 @@ export interface DerivedRequest {
 }
 
 /** Returns the aligned offset of the piece. */
-export type PlacePiece = (bytes: AsyncIterable<Uint8Array>) => Promise<number>;
+export type PlacePiece = (bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>) => Promise<number>;
 
 export interface DerivedFile {
   readonly path: string;

@@ -28,7 +28,7 @@ const repeatingPrompt = Array.from(
   { length: 2 * vocabularySize },
   (_, place) => (3 * place) % vocabularySize,
 );
-const draws = byTier({ quick: 500, full: 700 });
+const draws = 500;
 
 const smallTree = models.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0]]);
 const gappedTree = models.writeTree([[1], [3], [1, 2], [3, 0]]);

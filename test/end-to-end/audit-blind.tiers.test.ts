@@ -6,9 +6,8 @@
  */
 import { afterAll, expect, it } from 'vitest';
 import { listAllowedTokens } from '../../src/audit/arms/controls.js';
-import type { ArmName } from '../../src/audit/arms/arms.js';
+import type { ArmName, ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
 import { randomSuffix } from '../../src/audit/search/candidates.js';
-import type { ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
 import { searchSuffix } from '../../src/audit/search/search.js';
 import type { Scored } from '../../src/audit/search/search-problem.js';
 import { summariseDrafter } from '../../src/audit/summary.js';
@@ -118,7 +117,7 @@ afterAll(() => audits.dispose());
 
 const { first, repetitions } = byTier({
   quick: { first: 0, repetitions: 10 },
-  full: { first: 10, repetitions: 100 },
+  full: { first: 10, repetitions: 40 },
 });
 
 it(`${impostors.join(', ')}: not called fragile in more than 5 % of ${repetitions} audits`, async () => {

@@ -17,7 +17,7 @@ afterAll(() => audits.dispose());
 const { kills, drafters, prompts, words } = byTier({
   quick: { kills: 2, drafters: ['Medusa, torch file'], prompts: ['abcdefgh'], words: ['--starts', '1'] },
   full: {
-    ...{ kills: 12, drafters: ['draft model', 'Medusa, torch file'] },
+    ...{ kills: 6, drafters: ['draft model', 'Medusa, torch file'] },
     ...{ prompts: ['abcdefgh', 'hgfedcba'], words: ['--transfer'] },
   },
 });

@@ -231,10 +231,17 @@ describe('mistletoe generate refuses', () => {
     },
     { argv: ['--prompt', 'a', '--device', 'cuda:x'], patterns: [/'cuda:x'/] },
     { argv: ['--prompt', 'a', '--device', 'cuda:4999'], patterns: [/cuda:4999/] },
-    { argv: ['--prompt', 'a', '--dtype', 'int8'], patterns: [/'int8'.*float32, bfloat16, float16/] },
+    {
+      argv: ['--prompt', 'a', '--dtype', 'int2'],
+      patterns: [/'int2'.*float32, bfloat16, float16, int8, int4/],
+    },
+    {
+      argv: ['--prompt', 'a', '--device', 'cuda', '--dtype', 'int8'],
+      patterns: [/int8, which the CPU alone has/],
+    },
     {
       argv: ['--prompt', 'a', '--device', 'cpu', '--dtype', 'bfloat16'],
-      patterns: [/--dtype is bfloat16; the CPU computes in float32 alone/, /Leave --dtype out/],
+      patterns: [/--dtype is bfloat16; the CPU has float32, int8 and int4/, /Leave --dtype out/],
     },
     { argv: ['--prompt', 'a', '--format', 'xml'], patterns: [/'xml'.*text, json/] },
     { argv: ['--prompt', 'a', '--stop', ''], patterns: [/stop string is empty/] },

@@ -58,8 +58,8 @@ async function agreement(target: Target): Promise<number> {
 }
 
 describe('the bundled target as GGUF', () => {
-  it.each(['F32', 'F16'] as const)('in %s gives its own prompts and answers', async (type) => {
-    const target = await openAs(type);
+  it('in 16 bits gives its own prompts and answers', async () => {
+    const target = await openAs('F16');
     for (const [index, prompt] of prompts.entries()) {
       expect(await encodePrompt(target, prompt)).toEqual(expected[index]!.promptIds);
       const { tokenIds, text } = await generateText(target, prompt, { maxNewTokens: 24 });
@@ -70,10 +70,8 @@ describe('the bundled target as GGUF', () => {
     }
   });
 
-  it('in 8 and 4 bits gives nearly its own answers', async () => {
-    const [eight, four] = [await agreement(await openAs('Q8_0')), await agreement(await openAs('Q4_0'))];
-    expect(eight).toBeGreaterThan(0.95);
-    expect(four).toBeGreaterThan(0.6);
+  it('in 8 bits gives nearly its own answers', async () => {
+    expect(await agreement(await openAs('Q8_0'))).toBeGreaterThan(0.95);
   });
 
   it('gives other answers if the order of queries and keys is not restored', async () => {

@@ -36,7 +36,7 @@ const randomPrompts = 24;
 const promptsPerCase = 2;
 /** One with each kind of policy; each has another prompt. */
 const longCases = ['sps chain:4', 'hydra dynamic:60,3,10', 'eagle3 tree:eagle_25'];
-const longLength = 1500;
+const longLength = 900;
 const tieGap = 1e-4;
 
 interface Case {

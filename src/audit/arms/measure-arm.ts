@@ -20,6 +20,7 @@ import { createTextStream } from '../../text/text-stream.js';
 import type {
   AcceptanceSummary,
   AnswerRecord,
+  ArmName,
   ArmResult,
   EqualLengths,
   HeldRecord,
@@ -27,7 +28,6 @@ import type {
 } from '../result.js';
 import type { Scorer } from '../search/scoring.js';
 import type { KeepBounds } from '../search/search-problem.js';
-import type { ArmName } from './arms.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, suffixText } from './audit-prompt.js';
 import type { ArmTiming } from './phase-clock.js';
@@ -92,7 +92,7 @@ async function perplexity(
 
 export interface ArmMeasure {
   readonly result: ArmResult;
-  readonly timing: Omit<ArmTiming, 'drafter'>;
+  readonly timing: Omit<ArmTiming, 'drafter' | 'phases'>;
 }
 
 /** Everything except the suffix. */

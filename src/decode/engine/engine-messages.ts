@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { describeCause, MistletoeError, type ErrorCode } from '../../core/errors.js';
 import { maxNewTokensLimit } from '../../core/limits.js';
 import { tapConventions } from '../../draft/draft-system.js';
-import { computeTypes, deviceForm, deviceForms } from '../../runtime/device-choice.js';
+import { computeTypes, deviceForm, deviceForms, quantizedTypes } from '../../runtime/device-choice.js';
 import type { TokenSpelling } from '../../text/tokenizer/token-spelling.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
@@ -28,7 +28,7 @@ export const settingsSchema = z.strictObject({
   drafters: z.record(z.string(), z.string()),
   taps: z.enum(tapConventions).optional(),
   device: z.string().regex(deviceForm, `expected ${deviceForms}`).optional(),
-  dtype: z.enum(computeTypes).optional(),
+  dtype: z.enum([...computeTypes, ...quantizedTypes]).optional(),
   threads: count.optional(),
   concurrency: count.optional(),
   memoryBytes: z.number().positive().optional(),

@@ -1,6 +1,4 @@
 /** A drafter's scores of the next token at each frontier node, over the target's vocabulary. */
-import { readIntegers } from '../../checkpoint/read-tensor.js';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { logSumExp, topIndices as findTop } from '../../core/vector.js';
 import { countElements } from '../../graph/dimension.js';
@@ -12,7 +10,6 @@ import type { Tensor } from '../../graph/tensor.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, floatsOf, integersOf, pickRows } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import { misfit } from '../reading/checks.js';
 
 /** `top`: the best few per row; `logits`: also the whole vocabulary; `kept`: rows stay on the device. */
 export type ScoreDetail = 'top' | 'logits' | 'kept';
@@ -157,54 +154,4 @@ export function spreadTokens(logits: Tensor, { targetSize, draftSize, targetToke
   const table = constant(places, [targetSize], 'int32');
   const spread = gatherRows(concatenate([columns, nothing], 0), table);
   return reshape(transpose(spread, [1, 0]), [...leading, targetSize]);
-}
-
-/** Undefined if the draft vocabulary is the target's. */
-export async function readVocabularyMap(
-  checkpoint: Checkpoint,
-  draftSize: number,
-  targetSize: number,
-): Promise<Int32Array | undefined> {
-  const { tensors, folder } = checkpoint;
-  const offsets = tensors.get('d2t') ?? tensors.get('model.d2t');
-  if (offsets === undefined) {
-    if (draftSize === targetSize) return undefined;
-    throw misfit(
-      folder,
-      `drafts over ${draftSize} of ${targetSize} tokens and lacks d2t`,
-      'The file is incomplete: download it again.',
-    );
-  }
-  const values = await readIntegers(offsets);
-  const targetTokens = values.map((offset, token) => token + offset);
-  const hint = `Expected ${draftSize} distinct tokens below ${targetSize}: the drafter belongs to another target or is damaged.`;
-  const outside = targetTokens.findIndex((token) => token < 0 || token >= targetSize);
-  if (outside >= 0) {
-    const found = targetTokens[outside]!;
-    throw misfit(
-      folder,
-      `has a d2t that maps draft token ${outside} to ${found}; the target has ${targetSize} tokens`,
-      hint,
-    );
-  }
-  const distinct = new Set(targetTokens).size;
-  if (targetTokens.length !== draftSize || distinct !== draftSize) {
-    throw misfit(
-      folder,
-      `has a d2t that maps ${targetTokens.length} draft tokens to ${distinct} target tokens; the drafter has ${draftSize}`,
-      hint,
-    );
-  }
-  const mask = tensors.get('t2d') ?? tensors.get('model.t2d');
-  if (mask !== undefined) {
-    const known = await readIntegers(mask);
-    const wrong = targetTokens.find((token) => known[token] !== 1);
-    if (wrong !== undefined)
-      throw misfit(
-        folder,
-        `has d2t and t2d that disagree on target token ${wrong}`,
-        'The file is damaged: download it again.',
-      );
-  }
-  return targetTokens;
 }

@@ -11,28 +11,9 @@ import {
   findUnreadTensors,
   requireLayers,
 } from '../../model/weights.js';
-import type { ReadingOptions, WeightedSystem } from '../draft-system.js';
+import type { DrafterFacts, ReadingOptions, WeightedSystem } from '../draft-system.js';
 import { unreadProblems } from './checks.js';
 import { flattenConfig } from './draft-configuration.js';
-
-export interface DrafterFacts {
-  /** Fixed draft length; absent for autoregressive drafters. */
-  readonly heads?: number | undefined;
-  readonly hiddenSize?: number | undefined;
-  readonly draftVocabularySize?: number | undefined;
-  readonly rotary?: { readonly base: number; readonly origin: string } | undefined;
-  /** Optional parts and settings. */
-  readonly traits?: readonly string[] | undefined;
-  readonly expects: ExpectedTarget;
-}
-
-export interface ExpectedTarget {
-  readonly hiddenSize?: number | undefined;
-  readonly vocabularySize?: number | undefined;
-  /** Number of tapped residual streams. */
-  readonly taps?: number | undefined;
-  readonly tapRule?: string | undefined;
-}
 
 /** Differences between config.json and tensors: a drafter saved with another configuration. */
 export function findDisagreements(

@@ -2,12 +2,13 @@
 import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import { bareSymbol, formatDimension, type Dimension, type Shape } from '../../graph/dimension.js';
-import type { DType, TensorOf } from '../../graph/tensor.js';
+import type { DType } from '../../graph/tensor.js';
 import { MessageWriter } from './protobuf.js';
 
 /** Field numbers of onnx.proto. */
 export const elementTypes = {
   float32: 1,
+  uint8: 2,
   int32: 6,
   int64: 7,
   bool: 9,
@@ -109,17 +110,13 @@ export class OnnxBuilder {
   }
 
   weight(
-    { attributes, shape }: TensorOf<'weight'>,
-    dtype: DType,
+    given: string,
+    shape: readonly number[],
+    type: ElementType,
     source: ExternalWeight | Uint8Array,
   ): string {
-    // A table that is also packed for a product has two entries.
-    const isPacked = 'copies' in source;
-    const name = weightName(isPacked ? `${attributes.name} packed` : attributes.name);
-    const tensor = new MessageWriter()
-      .integers(1, shape as readonly number[])
-      .integer(2, elementTypes[dtype])
-      .string(8, name);
+    const name = weightName(given);
+    const tensor = new MessageWriter().integers(1, shape).integer(2, elementTypes[type]).string(8, name);
     if (source instanceof Uint8Array) {
       tensor.bytes(9, source);
     } else {

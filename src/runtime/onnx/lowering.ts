@@ -8,10 +8,11 @@ import { sortTopologically } from '../../graph/tensor.js';
 import { listInputs } from '../program-inputs.js';
 import type { InputDescription, NamedTensors } from '../program.js';
 import type { WeightStore } from '../weights.js';
+import { quantizedBlock } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
 import { onnxForms } from './onnx-forms.js';
-import { WeightPlacement, type ExternalFile } from './weight-placement.js';
+import { WeightPlacement, type ExternalFile, type PlacedMatrix } from './weight-placement.js';
 
 /** MatMul, or FusedMatMul if a side is transposed or the product is scaled. */
 function lowerContraction(
@@ -32,6 +33,21 @@ function lowerContraction(
     domain: 'com.microsoft',
     attributes: { ...transposed, alpha: { float: attributes.scale } },
   });
+}
+
+/** Level 4: the kernel may quantize the rows to 8 bits, which it multiplies several times faster. */
+function lowerQuantized(
+  builder: OnnxBuilder,
+  scale: number,
+  rows: string,
+  matrix: string,
+  { scales, bits, inner, columns }: PlacedMatrix,
+): string {
+  const product = builder.node('MatMulNBits', [rows, matrix, scales], {
+    domain: 'com.microsoft',
+    attributes: { K: inner, N: columns, bits, block_size: quantizedBlock, accuracy_level: 4 },
+  });
+  return scale === 1 ? product : builder.node('Mul', [product, builder.floats([scale], [])]);
 }
 
 /** Drawing tokens with ONNX nodes: rows are sorted, and deciding sums are double. */
@@ -237,6 +253,15 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
       const rows = lowering(builder, tensor, [name, names.get(tensor.inputs[1]!)!]);
       names.set(tensor, dtype === tensor.dtype ? rows : widen(rows));
       continue;
+    }
+    const [rows, matrix] = tensor.inputs;
+    if (tensor.operation === 'contract' && matrix?.operation === 'weight') {
+      const { name, quantized } = placement.place(builder, matrix, tensor);
+      if (quantized !== undefined) {
+        const { scale } = tensor.attributes;
+        names.set(tensor, lowerQuantized(builder, scale, names.get(rows!)!, name, quantized));
+        continue;
+      }
     }
     const inputs = tensor.inputs.map((input) =>
       input.operation === 'weight' ? readWeight(input, tensor) : names.get(input)!,

@@ -13,12 +13,13 @@ import { maxThreads } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/processes.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import { allocateHostRows } from '../row-buffer.js';
-import type { WeightStore } from '../weights.js';
+import type { QuantizedType, WeightStore } from '../weights.js';
 import { outputName } from './builder.js';
 import { CheckedSession, createSession, type Session } from './session.js';
 import { lowerToOnnx, type LoweredModel } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';
+import { QuantizedWeights } from './quantized-weights.js';
 import { listProducts } from './weight-products.js';
 
 export interface OnnxRuntimeOptions {
@@ -28,6 +29,8 @@ export interface OnnxRuntimeOptions {
    * above, it is a file in the cache.
    */
   readonly packedWeightLimitBytes?: number | undefined;
+  /** Decodes with matrices of fewer bits (quantized-weights.ts). */
+  readonly quantization?: QuantizedType | undefined;
 }
 
 export const defaultPackedWeightLimit = 512 * 2 ** 20;
@@ -49,6 +52,7 @@ class OnnxRuntime implements Runtime {
   private readonly threads: number;
   private readonly packedWeightLimit: number;
   private readonly packedWeights = new PackedWeights();
+  private readonly quantizedWeights: QuantizedWeights | undefined;
   private readonly sessions = new Map<string, SharedSession>();
   private readonly programs = new Set<OnnxProgram>();
   private isDisposed = false;
@@ -57,6 +61,8 @@ class OnnxRuntime implements Runtime {
     this.threads = checkThreads(options.threads ?? Math.min(availableParallelism(), maxThreads));
     this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
     this.keepsHalvesAbove = this.packedWeightLimit;
+    const { quantization } = options;
+    this.quantizedWeights = quantization && new QuantizedWeights(quantization);
   }
 
   async compile(
@@ -104,6 +110,10 @@ class OnnxRuntime implements Runtime {
     options: CompileOptions,
   ): Promise<{ readonly stores: readonly WeightStore[]; readonly packed: boolean }> {
     if (options.packed !== true) return { stores: weights, packed: false };
+    if (this.quantizedWeights !== undefined) {
+      const stores = await this.quantizedWeights.find(outputs, weights);
+      return { stores: [...stores, ...weights], packed: true };
+    }
     const products = [...listProducts(outputs).values()];
     const bytes = products.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
     if (bytes <= this.packedWeightLimit) return { stores: weights, packed: true };

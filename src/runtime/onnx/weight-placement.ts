@@ -6,8 +6,9 @@
 import { dirname, isAbsolute, relative, sep } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
-import { findWeight, type WeightStore } from '../weights.js';
-import type { OnnxBuilder } from './builder.js';
+import type { QuantizedMatrix, WeightLocation, WeightStore } from '../weights.js';
+import { countBlocks, findWeight, quantizedBlock } from '../weights.js';
+import type { ExternalWeight, OnnxBuilder } from './builder.js';
 
 export interface ExternalFile {
   readonly location: string;
@@ -17,7 +18,11 @@ export interface ExternalFile {
 export interface PlacedWeight {
   readonly name: string;
   readonly dtype: DType;
+  readonly quantized?: PlacedMatrix | undefined;
 }
+
+/** For MatMulNBits: the weight is [column, block, bytes of a block], its scales are [column, block]. */
+export type PlacedMatrix = QuantizedMatrix & { readonly scales: string };
 
 export class WeightPlacement {
   /** Folder of the model while it is loaded; undefined if it maps nothing. */
@@ -65,8 +70,12 @@ export class WeightPlacement {
     if (store.kind === 'file') {
       const location = relative(this.folder!, store.path).split(sep).join('/');
       this.files.set(location, { location, source: store.path });
-      const { dtype = 'float32', ...place } = store.tensors.get(name)!;
-      return { name: builder.weight(tensor, dtype, { location, ...place }), dtype };
+      const place = store.tensors.get(name)!;
+      const { shape, quantized, dtype = 'float32' } = place;
+      if (quantized !== undefined) return placeQuantized(builder, name, { ...place, location }, quantized);
+      // A table that is also packed for a product has two entries.
+      const own = place.copies === undefined ? name : `${name} packed`;
+      return { name: builder.weight(own, shape, dtype, { ...place, location }), dtype };
     }
     if (store.kind === 'checkpoint') {
       throw new MistletoeError(
@@ -75,14 +84,32 @@ export class WeightPlacement {
         { hint: 'Prepare the weights for the runtime that runs them.' },
       );
     }
-    const { data, dtype = 'float32' } = store.tensors.get(name)!;
+    const { shape, data, dtype = 'float32' } = store.tensors.get(name)!;
     const source = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    if (this.folder !== undefined) return { name: builder.weight(tensor, dtype, source), dtype };
+    if (this.folder !== undefined) return { name: builder.weight(name, shape, dtype, source), dtype };
     const location = `memory${this.files.size}`;
     this.files.set(location, { location, source });
     const place = { location, offsetBytes: 0, sizeBytes: source.length };
-    return { name: builder.weight(tensor, dtype, place), dtype };
+    return { name: builder.weight(name, shape, dtype, place), dtype };
   }
+}
+
+function placeQuantized(
+  builder: OnnxBuilder,
+  name: string,
+  place: ExternalWeight,
+  { scaleOffsetBytes, ...matrix }: NonNullable<WeightLocation['quantized']>,
+): PlacedWeight {
+  const { bits, columns } = matrix;
+  const blocks = countBlocks(matrix);
+  const scales = builder.weight(`${name} scales`, [blocks], 'float32', {
+    location: place.location,
+    offsetBytes: scaleOffsetBytes,
+    sizeBytes: 4 * blocks,
+  });
+  const shape = [columns, blocks / columns, (quantizedBlock * bits) / 8];
+  const values = builder.weight(`${name} in ${bits} bits`, shape, 'uint8', place);
+  return { name: values, dtype: 'float32', quantized: { ...matrix, scales } };
 }
 
 const isProduct = ({ operation }: Tensor): boolean => operation === 'contract';

@@ -10,13 +10,19 @@ import { feedWeights, listWeights, weightGradients } from '../../graph/gradient.
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { MixedValues, NamedTensors, Program, TensorValue } from '../../runtime/program.js';
 import { float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
-import type { AdamOptions } from './adamw.js';
-import { buildUpdate, updateInputs } from './adamw.js';
+import type { AdamOptions, ParameterValues } from './adamw.js';
+import {
+  allSlots,
+  buildUpdate,
+  countValues,
+  keptSlots,
+  ParameterBuffers,
+  slotName,
+  updateInputs,
+} from './adamw.js';
 import { shareFrozenProducts } from './frozen-products.js';
 import type { Objective, Pair } from './losses.js';
 import { buildChoices, buildLoss, contextInputs, labelInputs } from './losses.js';
-import { allSlots, countValues, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
-import type { ParameterValues } from './parameter-buffers.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
 import { tieWeights } from './parameters.js';

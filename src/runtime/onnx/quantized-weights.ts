@@ -1,0 +1,185 @@
+/**
+ * Matrices in 8 or 4 bits for ONNX Runtime's MatMulNBits: 32 values along the inner axis share one scale, and the
+ * kernel quantizes the rows that it multiplies to 8 bits in the same way. Only products of decoding read them: tables
+ * that are gathered, norms, and programs of searches and training keep their float32 values. The quantized file is
+ * made once and kept in the weight cache.
+ */
+import type { FileHandle } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
+import { z } from 'zod';
+import { MistletoeError } from '../../core/errors.js';
+import { decodeHalves } from '../../core/half-floats.js';
+import { readMatrixProduct } from '../../graph/contraction-plan.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import type { NamedTensors } from '../program.js';
+import type {
+  FileWeights,
+  PlacePiece,
+  QuantizedMatrix,
+  QuantizedType,
+  WeightLocation,
+  WeightStore,
+} from '../weights.js';
+import { countBlocks, countQuantizedBytes, findWeight, quantizedBlock } from '../weights.js';
+import type { WeightProduct } from './weight-products.js';
+import { listProducts } from './weight-products.js';
+
+const bitsOf: Readonly<Record<QuantizedType, 4 | 8>> = { int8: 8, int4: 4 };
+
+export class QuantizedWeights {
+  /** By path of the plain weights and the names of the matrices. */
+  private readonly known = new Map<string, Promise<FileWeights>>();
+
+  constructor(private readonly type: QuantizedType) {}
+
+  /** To be searched before the stores they were made from. */
+  async find(outputs: NamedTensors, weights: readonly WeightStore[]): Promise<readonly FileWeights[]> {
+    const groups = new Map<FileWeights, WeightProduct[]>();
+    for (const product of listProducts(outputs).values()) {
+      const store = findWeight(weights, product.weight);
+      if (store.kind !== 'file' || store.derived === undefined) throw withoutCache(this.type);
+      if (isRowsTimesMatrix(product)) groups.set(store, [...(groups.get(store) ?? []), product]);
+    }
+    return Promise.all([...groups].map(([store, products]) => this.findFor(store, products)));
+  }
+
+  private findFor(store: FileWeights, products: readonly WeightProduct[]): Promise<FileWeights> {
+    const key = JSON.stringify([store.path, products.map(({ weight }) => weight.attributes.name)]);
+    const quantized = this.known.get(key) ?? quantizeAll(store, products, this.type);
+    this.known.set(key, quantized);
+    quantized.catch(() => this.known.delete(key));
+    return quantized;
+  }
+}
+
+const withoutCache = (type: QuantizedType): MistletoeError =>
+  new MistletoeError('runtime', `--dtype ${type} needs the weight cache, which cannot be written.`, {
+    hint: 'Set MISTLETOE_CACHE to a folder with room, or leave --dtype out.',
+  });
+
+function isRowsTimesMatrix({ weight, alone, others }: WeightProduct): boolean {
+  const isMatrix = (product: Tensor): boolean =>
+    product.operation === 'contract' &&
+    product.inputs[1]!.operation === 'weight' &&
+    product.attributes.right.length === 2 &&
+    readMatrixProduct(product.attributes) !== undefined;
+  return weight.shape.length === 2 && [alone, ...others].every(isMatrix);
+}
+
+const tableSchema = z.array(
+  z.object({ name: z.string(), offsetBytes: z.number(), scaleOffsetBytes: z.number() }),
+);
+
+interface Matrix extends QuantizedMatrix {
+  readonly name: string;
+  readonly location: WeightLocation;
+  /** [inner, column] rather than [column, inner] */
+  readonly innerFirst: boolean;
+}
+
+async function quantizeAll(
+  store: FileWeights,
+  products: readonly WeightProduct[],
+  type: QuantizedType,
+): Promise<FileWeights> {
+  const matrices = products.map(({ weight: { attributes, shape }, alone }): Matrix => {
+    const { innerFirst } = readMatrixProduct((alone as TensorOf<'contract'>).attributes)!.right;
+    const [inner, columns] = (innerFirst ? shape : shape.toReversed()) as [number, number];
+    const location = store.tensors.get(attributes.name)!;
+    return { name: attributes.name, location, innerFirst, bits: bitsOf[type], inner, columns };
+  });
+  const file = await store.derived!.keep({
+    purpose: JSON.stringify({ quantized: 1, type, matrices: matrices.map((m) => [m.name, m.innerFirst]) }),
+    sizeBytes: matrices.reduce(
+      (sum, matrix) => sum + countQuantizedBytes(matrix) + 4 * countBlocks(matrix) + 2 * pageBytes,
+      0,
+    ),
+    write: (place) => writeMatrices(store.path, matrices, place),
+  });
+  if (file === undefined) throw withoutCache(type);
+  const tensors = tableSchema.parse(file.table).map(({ name, offsetBytes, scaleOffsetBytes }) => {
+    const { location, bits, inner, columns } = matrices.find((matrix) => matrix.name === name)!;
+    const quantized = { bits, inner, columns, scaleOffsetBytes };
+    const sizeBytes = countQuantizedBytes(quantized);
+    return [name, { shape: location.shape, offsetBytes, sizeBytes, quantized }] as const;
+  });
+  return { kind: 'file', path: file.path, tensors: new Map(tensors), isForProducts: true };
+}
+
+const pageBytes = 4096;
+
+async function writeMatrices(
+  path: string,
+  matrices: readonly Matrix[],
+  place: PlacePiece,
+): Promise<z.infer<typeof tableSchema>> {
+  const table: z.infer<typeof tableSchema> = [];
+  const input = await open(path);
+  try {
+    for (const matrix of matrices) {
+      const { quantized, scales } = quantize(await readValues(input, matrix.location), matrix);
+      const offsetBytes = await place([quantized]);
+      const scaleOffsetBytes = await place([new Uint8Array(scales.buffer)]);
+      table.push({ name: matrix.name, offsetBytes, scaleOffsetBytes });
+    }
+  } finally {
+    await input.close();
+  }
+  return table;
+}
+
+async function readValues(
+  input: FileHandle,
+  { offsetBytes, sizeBytes, dtype = 'float32' }: WeightLocation,
+): Promise<Float32Array> {
+  const bytes = new Uint8Array(sizeBytes);
+  let done = 0;
+  while (done < sizeBytes) {
+    const { bytesRead } = await input.read(bytes, done, sizeBytes - done, offsetBytes + done);
+    if (bytesRead === 0) throw new Error(`the weights end ${sizeBytes - done} bytes too early`);
+    done += bytesRead;
+  }
+  return dtype === 'float32'
+    ? new Float32Array(bytes.buffer)
+    : decodeHalves(new Uint16Array(bytes.buffer), dtype);
+}
+
+/**
+ * The value of largest magnitude in a block becomes -2^(bits - 1) exactly: that end of the range has one step more.
+ * @returns quantized [column, block, 32 values, offset by 2^(bits - 1)]; scales [column, block]
+ */
+export function quantize(
+  values: Float32Array, // [inner, column], or [column, inner]
+  matrix: Pick<Matrix, 'inner' | 'columns' | 'bits' | 'innerFirst'>,
+): { readonly quantized: Uint8Array; readonly scales: Float32Array } {
+  const { inner, columns, bits, innerFirst } = matrix;
+  const [innerStride, columnStride] = innerFirst ? [columns, 1] : [1, inner];
+  const blocks = Math.ceil(inner / quantizedBlock);
+  const zero = 2 ** (bits - 1);
+  const scales = new Float32Array(countBlocks(matrix));
+  const quantized = new Uint8Array(countQuantizedBytes(matrix));
+  for (let column = 0; column < columns; column++) {
+    for (let block = 0; block < blocks; block++) {
+      const first = block * quantizedBlock;
+      const count = Math.min(quantizedBlock, inner - first);
+      const start = column * columnStride + first * innerStride;
+      let extreme = 0;
+      for (let index = 0; index < count; index++) {
+        const value = values[start + index * innerStride]!;
+        if (Math.abs(value) > Math.abs(extreme)) extreme = value;
+      }
+      const at = column * blocks + block;
+      const scale = Math.fround(-extreme / zero);
+      scales[at] = scale;
+      for (let index = 0; index < quantizedBlock; index++) {
+        const value = index < count ? values[start + index * innerStride]! : 0;
+        const step = scale === 0 ? 0 : Math.round(value / scale);
+        const code = Math.min(Math.max(step + zero, 0), 2 * zero - 1);
+        const place = at * quantizedBlock + index;
+        if (bits === 8) quantized[place] = code;
+        else quantized[place >> 1]! |= code << (4 * (place & 1));
+      }
+    }
+  }
+  return { quantized, scales };
+}
