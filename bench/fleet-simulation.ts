@@ -8,9 +8,10 @@ export interface SimulatedRun {
   /** Prompts times drafters. */
   readonly pairs: number;
   readonly searchesPerPair: number;
-  /** Measured times of units, drawn with replacement. */
+  /** Measured times of units, drawn with replacement, or taken in turn. */
   readonly controlsMs: readonly number[];
   readonly searchesMs: readonly number[];
+  readonly takesInTurn?: boolean;
 }
 
 export interface SimulatedFleet {
@@ -53,7 +54,13 @@ interface Event {
 
 export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Simulation {
   const random = createRandom(seed, 'fleet');
-  const draw = (values: readonly number[]): number => values[random.nextInteger(values.length)]!;
+  const taken = new Map<readonly number[], number>();
+  const draw = (values: readonly number[]): number => {
+    if (run.takesInTurn !== true) return values[random.nextInteger(values.length)]!;
+    const place = taken.get(values) ?? 0;
+    taken.set(values, place + 1);
+    return values[place % values.length]!;
+  };
   const slowdown = fleet.slowdown ?? 1;
   const controls = Array.from({ length: run.pairs }, (_, pair): Task => ({
     isControl: true,

@@ -1,23 +1,27 @@
 /**
  * Several workers: overhead of a unit through pool and queue, a simulation of the research table (5 drafters, 3 sets of 80
  * prompts, 2 targets, 5 seeds: 12,000 searches) on 1 to 512 GPUs, and the simulation against real runs.
- * Options: --timings FILE  timings.jsonl of a run, for unit times; --check  also audits the bundled model with 1, 2 and 4
- * workers (minutes; npm run build first)
+ * Options: --timings FILE  timings.jsonl of a run, for unit times; --queue UNITS  also sends no-op units through a local
+ * Redis; --check PROMPTS  also audits the bundled model with 1, 2 and 4 workers (minutes; npm run build first)
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isSearched } from '../src/audit/arms/arms.js';
+import { isSearched } from '../src/audit/result.js';
 import type { ArmTiming } from '../src/audit/arms/phase-clock.js';
 import { timingSchema } from '../src/audit/arms/phase-clock.js';
 import { durationText, percentText } from '../src/core/number-text.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
+import { measureQueue } from './fleet-queue.js';
 import { simulate } from './fleet-simulation.js';
 import { printNote, printTable } from './stopwatch.js';
 
-const given = process.argv.indexOf('--timings');
-const timingsFile = given < 0 ? undefined : process.argv[given + 1];
+const valueOf = (option: string): string | undefined => {
+  const place = process.argv.indexOf(option);
+  return place < 0 ? undefined : process.argv[place + 1];
+};
+const timingsFile = valueOf('--timings');
 
 /**
  * Unless --timings has others: of the bundled pair on one H200 that 15 processes share, which audited 120 pairs of drafter
@@ -34,7 +38,7 @@ function readTimes(path: string): { readonly controlsMs: number[]; readonly sear
     .split('\n')
     .filter((line) => line.includes('"phases"'))
     .map((line) => timingSchema.parse(JSON.parse(line)));
-  const ms = ({ phases }: ArmTiming): number => phases?.totalMs ?? 0;
+  const ms = ({ phases }: ArmTiming): number => phases.totalMs;
   const controls = new Map<string, number>();
   for (const row of rows.filter(({ arm }) => !isSearched(arm))) {
     const key = `${row.drafter}/${row.promptId}`;
@@ -86,18 +90,21 @@ if (timingsFile === undefined) {
   );
 }
 
-if (process.argv.includes('--check')) checkAgainstRuns();
+const queueUnits = valueOf('--queue');
+if (queueUnits !== undefined) await measureQueue(Number(queueUnits));
+const checkedPrompts = valueOf('--check');
+if (checkedPrompts !== undefined) checkAgainstRuns(checkedPrompts);
 
 /** The same small audit with 1, 2 and 4 workers, beside what the simulation predicts from the times of one worker. */
-function checkAgainstRuns(): void {
+function checkAgainstRuns(prompts: string): void {
   const temporary = mkdtempSync(join(tmpdir(), 'mistletoe-fleet-'));
   try {
     const rows = [1, 2, 4].map((workers) => ({
       workers,
-      ...runAudit(join(temporary, `run-${workers}`), workers),
+      ...runAudit(join(temporary, `run-${workers}`), workers, prompts),
     }));
     const alone = readTimes(join(temporary, 'run-1', 'timings.jsonl'));
-    const run = { pairs: alone.controlsMs.length, searchesPerPair: 2, ...alone };
+    const run = { pairs: alone.controlsMs.length, searchesPerPair: 2, takesInTurn: true, ...alone };
     const startMs = Math.max(0, rows[0]!.wallMs - sum(alone.controlsMs) - sum(alone.searchesMs));
     const cores = availableParallelism();
     printTable(
@@ -118,7 +125,7 @@ function checkAgainstRuns(): void {
           ];
         }),
       ],
-      `12 pairs of the bundled model, 1 thread for each worker, ${cores} cores`,
+      `${run.pairs} pairs of the bundled model, 1 thread for each worker, ${cores} cores`,
     );
   } finally {
     rmSync(temporary, { recursive: true, force: true });
@@ -129,8 +136,20 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-function runAudit(folder: string, workers: number): { readonly wallMs: number } {
-  const words = ['audit', '-d', 'eagle3', '-d', 'sps', '--limit', '6', '--preset', 'quick', '--out', folder];
+function runAudit(folder: string, workers: number, prompts: string): { readonly wallMs: number } {
+  const words = [
+    'audit',
+    '-d',
+    'eagle3',
+    '-d',
+    'sps',
+    '--limit',
+    prompts,
+    '--preset',
+    'quick',
+    '--out',
+    folder,
+  ];
   const machine = [
     '--threads',
     String(workers),

@@ -12,6 +12,7 @@ import type { FileWeights, MemoryWeights, WeightStore } from '../runtime/weights
 import type { AuditRequest } from './audit-request.js';
 import type { LoadedDrafter } from './arms/transfer.js';
 import { armKeys } from './arms/drafter-units.js';
+import type { ArmKey } from './arms/measure-arm.js';
 import { rowsPerBatch } from './search/pass-rows.js';
 import type { AuditSettings } from './settings.js';
 
@@ -104,12 +105,14 @@ function estimateSearch(
   return Math.max(0, ...needs);
 }
 
-export interface Effort extends MemoryEstimate {
+export interface SearchEffort {
   readonly searches: number;
   readonly scoredCandidates: number;
   readonly decodedAnswers: number;
   readonly expectedMs: number;
 }
+
+export interface Effort extends SearchEffort, MemoryEstimate {}
 
 const directed: readonly string[] = ['attack', 'unprojected', 'preservation-only'];
 const searched: readonly string[] = [...directed, 'undirected'];
@@ -126,28 +129,11 @@ export async function estimateEffort(
   drafters: readonly LoadedDrafter[],
 ): Promise<Effort> {
   const { settings } = request;
-  const pace = await measurePace(target);
-  const { steps, candidates, starts, finalists, suffixLength, window, maxNewTokens } = settings;
-  const perSearch = starts + steps * candidates;
-  const total = { searches: 0, scoredCandidates: 0, decodedAnswers: 0, expectedMs: 0 };
-  for (const { id, drafter, policy } of drafters) {
-    const keys = request.prompts.flatMap((prompt) => armKeys(request, id, prompt.id));
-    const searches = keys.filter(({ arm }) => searched.includes(arm)).length;
-    const gradients =
-      gainingShare *
-      steps *
-      (settings.search === 'random' ? 0 : keys.filter(({ arm }) => directed.includes(arm)).length);
-    // Each arm is decoded held and freely, some also plainly; each search decodes its finalists.
-    const answers = 2.5 * keys.length + 2 * finalists * searches;
-    const share = 1 + (levelsOf(policy) * drafter.parameterCount) / countParameters(target.model.weights);
-    const candidateMs = (suffixLength / 2 + window) * pace.rowMs * share;
-    const gradientMs = gradientPasses * (suffixLength + window) * pace.rowMs * share;
-    total.searches += searches;
-    total.scoredCandidates += searches * perSearch;
-    total.decodedAnswers += Math.round(answers);
-    total.expectedMs +=
-      searches * perSearch * candidateMs + gradients * gradientMs + answers * maxNewTokens * pace.tokenMs;
-  }
+  const counted = drafters.map(({ id, drafter, policy }) => ({
+    keys: request.prompts.flatMap((prompt) => armKeys(request, id, prompt.id)),
+    share: 1 + (levelsOf(policy) * drafter.parameterCount) / countParameters(target.model.weights),
+  }));
+  const total = countEffort(settings, await measurePace(target), counted);
   const memory = estimateMemory({
     target: target.model,
     drafters: drafters.map(({ drafter, policy }) => ({ drafter, levels: levelsOf(policy) })),
@@ -156,7 +142,41 @@ export async function estimateEffort(
   return { ...total, ...memory };
 }
 
-interface Pace {
+interface CountedDrafter {
+  readonly keys: readonly ArmKey[];
+  /** Cost of a row of target and drafts, over that of the target alone. */
+  readonly share: number;
+}
+
+export function countEffort(
+  settings: AuditSettings,
+  pace: Pace,
+  drafters: readonly CountedDrafter[],
+): SearchEffort {
+  const { steps, candidates, starts, finalists, suffixLength, window, maxNewTokens } = settings;
+  const perSearch = starts + steps * candidates;
+  const total = { searches: 0, scoredCandidates: 0, decodedAnswers: 0, expectedMs: 0 };
+  for (const { keys, share } of drafters) {
+    const searches = keys.filter(({ arm }) => searched.includes(arm)).length;
+    const gradients =
+      gainingShare *
+      steps *
+      (settings.search === 'random' ? 0 : keys.filter(({ arm }) => directed.includes(arm)).length);
+    // Each arm is decoded held and freely, some also plainly; each search decodes its finalists.
+    const answers = 2.5 * keys.length + 2 * finalists * searches;
+    const candidateMs = (suffixLength / 2 + window) * pace.rowMs * share;
+    const gradientMs = gradientPasses * (suffixLength + window) * pace.rowMs * share;
+    total.searches += searches;
+    total.scoredCandidates += searches * perSearch;
+    total.decodedAnswers += Math.round(answers);
+    total.expectedMs +=
+      searches * perSearch * candidateMs + gradients * gradientMs + answers * maxNewTokens * pace.tokenMs;
+  }
+  return total;
+}
+
+export interface Pace {
+  /** Of a pass over many rows, for each. */
   readonly rowMs: number;
   readonly tokenMs: number;
 }

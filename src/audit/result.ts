@@ -7,8 +7,31 @@ import type { Interval } from '../measure/bootstrap.js';
 import type { KeptClass } from '../measure/kept-class.js';
 import { keptClasses } from '../measure/kept-class.js';
 import type { ModelIdentity } from '../runs/identity.js';
-import type { ArmName, ControlName } from './arms/arms.js';
-import { arms } from './arms/arms.js';
+
+/** The rows of a result. `attack` (or `given`) is compared with the others. */
+export const arms = [
+  'clean',
+  'clean-again', // A/A: the clean prompt measured a second time
+  'random', // random allowed tokens of the same length, several draws
+  'fluent', // ordinary text of the same length
+  'undirected', // the search with random numbers instead of gradient and objective, with equal effort
+  'preservation-only', // the search with only the preservation loss
+  'unprojected', // the search without projection
+  'given', // suffixes from the user
+  'attack',
+] as const;
+export type ArmName = (typeof arms)[number];
+
+/** Arms whose suffix was searched under the --keep rule; the others are measured whatever the suffix does to the answer. */
+const searchedArms = ['attack', 'unprojected', 'preservation-only', 'undirected'] as const;
+export type SearchedArm = (typeof searchedArms)[number];
+
+export const isSearched = (arm: ArmName): arm is SearchedArm =>
+  (searchedArms as readonly ArmName[]).includes(arm);
+
+/** The controls that the attack must beat, each in a paired test over prompts. */
+export const controls = ['clean', 'random', 'fluent', 'undirected'] as const;
+export type ControlName = (typeof controls)[number];
 
 export const resultSchema = 'mistletoe.audit/2';
 
@@ -18,6 +41,14 @@ export interface AuditResult {
   readonly drafters: readonly DrafterResult[];
   readonly transfer: TransferMatrix | null;
   readonly universal: readonly UniversalResult[];
+  /** Absent if all units were computed. */
+  readonly failedUnits?: readonly FailedUnit[];
+}
+
+/** A unit that ended its worker too often, or that a worker could not compute. */
+export interface FailedUnit {
+  readonly unit: string;
+  readonly error: string;
 }
 
 export interface AuditSetup {
@@ -33,7 +64,7 @@ export interface AuditSetup {
   readonly promptCount: number;
 }
 
-export interface DrafterIdentity extends ModelIdentity {
+interface DrafterIdentity extends ModelIdentity {
   readonly id: string;
   readonly system: string;
   readonly policy: string;
@@ -184,7 +215,11 @@ export const unitSchema = z.union([
 ]);
 export type UnitData = z.infer<typeof unitSchema>;
 
-export const countsSchema = z.object({ accepted: number, steps: number });
+/** What is recorded of a failed unit that is not an arm. */
+const failureSchema = z.strictObject({ failed: z.string() });
+
+const countsSchema = z.object({ accepted: number, steps: number });
+export const transferSchema = z.union([failureSchema, countsSchema]);
 
 const universalSplitSchema = z.object({
   /** Prompts in which the suffix survives. */
@@ -205,7 +240,8 @@ const universalResultSchema = z.object({
   heldOut: universalSplitSchema.nullable(),
 });
 export type UniversalResult = Readonly<z.infer<typeof universalResultSchema>>;
-export const universalSchema = universalResultSchema.nullable();
+/** Null if no suffix was inside the bounds. */
+export const universalSchema = z.union([failureSchema, universalResultSchema]).nullable();
 
 export interface DrafterSummary {
   readonly arms: readonly ArmSummary[];
@@ -252,11 +288,11 @@ export interface PairedTest {
   readonly method: 'exact' | 'normal';
 }
 
-/** [row][column]: suffixes of the row's drafter, measured on the column's along the same answers. */
+/** [row][column]: suffixes of the row's drafter, measured on the column's along the same answers; null if that failed. */
 export interface TransferMatrix {
   readonly drafters: readonly string[];
   /** Audited on all drafters. */
   readonly prompts: readonly string[];
-  readonly attacked: readonly (readonly number[])[];
+  readonly attacked: readonly (readonly (number | null)[])[];
   readonly clean: readonly number[];
 }

@@ -5,26 +5,23 @@ import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AuditEvents } from './audit-events.js';
 import { openModels } from './audit-models.js';
-import type { AuditRequest } from './audit-request.js';
-import { requestSchema } from './audit-request.js';
-import type { AuditPlan } from './create-request.js';
-import { createRequest } from './create-request.js';
+import type { AuditPlan, AuditRequest } from './audit-request.js';
+import { createRequest, requestSchema } from './audit-request.js';
 import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
 import type { AuditTimings } from './arms/phase-clock.js';
 import type { Effort } from './effort.js';
 import { estimateEffort } from './effort.js';
 import { Interrupted } from './arms/prompt-audit.js';
-import type { AuditResult } from './result.js';
+import type { AuditResult, FailedUnit } from './result.js';
 import { timingSchema } from './arms/phase-clock.js';
 import { rebuildResult } from './rebuild-result.js';
-import type { WorkerPlan } from './units/audit-backend.js';
 import { findRuntime, openBackend } from './units/executors.js';
-import type { UnitFailure } from './units/run-units.js';
 import { runUnits } from './units/run-units.js';
 import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
 import { RunFolder } from '../runs/run-folder.js';
 import type { RunPlace } from '../runs/run-place.js';
 import { refuseUsedFolder } from '../runs/run-place.js';
+import type { WorkerPlan } from '../runs/worker-devices.js';
 
 export interface AuditOptions {
   readonly events?: AuditEvents | undefined;
@@ -47,7 +44,7 @@ export type AuditOutcome =
       readonly timings: AuditTimings;
       readonly folder: RunFolder;
       /** Units that failed too often in this process; the result was made without them. */
-      readonly failures: readonly UnitFailure[];
+      readonly failures: readonly FailedUnit[];
     }
   | { readonly status: 'interrupted'; readonly folder: RunFolder };
 

@@ -5,19 +5,15 @@ import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
-import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
-import type { Target } from '../decode/target.js';
-import { openTarget } from '../decode/target.js';
-import type { Drafter } from '../draft/drafter.js';
-import { loadDrafter } from '../draft/systems.js';
-import { formatDraftPolicy } from '../draft/tree/policy.js';
-import type { BenchmarkResult, BenchmarkSystem, PromptSet } from '../measure/benchmark.js';
-import { runBenchmark } from '../measure/benchmark.js';
+import type { BenchmarkResult, PromptSet } from '../measure/benchmark.js';
 import { describeMachine } from '../measure/machine.js';
 import { toSpecBenchFiles } from '../measure/spec-bench.js';
 import type { BenchmarkSetting } from '../report/benchmark-table.js';
 import { formatBenchmark } from '../report/benchmark-table.js';
 import { writeWhole } from '../report/document.js';
+import type { BenchPlan } from '../runs/bench-units.js';
+import { openBench, runBenchUnits } from '../runs/bench-units.js';
+import { findDevices, seatWorkers } from '../runs/worker-devices.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
@@ -25,17 +21,16 @@ import { loadPrompts } from '../text/prompts/prompt-set.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
+import { mainDevice } from './audit/audit-workers.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
 import * as common from './common-flags.js';
 import type { FlagsOf } from './flags.js';
 import { flag, group, list } from './flags.js';
-import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 import { exitCodes } from './failure.js';
-import { createModelFinder } from './model-source.js';
-import type { PromptFinder } from './prompt-source.js';
-import { createPromptFinder } from './prompt-source.js';
+import { createModelFinder, createPromptFinder } from './model-source.js';
+import type { PromptFinder } from './model-source.js';
 import type { Progress } from './progress.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -92,6 +87,10 @@ const flags = {
     }),
     ...common.progressFlag,
     ...common.machineFlags,
+    device: {
+      ...common.devicesFlag.device,
+      help: `${common.deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all share the prompts, with one process on each: several on one device would disturb each other’s times`,
+    },
   }),
 };
 export type BenchFlags = FlagsOf<typeof flags>;
@@ -120,25 +119,33 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
   const plans = planDrafters(given);
   const promptSets = await readPromptSets(given, createPromptFinder(given, terminal));
   if (given.specBench !== undefined) createFolder(given.specBench);
-  const choice = await chooseDevice(given);
+  const choice = await chooseDevice({ device: await mainDevice(given), dtype: given.dtype });
+  const devices = await findDevices(given.device);
   const findModel = createModelFinder(given, terminal);
   const flags = { ...given, target: await findModel(given.target) };
-  const sources: string[] = [];
-  for (const { source } of plans) sources.push(await findModel(source));
+  const drafters: BenchPlan['drafters'][number][] = [];
+  for (const { name, source, policies } of plans)
+    drafters.push({ name, source: await findModel(source), policies });
   const progress = createProgress(flags.progress, terminal.stderr);
-  const settled = await settleDevice(choice, [flags.target, ...sources], progress.note);
+  const folders = [flags.target, ...drafters.map(({ source }) => source)];
+  const settled = await settleDevice(choice, folders, progress.note);
+  const device = recordDevice(settled);
+  const { target, limit, maxNewTokens, seed, warmup, concurrency } = flags;
+  const sizes = { limit, maxNewTokens, seed, warmup, concurrency, sampling: common.samplingOf(flags) };
+  const loading = { ...common.cacheOf(flags), ...common.tapsOf(flags), ...common.templateOf(flags) };
+  const plan: BenchPlan = { target, drafters, promptSets, ...sizes, ...loading };
+  const abort = new AbortController();
+  const signal = AbortSignal.any([abort.signal, terminal.closed]);
+  const own = { flags, device, terminal, progress, abort };
+  if (devices !== undefined && devices.length > 1) {
+    const seats = seatWorkers({ count: devices.length, devices }, device, threadsOf(flags));
+    progress.note(`One process on each of ${devices.map(({ ordinal }) => `cuda:${ordinal}`).join(', ')}.`);
+    return measure(own, (events) => runBenchUnits(plan, seats, events, signal));
+  }
   const runtime = await openRuntime(settled, flags.threads);
-  const loading = { onNotice: progress.note, ...common.cacheOf(flags), ...common.tapsOf(flags) };
   try {
-    const target = await openTarget(flags.target, { runtime, ...loading, ...common.templateOf(flags) });
-    const systems: BenchmarkSystem[] = [];
-    for (const [index, plan] of plans.entries()) {
-      const { model, tokenizer } = target;
-      const drafter = await loadDrafter(sources[index]!, { target: model, tokenizer, ...loading });
-      systems.push(...systemsOf(plan, drafter, flags));
-    }
-    const device = recordDevice(settled);
-    return await measure({ flags, device, terminal, progress, target, systems, promptSets });
+    const runner = await openBench(plan, runtime, { onNotice: progress.note, signal });
+    return await measure(own, (events) => runner.runAll(events));
   } finally {
     await runtime.dispose();
   }
@@ -151,88 +158,63 @@ async function readPromptSets(flags: BenchFlags, findSet: PromptFinder): Promise
   return sets;
 }
 
-function systemsOf({ name, policies }: DrafterPlan, drafter: Drafter, flags: BenchFlags): BenchmarkSystem[] {
-  const chosen = policies.length > 0 ? policies : [defaultDraftPolicy(drafter, common.samplingOf(flags))];
-  // Refuses a policy that does not fit the drafter before anything is measured.
-  for (const policy of chosen) createPolicy(policy, drafter);
-  return chosen.map((policy) => ({
-    name,
-    policy: formatDraftPolicy(policy),
-    drafter,
-    createPolicy: () => createPolicy(policy, drafter),
-  }));
-}
-
 interface Measurement {
   readonly flags: BenchFlags;
   readonly device: RecordedDevice;
   readonly terminal: Terminal;
   readonly progress: Progress;
-  readonly target: Target;
-  readonly systems: readonly BenchmarkSystem[];
-  readonly promptSets: readonly PromptSet[];
+  readonly abort: AbortController;
 }
 
-async function measure({
-  flags,
-  device,
-  terminal,
-  progress,
-  target,
-  systems,
-  promptSets,
-}: Measurement): Promise<number> {
+type RunEvents = Parameters<typeof runBenchUnits>[2];
+
+async function measure(
+  { flags, device, terminal, progress, abort }: Measurement,
+  run: (events: RunEvents) => Promise<BenchmarkResult>,
+): Promise<number> {
   const { stdout } = terminal;
   const setting = settingOf(flags, device);
-  const { maxNewTokens, sampling, seed, warmup, concurrency } = setting;
   const writeLine = (value: object): void => {
     stdout.writeData(`${JSON.stringify(value)}\n`);
   };
-  const abort = new AbortController();
   const stopListening = terminal.onInterrupt(() => {
     abort.abort();
   });
-  if (flags.format === 'jsonl') writeLine({ type: 'setting', ...setting });
-  const result = await runBenchmark(
-    {
-      target,
-      systems,
-      promptSets,
-      maxNewTokens,
-      sampling,
-      seed,
-      warmup,
-      concurrency,
-      limit: flags.limit,
-      signal: AbortSignal.any([abort.signal, terminal.closed]),
+  let failures = 0;
+  const events: RunEvents = {
+    onNotice: progress.note,
+    onStart(total) {
+      if (flags.format === 'jsonl') writeLine({ type: 'setting', ...setting });
+      progress.start(total, 'bench');
     },
-    {
-      onNotice: progress.note,
-      onStart(total) {
-        progress.start(total, 'bench');
-      },
-      onGeneration({ done, set, system }) {
-        progress.update(done, { prompts: set, system });
-      },
-      onRecord(record) {
-        if (flags.format === 'jsonl') writeLine({ type: 'answer', ...record });
-      },
+    onGeneration({ done, set, system }) {
+      progress.update(done, { prompts: set, system });
     },
-  ).finally(() => {
+    onRecord(record) {
+      if (flags.format === 'jsonl') writeLine({ type: 'answer', ...record });
+    },
+    onFailure(unit, { message }) {
+      failures += 1;
+      progress.note(`${unit} failed and is left out: ${message}`);
+    },
+  };
+  const result = await run(events).finally(() => {
     stopListening();
     progress.finish();
   });
   if (flags.specBench !== undefined) await writeAnswers(flags.specBench, result, setting.target);
   if (result.records.length === 0) {
-    terminal.stderr.write('Interrupted before one prompt was answered by every system.\n');
-    return exitCodes.interrupted;
+    const reason =
+      failures > 0 ? 'Every unit failed.' : 'Interrupted before one prompt was answered by every system.';
+    terminal.stderr.write(`${reason}\n`);
+    return failures > 0 ? exitCodes.failure : exitCodes.interrupted;
   }
   if (flags.format === 'markdown') stdout.write(formatBenchmark(result, setting));
   else if (flags.format === 'json') writeLine({ setting, ...result });
   else
     for (const summary of [...result.summaries, ...result.categories])
       writeLine({ type: 'summary', ...summary });
-  return exitCodeOf(result, abort.signal);
+  return failures > 0 ? exitCodes.failure : exitCodeOf(result, abort.signal);
 }
 
 function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): number {
@@ -242,14 +224,15 @@ function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): n
   return isLossless ? exitCodes.success : exitCodes.failure;
 }
 
+const threadsOf = ({ threads }: BenchFlags): number => threads ?? availableParallelism();
+
 function settingOf(flags: BenchFlags, device: RecordedDevice): BenchmarkSetting {
   const { maxNewTokens, seed, warmup, concurrency } = flags;
   const sampling = common.samplingOf(flags);
-  const threads = flags.threads ?? availableParallelism();
   return {
     target: nameModel(flags.target),
     machine: describeMachine(device),
-    threads,
+    threads: threadsOf(flags),
     maxNewTokens,
     sampling,
     seed,

@@ -1,19 +1,18 @@
 /** Flags that several commands share; each means the same everywhere. */
-import type { Command } from 'commander';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { maxThreads } from '../core/limits.js';
+import { maxThreads, maxWorkers } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { tapConventions } from '../draft/draft-system.js';
+import { readDeviceList } from '../runs/worker-devices.js';
 import { computeTypes, deviceForm, deviceForms, quantizedTypes } from '../runtime/device-choice.js';
 import { builtInTemplateNames } from '../text/template/built-in-templates.js';
 import { parseDay } from '../text/template/calendar-day.js';
 import type { TemplateOptions } from '../text/template/chat-template.js';
 import type { FlagsOf } from './flags.js';
-import { addFlags, flag, toggle } from './flags.js';
-import { Option } from 'commander';
+import { flag, toggle } from './flags.js';
 
 export const targetFlag = {
   target: flag('model folder, GGUF file, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {
@@ -134,14 +133,30 @@ export const queueFlag = {
   }),
 };
 
+/** For commands whose units can run in several processes. */
+export const workerFlags = {
+  workers: flag(
+    'worker processes on this machine; a worker that dies is replaced',
+    integer(1, maxWorkers),
+    'count',
+    { shownDefault: 'one for each device', rare: true },
+  ),
+};
+
+export const devicesFlag = {
+  device: {
+    ...deviceFlags.device,
+    help: `${deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all for workers on several`,
+    type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
+  },
+};
+
 export const reportFormatFlag = {
   format: flag(
     'of stdout; reports are files in the run folder',
     oneOf(['text', 'json', 'markdown']),
     'format',
-    {
-      default: 'text',
-    },
+    { default: 'text' },
   ),
 };
 
@@ -174,11 +189,3 @@ export const cacheOf = ({
   cacheFolder: cacheDir,
   verifyCache,
 });
-
-// `guard` declares its flags with commander; these add the shared ones.
-export const createTargetOption = (): Option =>
-  new Option('-t, --target <model>', targetFlag.target.help).default(bundledTarget, 'the bundled model');
-export const addTaps = (command: Command): Command => addFlags(command, tapsFlag);
-export const addDownload = (command: Command): Command => addFlags(command, downloadFlag);
-export const addTemplate = (command: Command): Command => addFlags(command, templateFlags);
-export const addMachine = (command: Command): Command => addFlags(command, machineFlags);

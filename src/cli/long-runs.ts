@@ -11,7 +11,7 @@ import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { Progress, ProgressClock, ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';
-import type { PromptFinder } from './prompt-source.js';
+import type { PromptFinder } from './model-source.js';
 import type { Colors, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
@@ -51,6 +51,8 @@ interface RunFlags {
 /** `train` and `harden`: how they start, resume and end. */
 interface FolderRun<Events, Options, Outcome> {
   readonly command: 'train' | 'harden';
+  /** Flags that may be given with --resume, beside those of all runs. */
+  readonly resumable?: readonly string[];
   createEvents(progress: Progress, clock: ProgressClock): Events;
   /** Checks the flags and reads what they name. */
   prepare(onNotice: (message: string) => void): Promise<(options: Options) => Promise<Outcome>>;
@@ -81,7 +83,7 @@ export async function runInFolder<
   const { terminal } = invocation;
   const { resume } = flags;
   const progress = createProgress(flags.progress, terminal.stderr);
-  if (resume !== undefined) refuseChanges(invocation, resumable);
+  if (resume !== undefined) refuseChanges(invocation, [...resumable, ...(run.resumable ?? [])]);
   const start =
     resume === undefined
       ? await run.prepare(progress.note)

@@ -8,19 +8,15 @@
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { Engine } from '../decode/engine/engine.js';
-import type { Generation, GenerationRequest } from '../decode/plain.js';
-import { decodePlain } from '../decode/plain.js';
+import { decodePlain, type Generation, type GenerationRequest } from '../decode/plain.js';
 import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../decode/speculative.js';
-import type { Target } from '../decode/target.js';
-import { encodePrompt } from '../decode/target.js';
+import { encodePrompt, type Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
-import type { RequestRecord } from './benchmark-record.js';
-import { plainSystem, recordAnswer } from './benchmark-record.js';
-import type { SystemSummary } from './benchmark-summary.js';
-import { summariseByCategory, summariseBySet } from './benchmark-summary.js';
+import { plainSystem, recordAnswer, type RequestRecord } from './benchmark-record.js';
+import { summariseByCategory, summariseBySet, type SystemSummary } from './benchmark-summary.js';
 
 export interface BenchmarkSystem {
   readonly name: string;
@@ -49,7 +45,7 @@ export interface BenchmarkOptions {
   readonly warmup: number;
   /** Prompts that are answered at the same time; one by default. */
   readonly concurrency?: number | undefined;
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface BenchmarkEvents {
@@ -96,69 +92,180 @@ export async function runBenchmark(
   options: BenchmarkOptions,
   events: BenchmarkEvents = {},
 ): Promise<BenchmarkResult> {
-  checkSystems(options.systems);
-  const sets = await encodeSets(options);
-  const competitors = [undefined, ...options.systems];
-  const total = sets.reduce((sum, { entries }) => sum + entries.length * competitors.length, 0);
-  const records: RequestRecord[] = [];
-  const { concurrency = 1 } = options;
-  const together: Throughput[] = [];
-  const isAborted = (): boolean => options.signal?.aborted === true;
-  let done = 0;
-  events.onStart?.(total);
-  for (const { name: set, entries } of sets) {
-    if (entries.length === 0) continue;
-    const choosers = new Map(options.systems.map((system) => [system, system.createPolicy()]));
-    const answer = (entry: EncodedPrompt, system: BenchmarkSystem | undefined, scheduler?: PassScheduler) =>
-      answerWith({ options, events, entry, scheduler }, system, system && choosers.get(system));
-    for (let round = 0; round < options.warmup && !isAborted(); round++) {
-      for (const system of competitors) await answer(entries[round % entries.length]!, system);
-    }
-    const totals = new Map(competitors.map((system) => [system, { tokens: 0, ms: 0 }]));
-    for (let start = 0; start < entries.length; start += concurrency) {
-      if (isAborted()) break;
-      const batch = entries.slice(start, start + concurrency);
-      const generations = new Map<BenchmarkSystem | undefined, readonly Generation[]>();
-      const times = new Map<BenchmarkSystem | undefined, number>();
-      for (let turn = 0; turn < competitors.length && !isAborted(); turn++) {
-        const system = competitors[(start / concurrency + turn) % competitors.length];
-        const engine = new Engine({ concurrency });
-        const startMs = performance.now();
-        const answers = batch.map((entry) => engine.run((scheduler) => answer(entry, system, scheduler)));
-        generations.set(system, await Promise.all(answers));
-        times.set(system, performance.now() - startMs);
-        done += batch.length;
-        events.onGeneration?.({ done, set, system: nameOf(system).system });
-      }
-      if (isAborted()) break;
-      for (const [system, total] of totals) {
-        total.tokens += generations.get(system)!.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
-        total.ms += times.get(system)!;
-      }
-      for (const [index, { prompt }] of batch.entries()) {
-        for (const system of competitors) {
-          const record = recordAnswer({
-            set,
-            prompt,
-            ...nameOf(system),
-            generation: generations.get(system)![index]!,
-            plain: generations.get(undefined)![index]!,
-            isGreedy: options.sampling.temperature === 0,
-          });
-          records.push(record);
-          events.onRecord?.(record);
-        }
-      }
-    }
-    for (const [system, { tokens, ms }] of totals)
-      if (ms > 0) together.push({ set, ...nameOf(system), tokensPerSecond: tokens / (ms / 1000) });
+  const runner = await BenchmarkRunner.open(options, events);
+  return runner.runAll(events);
+}
+
+/** Prompts of a set, from `start` on, that are answered at the same time. */
+export interface BenchmarkUnit {
+  readonly set: number;
+  readonly start: number;
+}
+
+export interface MeasuredUnit {
+  /** [prompt][system], plain decoding first. */
+  readonly records: readonly RequestRecord[];
+  /** [system] */
+  readonly totals: readonly SystemTotal[];
+}
+
+interface SystemTotal {
+  readonly set: string;
+  readonly system: string;
+  readonly policy: string;
+  readonly tokens: number;
+  readonly ms: number;
+}
+
+export interface UnitProgress {
+  readonly answers: number;
+  readonly set: string;
+  readonly system: string;
+}
+
+type Choosers = ReadonlyMap<BenchmarkSystem, PolicyChooser>;
+
+/** Measures units in this process. Each set is warmed up before its first unit. */
+export class BenchmarkRunner {
+  readonly units: readonly BenchmarkUnit[];
+  /** Answers of all units. */
+  readonly total: number;
+  private readonly competitors: readonly (BenchmarkSystem | undefined)[];
+  private readonly concurrency: number;
+  private readonly warm = new Map<number, Choosers>();
+
+  private constructor(
+    private readonly options: BenchmarkOptions,
+    private readonly events: Pick<BenchmarkEvents, 'onNotice'>,
+    private readonly sets: readonly EncodedSet[],
+  ) {
+    this.competitors = [undefined, ...options.systems];
+    this.concurrency = options.concurrency ?? 1;
+    this.total = sets.reduce((sum, { entries }) => sum + entries.length, 0) * this.competitors.length;
+    this.units = sets.flatMap(({ entries }, set) =>
+      Array.from({ length: Math.ceil(entries.length / this.concurrency) }, (_, index) => ({
+        set,
+        start: index * this.concurrency,
+      })),
+    );
   }
+
+  static async open(
+    options: BenchmarkOptions,
+    events: Pick<BenchmarkEvents, 'onNotice'> = {},
+  ): Promise<BenchmarkRunner> {
+    checkSystems(options.systems);
+    return new BenchmarkRunner(options, events, await encodeSets(options));
+  }
+
+  async runAll(events: BenchmarkEvents): Promise<BenchmarkResult> {
+    const measured: MeasuredUnit[] = [];
+    let done = 0;
+    events.onStart?.(this.total);
+    for (const unit of this.units) {
+      const answered = await this.run(unit, ({ answers, set, system }) => {
+        done += answers;
+        events.onGeneration?.({ done, set, system });
+      });
+      if (answered === undefined) break;
+      measured.push(answered);
+      for (const record of answered.records) events.onRecord?.(record);
+    }
+    return collectBenchmark(measured, this.options);
+  }
+
+  /** Undefined if it was interrupted. */
+  async run(
+    { set: index, start }: BenchmarkUnit,
+    onProgress: (progress: UnitProgress) => void = () => undefined,
+  ): Promise<MeasuredUnit | undefined> {
+    const { competitors, concurrency, options } = this;
+    const { name: set, entries } = this.sets[index]!;
+    const choosers = await this.warmUp(index);
+    const batch = entries.slice(start, start + concurrency);
+    const generations = new Map<BenchmarkSystem | undefined, readonly Generation[]>();
+    const times = new Map<BenchmarkSystem | undefined, number>();
+    for (let turn = 0; turn < competitors.length && !this.isAborted; turn++) {
+      const system = competitors[(start / concurrency + turn) % competitors.length];
+      const engine = new Engine({ concurrency });
+      const startMs = performance.now();
+      const answers = batch.map((entry) =>
+        engine.run((scheduler) => this.answer(entry, system, choosers, scheduler)),
+      );
+      generations.set(system, await Promise.all(answers));
+      times.set(system, performance.now() - startMs);
+      onProgress({ answers: batch.length, set, system: nameOf(system).system });
+    }
+    if (this.isAborted) return undefined;
+    const records = batch.flatMap(({ prompt }, place) =>
+      competitors.map((system) =>
+        recordAnswer({
+          set,
+          prompt,
+          ...nameOf(system),
+          generation: generations.get(system)![place]!,
+          plain: generations.get(undefined)![place]!,
+          isGreedy: options.sampling.temperature === 0,
+        }),
+      ),
+    );
+    const totals = competitors.map((system): SystemTotal => {
+      const tokens = generations.get(system)!.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
+      return { set, ...nameOf(system), tokens, ms: times.get(system)! };
+    });
+    return { records, totals };
+  }
+
+  private get isAborted(): boolean {
+    return this.options.signal?.aborted === true;
+  }
+
+  private async warmUp(set: number): Promise<Choosers> {
+    const known = this.warm.get(set);
+    if (known !== undefined) return known;
+    const { systems, warmup } = this.options;
+    const { entries } = this.sets[set]!;
+    const choosers = new Map(systems.map((system) => [system, system.createPolicy()]));
+    for (let round = 0; round < warmup && !this.isAborted; round++)
+      for (const system of this.competitors)
+        await this.answer(entries[round % entries.length]!, system, choosers);
+    this.warm.set(set, choosers);
+    return choosers;
+  }
+
+  private answer(
+    entry: EncodedPrompt,
+    system: BenchmarkSystem | undefined,
+    choosers: Choosers,
+    scheduler?: PassScheduler,
+  ): Promise<Generation> {
+    const { options, events } = this;
+    return answerWith({ options, events, entry, scheduler }, system, system && choosers.get(system));
+  }
+}
+
+/** The result follows from what was measured, wherever that was. */
+export function collectBenchmark(
+  measured: readonly MeasuredUnit[],
+  { seed, concurrency = 1, signal }: Pick<BenchmarkOptions, 'seed' | 'concurrency' | 'signal'>,
+): BenchmarkResult {
+  const records = measured.flatMap((unit) => unit.records);
+  const sums = new Map<string, SystemTotal>();
+  for (const total of measured.flatMap(({ totals }) => totals)) {
+    const { set, system, policy, tokens, ms } = total;
+    const key = JSON.stringify([set, system, policy]);
+    const sum = sums.get(key);
+    sums.set(key, { ...total, tokens: tokens + (sum?.tokens ?? 0), ms: ms + (sum?.ms ?? 0) });
+  }
+  const together = [...sums.values()].flatMap(({ set, system, policy, tokens, ms }): Throughput[] =>
+    ms > 0 ? [{ set, system, policy, tokensPerSecond: tokens / (ms / 1000) }] : [],
+  );
   return {
     records,
-    summaries: summariseBySet(records, options.seed),
-    categories: summariseByCategory(records, options.seed),
+    summaries: summariseBySet(records, seed),
+    categories: summariseByCategory(records, seed),
     ...(concurrency > 1 ? { together } : {}),
-    interrupted: isAborted(),
+    interrupted: signal?.aborted === true,
   };
 }
 
@@ -172,8 +279,13 @@ interface EncodedPrompt {
   readonly seed: number;
 }
 
+interface EncodedSet {
+  readonly name: string;
+  readonly entries: readonly EncodedPrompt[];
+}
+
 /** Before the first generation, so that a prompt that does not fit is refused at once. */
-function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions) {
+function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions): Promise<readonly EncodedSet[]> {
   return Promise.all(
     promptSets.map(async ({ name, prompts }) => ({
       name,
@@ -191,7 +303,7 @@ function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions) {
 
 interface AnswerTask {
   readonly options: BenchmarkOptions;
-  readonly events: BenchmarkEvents;
+  readonly events: Pick<BenchmarkEvents, 'onNotice'>;
   readonly entry: EncodedPrompt;
   readonly scheduler: PassScheduler | undefined;
 }

@@ -26,22 +26,12 @@ export function readRequest<Request>(
   schema: z.ZodType<Request>,
   command: RunCommand,
 ): Request {
-  return parseRequest(readRunConfig(path, command), schema, `${configFile} of ${path}`, command);
-}
-
-/** `place` says where `config` was read. */
-export function parseRequest<Request>(
-  config: unknown,
-  schema: z.ZodType<Request>,
-  place: string,
-  command: RunCommand,
-): Request {
-  const parsed = schema.safeParse(config);
+  const parsed = schema.safeParse(readRunConfig(path, command));
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   throw new MistletoeError(
     'usage',
-    `${place} is not of a run of mistletoe ${command}: "${issue?.path.join('.') ?? ''}" is wrong, ${issue?.message ?? 'it cannot be used'}.`,
+    `${configFile} of ${path} is not of a run of mistletoe ${command}: "${issue?.path.join('.') ?? ''}" is wrong, ${issue?.message ?? 'it cannot be used'}.`,
     {
       hint: 'Another version wrote it, or it was changed; start a new run in another folder.',
       cause: parsed.error,

@@ -27,7 +27,7 @@ import { appendText, explainFailure, syncFile, writeAtomically } from './run-wri
 
 const timingsFile = 'timings.jsonl';
 
-export interface RunFolderOptions {
+interface RunFolderOptions {
   /** Milliseconds of any clock that only goes forward. */
   readonly now?: () => number;
   /** When work on the run began, by that clock, if that was before the folder was opened. */
@@ -207,6 +207,6 @@ function readTimingLines(folder: string): { readonly value: unknown }[] {
   });
 }
 
-export function formatJson(value: unknown): string {
+function formatJson(value: unknown): string {
   return `${JSON.stringify(value, undefined, 2)}\n`;
 }

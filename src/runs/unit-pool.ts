@@ -23,7 +23,7 @@ export interface PoolOptions {
   readonly workers: readonly PoolWorker[];
   /** How often a unit may end its worker. */
   readonly attempts?: number;
-  readonly onNotice?: (message: string) => void;
+  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 /** People and programs can see in the environment what this process was given; workers need none of it. */
@@ -60,9 +60,9 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
 
   constructor(private readonly options: PoolOptions) {
     this.attempts = options.attempts ?? defaultAttempts;
-    this.slots = options.workers.map((worker) => ({
-      ...{ worker, child: undefined, errorOutput: '', isBusy: false, isRetired: false },
-    }));
+    this.slots = options.workers.map((worker): Slot => {
+      return { worker, child: undefined, errorOutput: '', isBusy: false, isRetired: false };
+    });
   }
 
   get capacity(): number {
@@ -231,6 +231,6 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
 
 function endedWorker(message: string): MistletoeError {
   return new MistletoeError('runtime', `The first worker process failed: ${message}.`, {
-    hint: 'Run without --workers to see whether the audit itself fails.',
+    hint: 'Run without --workers to see whether the run itself fails.',
   });
 }

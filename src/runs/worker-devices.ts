@@ -1,5 +1,7 @@
-/** Devices for workers: `cuda:0,cuda:1` or `cuda:all`. */
+/** Devices for workers: `cuda:0,cuda:1` or `cuda:all`, and how many processes run on each. */
+import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
+import { countGpuBytes } from '../decode/gpu-fit.js';
 import type { GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { deviceForm, thisMachine } from '../runtime/device-choice.js';
 
@@ -38,10 +40,54 @@ export async function findDevices(
   });
 }
 
-/** The run's device at each of these places. */
-export function placeOn(
+export interface WorkerPlan {
+  /** Processes. */
+  readonly count: number;
+  /** GPUs for the workers in turn, all of the kind of the run's; by default its own device for all. */
+  readonly devices?: readonly { readonly ordinal: number; readonly name: string }[] | undefined;
+}
+
+export interface WorkerSeat {
+  readonly name: string;
+  readonly device: RecordedDevice;
+  readonly threads: number;
+}
+
+/** The devices in turn. The workers share the CPU threads that the run may use. */
+export function seatWorkers(
+  { count, devices = [] }: WorkerPlan,
   device: RecordedDevice,
-  devices: readonly { readonly ordinal: number; readonly name: string }[],
-): readonly RecordedDevice[] {
-  return devices.map(({ ordinal, name }) => (device.kind === 'cuda' ? { ...device, ordinal, name } : device));
+  threads: number,
+): readonly WorkerSeat[] {
+  return Array.from({ length: count }, (_, index): WorkerSeat => {
+    const place = devices[index % Math.max(1, devices.length)];
+    const isPlaced = device.kind === 'cuda' && place !== undefined;
+    const own = isPlaced ? { ...device, ordinal: place.ordinal, name: place.name } : device;
+    const name = `worker-${index + 1}${own.kind === 'cpu' ? '' : ` (cuda:${own.ordinal})`}`;
+    return { name, device: own, threads: Math.max(1, Math.floor(threads / count)) };
+  });
+}
+
+/** Refuses more processes on a GPU than its free memory holds: each has its own copy of the weights. */
+export async function requireRoom(
+  devices: readonly RecordedDevice[],
+  folders: readonly string[],
+  host: Pick<GpuHost, 'freeBytes'> = thisMachine,
+): Promise<void> {
+  const gpus = devices.filter((device) => device.kind === 'cuda');
+  const ordinals = new Set(gpus.map(({ ordinal }) => ordinal));
+  for (const ordinal of ordinals) {
+    const { dtype } = gpus[0]!;
+    const count = gpus.filter((device) => device.ordinal === ordinal).length;
+    // Whether one fits is known once it opens the models.
+    if (count === 1) continue;
+    const [bytes, freeBytes] = [await countGpuBytes(folders, dtype), await host.freeBytes(ordinal)];
+    if (count * bytes <= freeBytes) continue;
+    const fitting = Math.max(1, Math.floor(freeBytes / bytes));
+    throw new MistletoeError(
+      'usage',
+      `cuda:${ordinal} has ${formatBytes(freeBytes)} free; ${count} worker processes on it need at least ${formatBytes(bytes)} each in ${dtype}.`,
+      { hint: `Use --workers ${fitting * ordinals.size} or fewer.` },
+    );
+  }
 }

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import type { FleetEvent } from '../support/fleet-runs.js';
-import { readResults, settingWords, startFleetRun, unitOf } from '../support/fleet-runs.js';
+import { readKills, readResults, settingWords, startFleetRun, unitOf } from '../support/fleet-runs.js';
 import type { TestRedis } from '../support/guard/redis-server.js';
 import { hasRedis, startRedis } from '../support/guard/redis-server.js';
 import { createRunner } from '../support/run-command.js';
@@ -85,7 +85,7 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
       MISTLETOE_QUEUE: redis.url,
     }).outcome;
 
-  it.each([1, 3])('has the bytes of one process with %i workers', async (count) => {
+  it.each([1, 2, 4])('has the bytes of one process with %i workers', async (count) => {
     redis = await startRedis();
     for (let index = 0; index < count; index++) await startWorker();
     const folder = audits.freshFolder();
@@ -93,12 +93,13 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     expect([code, errors]).toEqual([0, '']);
     expect(readResults(folder)).toEqual(expected);
     const seen = new Set(events.flatMap(({ worker }) => worker ?? []));
-    expect(seen.size).toBe(count);
+    // One that starts late may find nothing left to do.
+    expect(seen.size).toBeGreaterThanOrEqual(Math.min(2, count));
   });
 
   it('kills of workers, Redis and the submitter change nothing', async () => {
     const random = createRandom(11, 'queue kills');
-    const left = { worker: 4, redis: 2, submitter: 2 };
+    const left = readKills({ worker: 4, redis: 2, submitter: 2 });
     const total = (): number => left.worker + left.redis + left.submitter;
     while (total() > 0) {
       const data = audits.freshFolder();
@@ -154,6 +155,21 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     redis = await startRedis(); // for afterEach
   });
 
+  it('finds the drafter behind a lookup', async () => {
+    redis = await startRedis();
+    await startWorker();
+    const own = [
+      ...['--target', audits.targetFolder, '--drafter', audits.writeDrafter('ngram+eagle3')],
+      ...['--draft', 'chain:3', '--prompt', 'abcdefgh', ...settingWords(), '--starts', '1', '--steps', '1'],
+    ];
+    const folders = [audits.freshFolder(), audits.freshFolder()] as const;
+    const { code, errors } = await audit([...own, '--out', folders[0]]);
+    expect([code, errors]).toEqual([0, '']);
+    const alone = await createRunner('audit', audits.cacheFolder)([...own, '--out', folders[1]]);
+    expect(alone.code, alone.err).toBe(0);
+    expect(readResults(folders[0])).toEqual(readResults(folders[1]));
+  });
+
   it('waits for a worker with its models, and shows no password', async () => {
     const password = 'correct-horse-battery';
     redis = await startRedis(undefined, { password });
@@ -175,7 +191,9 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     expect(said).toMatch(
       /The worker worker-\d+ does not serve this run: this worker does not have the model target/,
     );
-    expect(poor.lines.join('\n')).toContain(`Copy the submitter's folder to ${join(empty, 'target')}.`);
+    expect(poor.lines.join('\n')).toContain(
+      `Copy the submitter's folder of target to ${join(empty, 'target')}.`,
+    );
     const texts = [
       ...readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8')),
       ...workers.flatMap(({ lines }) => lines),

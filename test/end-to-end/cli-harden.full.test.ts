@@ -123,4 +123,14 @@ describe('kill -9', () => {
     for (const role of ['hardened', 'random'])
       expect(readWeights(folder, role, 2).equals(readWeights(whole, role, 2))).toBe(true);
   });
+
+  it('during searches in two workers leaves no trace', async () => {
+    const folder = commands.freshFolder();
+    const workers = ['--workers', '2'];
+    expect(await hardenUntil([...commands.begin(folder), ...brief, ...workers], phases[1]!)).toBe(undefined);
+    expect(await hardenUntil(['--resume', folder, ...workers], 'never')).toBe(0);
+    expect(readResult(folder)).toEqual(readResult(whole));
+    for (const role of ['hardened', 'random'])
+      expect(readWeights(folder, role, 2).equals(readWeights(whole, role, 2))).toBe(true);
+  });
 });

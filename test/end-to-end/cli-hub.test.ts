@@ -100,6 +100,7 @@ describe('a model by its name', () => {
     const before = await mistletoe(dryRun);
     expect([before.code, before.out]).toEqual([0, expect.stringContaining('org/tiny')]);
     expect(before.out).not.toContain('It would audit tiny (chain:4)');
+    expect(before.out).toMatch(/^Time: some .* for 1 prompt on the CPU in float32, from the sizes/m);
     await mistletoe(['inspect', 'org/tiny', '--download']);
     const { code, out } = await mistletoe(dryRun);
     expect(out).toMatch(/^It would audit tiny \(chain:4\) on tiny, 1 prompt, preset quick:/);

@@ -64,6 +64,7 @@ it('says first what it would download, and fetches nothing', async () => {
     expect(out).toContain(`${name}  `);
   expect(out).toMatch(/^It would download [\d.]+ [KM]B into .*, where .* are free:\n/);
   expect(out).toContain('3 prompts or fewer: 48 searches in 60 units.');
+  expect(out).toMatch(/^Time: some .* for 3 prompts on the CPU in float32, from the sizes of the models/m);
   expect(hub.requests.filter(({ path }) => path.includes('/resolve/'))).toEqual([]);
   expect(existsSync(folder)).toBe(false);
 });

@@ -63,6 +63,14 @@ export function unitOf({ drafter = '', prompt = '', arm = '' }: FleetEvent): str
   return `${drafter}/${prompt}/${isSearch ? arm : 'controls'}`;
 }
 
+/** How often to kill: few times, or as often as MISTLETOE_KILLS says (`50,5,5`: workers, Redis servers, submitters). */
+export function readKills(few: { worker: number; redis: number; submitter: number }): typeof few {
+  const given = process.env.MISTLETOE_KILLS?.split(',').map(Number);
+  if (given === undefined) return { ...few };
+  const [worker = 0, redis = 0, submitter = 0] = given;
+  return { worker, redis, submitter };
+}
+
 const files = ['result.json', 'suffixes.jsonl'];
 export const readResults = (folder: string): string[] =>
   files.map((name) => readFileSync(join(folder, name), 'utf8'));

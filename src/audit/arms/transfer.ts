@@ -11,7 +11,7 @@ import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from '../result.js';
-import { countsSchema } from '../result.js';
+import { transferSchema } from '../result.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { StepCounts } from '../../measure/bootstrap.js';
 import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
@@ -86,12 +86,11 @@ export function collectTransfer(
 ): TransferMatrix {
   const prompts = listShared(request, results);
   const drafters = results.map(({ drafter }) => drafter);
-  const lengthOf = (found: DrafterResult, measured: string): number =>
-    poolLengths(
-      measured === found.drafter
-        ? prompts.map((id) => attackOf(found, id)!.sameAnswer)
-        : readTransfer(source, found.drafter, measured, prompts),
-    );
+  const lengthOf = (found: DrafterResult, measured: string): number | null => {
+    if (measured === found.drafter) return poolLengths(prompts.map((id) => attackOf(found, id)!.sameAnswer));
+    const counts = readTransfer(source, found.drafter, measured, prompts);
+    return counts.length < prompts.length ? null : poolLengths(counts);
+  };
   const clean = results.map((result) =>
     poolLengths(
       prompts.flatMap((id) =>
@@ -121,16 +120,17 @@ export function attackOf({ prompts }: AuditedDrafter, id: string): PromptResult[
 export const transferKey = (found: string, measured: string, promptId: string): string =>
   `transfer/${found}/${measured}/${promptId}`;
 
+/** Without those that failed. */
 function readTransfer(
   source: UnitSource,
   found: string,
   measured: string,
   prompts: readonly string[],
 ): StepCounts[] {
-  return prompts.map((id) => {
+  return prompts.flatMap((id) => {
     const key = transferKey(found, measured, id);
-    const counts = source.get(key, countsSchema);
-    if (counts !== undefined) return counts;
+    const counts = source.get(key, transferSchema);
+    if (counts !== undefined) return 'failed' in counts ? [] : [counts];
     throw new MistletoeError('usage', `The run has no unit ${key}.`, {
       hint: 'It is not finished, or a line of its units.jsonl was removed.',
     });

@@ -2,6 +2,7 @@
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { UnitExecutor } from '../../runs/unit.js';
+import type { WorkerPlan } from '../../runs/worker-devices.js';
 import type { Effort } from '../effort.js';
 import type { AuditUnitInput } from './audit-unit.js';
 
@@ -15,13 +16,6 @@ export interface AuditBackend {
   /** Called once everything is recorded. */
   finish?(): Promise<void>;
   close(): Promise<void>;
-}
-
-export interface WorkerPlan {
-  /** Processes. */
-  readonly count: number;
-  /** GPUs for the workers in turn, all of the kind of the run's; by default its own device for all. */
-  readonly devices?: readonly { readonly ordinal: number; readonly name: string }[] | undefined;
 }
 
 export interface BackendOptions {

@@ -6,7 +6,7 @@
 import { deviceOf } from '../../runs/run-device.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { UnitEstimate, UnitSchedule } from '../../runs/unit.js';
-import { isSearched } from '../arms/arms.js';
+import { isSearched, transferSchema, unitSchema, universalSchema } from '../result.js';
 import type { RequestPrompt } from '../arms/drafter-units.js';
 import {
   armKeys,
@@ -23,7 +23,6 @@ import { universalKey, universalName } from '../arms/universal.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { Effort } from '../effort.js';
-import { countsSchema, unitSchema, universalSchema } from '../result.js';
 import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
 
 type RequestDrafter = AuditRequest['drafters'][number];
@@ -39,7 +38,7 @@ interface Pair {
   isWaiting: boolean;
 }
 
-export type RecordedUnits = UnitSource & { has(unit: string): boolean };
+type RecordedUnits = UnitSource & { has(unit: string): boolean };
 
 export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
   private readonly pairs: readonly Pair[];
@@ -186,7 +185,7 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
     const shared = listShared(request, results);
     for (const { found, measured } of open) {
       const missing = shared.filter(
-        (id) => recorded.get(transferKey(found.id, measured.id, id), countsSchema) === undefined,
+        (id) => recorded.get(transferKey(found.id, measured.id, id), transferSchema) === undefined,
       );
       const own = results.find(({ drafter }) => drafter === found.id)!;
       const suffixes = missing.map((id) => [...attackOf(own, id)!.suffixIds]);

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { fileLimits, maxThreads } from '../../core/limits.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { Unit } from '../../runs/unit.js';
-import { arms } from '../arms/arms.js';
+import { arms } from '../result.js';
 import type { AuditRequest } from '../audit-request.js';
 import { requestSchema } from '../audit-request.js';
 
@@ -40,7 +40,7 @@ const partialRequest = z.object({
   date: requestShape.date,
 });
 
-export const auditUnitSchema = z.object({
+const auditUnitSchema = z.object({
   command: z.literal('audit'),
   request: partialRequest,
   work: z.discriminatedUnion('kind', [
@@ -67,7 +67,7 @@ export const strangeUnitSchema = auditUnitSchema.refine(
 );
 
 /** Where the models of a unit are on this machine. */
-export interface ModelFolders {
+interface ModelFolders {
   readonly target: string;
   readonly drafter: string;
 }

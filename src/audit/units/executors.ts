@@ -1,18 +1,18 @@
 /** Where the units of an audit run: in this process, in worker processes of this machine, or on the workers of a queue. */
 import { fileURLToPath } from 'node:url';
 import { openRuntime } from '../../runtime/create-runtime.js';
-import type { RecordedDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
 import { findSameDevice, requireSameKind } from '../../runs/run-device.js';
-import { placeOn } from '../../runs/worker-devices.js';
+import type { WorkerPlan } from '../../runs/worker-devices.js';
+import { requireRoom, seatWorkers } from '../../runs/worker-devices.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import { openModels } from '../audit-models.js';
 import type { AuditRequest } from '../audit-request.js';
 import { estimateEffort } from '../effort.js';
-import type { AuditBackend, BackendOptions, WorkerPlan } from './audit-backend.js';
+import type { AuditBackend, BackendOptions } from './audit-backend.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { hooksFor } from './unit-progress.js';
-import type { ProcessAnswer, ProcessSetup } from './unit-process-setup.js';
+import type { ProcessAnswer, ProcessSetup } from './unit-process.js';
 import { UnitRunner } from './unit-runner.js';
 
 export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
@@ -76,37 +76,34 @@ export const unitProcess = fileURLToPath(new URL('./unit-process.js', import.met
 
 async function openPool(
   request: AuditRequest,
-  { count, devices = [] }: WorkerPlan,
+  plan: WorkerPlan,
   { cache, onNotice }: BackendOptions,
 ): Promise<AuditBackend> {
-  const same = await findSameDevice(request);
-  const own = devices.length > 0 ? placeOn(same, devices) : [same];
-  // The workers share the CPUs that the run may use.
-  const threads = Math.max(1, Math.floor(request.threads / count));
+  const seats = seatWorkers(plan, await findSameDevice(request), request.threads);
   const folders = Object.fromEntries(
     [{ sha256: request.target.sha256, folder: request.targetFolder }, ...request.drafters].map(
       ({ sha256, folder }) => [sha256, folder],
     ),
   );
-  const { cacheFolder, verifyCache } = cache;
-  const setups = Array.from({ length: count }, (_, index): ProcessSetup => {
-    const device = own[index % own.length]!;
-    return { folders, threads, device, cacheFolder: cacheFolder ?? null, verifyCache: verifyCache ?? false };
-  });
-  const nameOf = (device: RecordedDevice, index: number): string =>
-    device.kind === 'cpu' ? `worker-${index + 1}` : `worker-${index + 1} (cuda:${device.ordinal})`;
+  await requireRoom(
+    seats.map(({ device }) => device),
+    Object.values(folders),
+  );
+  const { cacheFolder = null, verifyCache = false } = cache;
   const pool = new UnitPool<AuditUnitInput>({
     program: unitProcess,
-    workers: setups.map((setup, index) => ({ name: nameOf(setup.device, index), setup })),
+    workers: seats.map(({ name, device, threads }) => {
+      const setup: ProcessSetup = { folders, threads, device, cacheFolder, verifyCache };
+      return { name, setup };
+    }),
     onNotice,
   });
   try {
     const { effort } = (await pool.ask({ open: request })) as ProcessAnswer;
-    const scaled = { ...effort, expectedMs: effort.expectedMs / count };
     return {
-      effort: scaled,
+      effort: { ...effort, expectedMs: effort.expectedMs / plan.count },
       executor: pool,
-      label: `${count} worker processes`,
+      label: `${plan.count} worker processes`,
       close: () => pool.close(),
     };
   } catch (cause) {

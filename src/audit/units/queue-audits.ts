@@ -4,18 +4,19 @@ import { join } from 'node:path';
 import { nameModel } from '../../checkpoint/hub/hub-cache.js';
 import { readHubSettings } from '../../checkpoint/hub/hub-settings.js';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../../decode/bundled-models.js';
+import { parseHybrid, withLookup } from '../../draft/hybrid/hybrid.js';
 import { findWeightless } from '../../draft/systems.js';
-import type { RecordedDevice } from '../../runtime/device-choice.js';
-import { computeTypes } from '../../runtime/device-choice.js';
 import { identifyModel } from '../../runs/identity.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
+import { deviceSchema } from '../../runs/run-device.js';
 import type { Refusal } from '../../runs/queue/queue-worker.js';
 import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
 import { UnitPool } from '../../runs/unit-pool.js';
+import { requireRoom } from '../../runs/worker-devices.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { strangeUnitSchema } from './audit-unit.js';
 import { unitProcess } from './executors.js';
-import type { ProcessSetup } from './unit-process-setup.js';
+import type { ProcessSetup } from './unit-process.js';
 
 export interface QueueAuditOptions {
   /** Folders with models: each is one, or has some. */
@@ -62,10 +63,10 @@ export async function openAuditPool(
     if (folder === undefined) return describeMissing(model, options);
     folders[model.sha256] = folder;
   }
-  const dtype = computeTypes.find((type) => type === device.dtype) ?? 'float32';
-  const placed = devices.map((own): RecordedDevice => {
-    return own.kind === 'cpu' ? { kind: 'cpu', dtype: 'float32' } : { ...own, dtype };
-  });
+  const placed = devices.flatMap((own) => deviceSchema.safeParse({ ...own, dtype: device.dtype }).data ?? []);
+  if (placed.length < devices.length)
+    return { refusal: `it computes in ${device.dtype}, which this worker cannot`, hint: '' };
+  await requireRoom(placed, Object.values(folders));
   return new UnitPool<AuditUnitInput>({
     program: unitProcess,
     attempts: 1,
@@ -85,27 +86,35 @@ const nameKind = (device: { readonly kind: string; readonly name?: string }): st
 
 function describeMissing({ name, sha256 }: NeededModel, { modelFolders }: QueueAuditOptions): Refusal {
   const [first] = modelFolders;
-  const where = first === undefined ? 'this machine and name the folder with --models' : join(first, name);
+  const own = parseHybrid(name)?.behind ?? name;
+  const where = first === undefined ? 'this machine and name the folder with --models' : join(first, own);
   return {
     refusal: `this worker does not have the model ${name} with the identity ${sha256.slice(0, 16)}`,
-    hint: `Copy the submitter's folder to ${where}.`,
+    hint: `Copy the submitter's folder of ${own} to ${where}.`,
   };
 }
 
-/** Folders of that name first: identifying a model means reading all of it once. */
+/**
+ * The source of the model with this hash. A name such as `ngram:3,8+eagle3` carries the settings of the lookup, and its
+ * hash covers them and the hash of the drafter behind it; so that drafter is found like any other. Folders of the right
+ * name come first: identifying a model means reading all of it once.
+ */
 async function findModel(
   { name, sha256 }: NeededModel,
   { modelFolders, cacheFolder }: QueueAuditOptions,
 ): Promise<string | undefined> {
-  if (findWeightless(name) !== undefined) return name;
+  const hybrid = parseHybrid(name);
+  const own = hybrid?.behind ?? name;
   const given = modelFolders.flatMap((folder) => [folder, ...listFolders(folder)]);
   const bundled = [bundledTarget, ...bundledDrafters.map(bundledDrafterFolder)];
-  const all = [...given, ...bundled, ...listSnapshots(name)];
-  const isNamed = (folder: string): boolean => nameModel(folder) === name;
-  const ordered = [...all.filter(isNamed), ...given.filter((folder) => !isNamed(folder))];
-  for (const folder of ordered) {
-    const identity = await identifyModel(folder, cacheFolder).catch(() => undefined);
-    if (identity?.sha256 === sha256) return folder;
+  const isNamed = (folder: string): boolean => nameModel(folder) === own;
+  const found = [...given, ...bundled, ...listSnapshots(own)].filter(isNamed);
+  const others = given.filter((folder) => !isNamed(folder));
+  const candidates = findWeightless(own) === undefined ? [...found, ...others] : [own];
+  for (const candidate of candidates) {
+    const source = hybrid === undefined ? candidate : withLookup(hybrid.lookup, candidate);
+    const identity = await identifyModel(source, cacheFolder).catch(() => undefined);
+    if (identity?.sha256 === sha256) return source;
   }
   return undefined;
 }

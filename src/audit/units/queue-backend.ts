@@ -43,7 +43,7 @@ function nameQueue(request: AuditRequest): string {
   return `mistletoe-${createHash('sha256').update(saved).digest('hex').slice(0, 16)}`;
 }
 
-export function describeNeeds(request: AuditRequest): RunNotice {
+function describeNeeds(request: AuditRequest): RunNotice {
   const device = deviceOf(request);
   return {
     schema: 'mistletoe.run/1',

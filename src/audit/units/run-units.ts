@@ -1,21 +1,16 @@
 /** Runs the units of an audit and records them: whichever worker computed a part, it counts once it is in the folder. */
-import { MistletoeError } from '../../core/errors.js';
 import type { RunFolder } from '../../runs/run-folder.js';
 import type { UnitPart, WorkerName } from '../../runs/unit.js';
 import { driveUnits, UnitFailed } from '../../runs/unit.js';
 import { withoutFolders } from '../arms/drafter-audit.js';
 import type { AuditEvents, UnitName } from '../audit-events.js';
 import type { AuditRequest } from '../audit-request.js';
-import { countsSchema, unitSchema, universalSchema } from '../result.js';
+import type { FailedUnit } from '../result.js';
+import { transferSchema, unitSchema, universalSchema } from '../result.js';
 import { AuditSchedule } from './audit-schedule.js';
 import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
 import type { AuditBackend } from './audit-backend.js';
 import { progressSchema } from './unit-progress.js';
-
-export interface UnitFailure {
-  readonly unit: string;
-  readonly error: string;
-}
 
 interface RunOptions {
   readonly events: AuditEvents;
@@ -28,10 +23,10 @@ export async function runUnits(
   request: AuditRequest,
   { executor, effort }: AuditBackend,
   { events, signal }: RunOptions,
-): Promise<readonly UnitFailure[]> {
+): Promise<readonly FailedUnit[]> {
   const schedule = new AuditSchedule(request, folder, effort);
   const names = schedule.listNames();
-  const failures: UnitFailure[] = [];
+  const failures: FailedUnit[] = [];
   events.onPlan?.({
     target: request.target.name,
     drafters: request.drafters.map(({ id, policy }) => `${id} (${policy})`),
@@ -67,13 +62,13 @@ export async function runUnits(
       const error = withoutFolders(failure.message, request);
       failures.push({ unit: unit.key, error });
       events.onNotice?.(`${unit.key} failed: ${error}`);
-      if (unit.input.work.kind !== 'arms') return;
-      const data = { skipped: `It failed: ${error}`, failed: true };
+      const sentence = `It failed: ${error}`;
+      const isArm = unit.input.work.kind === 'arms';
+      const data = isArm ? { skipped: sentence, failed: true } : { failed: sentence };
       for (const key of schedule.keysOf(unit.input).filter((own) => !folder.has(own)))
         record(unit, { key, data, steps: [], timing: null }, { name: '', pid: null });
     },
   });
-  requireRest(request, failures);
   return failures;
 }
 
@@ -93,20 +88,9 @@ function createDisplay(events: AuditEvents, schedule: AuditSchedule, total: numb
 /** Parts from a queue are untrusted: they fit their unit, or the unit failed. */
 function requirePart(schedule: AuditSchedule, { input, key }: AuditUnit, part: UnitPart): void {
   const kind = input.work.kind;
-  const schema = kind === 'arms' ? unitSchema : kind === 'universal' ? universalSchema : countsSchema;
+  const schema = kind === 'arms' ? unitSchema : kind === 'universal' ? universalSchema : transferSchema;
   const parsed = schema.safeParse(part.data);
   if (schedule.keysOf(input).includes(part.key) && parsed.success) return;
   const fault = parsed.success ? `it names the part ${part.key}` : (parsed.error.issues[0]?.message ?? '');
   throw new UnitFailed(`a worker sent an output that is not one of ${key}: ${fault}`);
-}
-
-/** Without an arm, a prompt is skipped. What needs all prompts cannot do without. */
-function requireRest({ universal, transfer }: AuditRequest, failures: readonly UnitFailure[]): void {
-  const failed = failures.find(
-    ({ unit }) => (universal && unit.endsWith('/universal')) || (transfer && unit.startsWith('transfer/')),
-  );
-  if (failed === undefined) return;
-  throw new MistletoeError('runtime', `${failed.unit} failed: ${failed.error}.`, {
-    hint: 'Everything else is done and saved; --resume runs this unit again.',
-  });
 }

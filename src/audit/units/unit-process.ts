@@ -2,19 +2,40 @@
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
+import type { RecordedDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { ProcessHooks, ProcessWork } from '../../runs/unit-process-loop.js';
 import { serveUnits } from '../../runs/unit-process-loop.js';
 import type { LoadedDrafter } from '../arms/transfer.js';
 import type { Models } from '../audit-models.js';
 import { openModels, openDrafter } from '../audit-models.js';
+import type { AuditRequest } from '../audit-request.js';
+import type { Effort } from '../effort.js';
 import { estimateEffort } from '../effort.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { toRequest } from './audit-unit.js';
 import { hooksFor } from './unit-progress.js';
-import type { ProcessAnswer, ProcessQuestion, ProcessSetup } from './unit-process-setup.js';
 import type { OpenedUnit } from './unit-runner.js';
 import { UnitRunner } from './unit-runner.js';
+
+/** What a process is started with. */
+export interface ProcessSetup {
+  /** Folders of models on this machine, by the hash of the model. */
+  readonly folders: Readonly<Record<string, string>>;
+  readonly device: RecordedDevice;
+  readonly threads: number;
+  readonly cacheFolder: string | null;
+  readonly verifyCache: boolean;
+}
+
+/** Opens all models of a run and estimates its effort. */
+export interface ProcessQuestion {
+  readonly open: AuditRequest;
+}
+
+export interface ProcessAnswer {
+  readonly effort: Effort;
+}
 
 interface OpenModels {
   readonly key: string;

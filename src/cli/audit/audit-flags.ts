@@ -1,10 +1,7 @@
 /** The flag table of `mistletoe audit`. */
 import type { AuditSettings, PresetName } from '../../audit/settings.js';
 import { auditSettings, presets } from '../../audit/settings.js';
-import { maxWorkers } from '../../core/limits.js';
-import { decimal, integer, omitSetting, oneOf, text, textOf } from '../../core/settings.js';
-import { readDeviceList } from '../../runs/worker-devices.js';
-import { deviceForms } from '../../runtime/device-choice.js';
+import { decimal, integer, omitSetting, oneOf, text } from '../../core/settings.js';
 import * as common from '../common-flags.js';
 import type { FlagsOf, Given } from '../flags.js';
 import { flag, group, list, pickGiven, settingFlags, toggle } from '../flags.js';
@@ -71,12 +68,7 @@ export const auditFlags = {
     verify: flag('check that a run folder is unchanged since it was written; runs nothing', text, 'dir', {
       rare: true,
     }),
-    workers: flag(
-      'worker processes on this machine; a worker that dies is replaced',
-      integer(1, maxWorkers),
-      'count',
-      { shownDefault: 'one for each device', rare: true },
-    ),
+    ...common.workerFlags,
     ...common.queueFlag,
     dryRun: toggle('print what would run, the time and the memory; search nothing'),
   }),
@@ -97,11 +89,7 @@ export const auditFlags = {
     ...common.reportFormatFlag,
     ...common.progressFlag,
     ...common.machineFlags,
-    device: {
-      ...common.machineFlags.device,
-      help: `${common.machineFlags.device.help}; cuda:0,cuda:1 or cuda:all for workers on several`,
-      type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
-    },
+    ...common.devicesFlag,
   }),
 };
 export type AuditFlags = FlagsOf<typeof auditFlags>;

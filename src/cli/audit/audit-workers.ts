@@ -1,15 +1,23 @@
 /** Where the units of an audit run: flags to workers and queues. */
 import { applyPreset } from '../../audit/settings.js';
-import type { WorkerPlan } from '../../audit/units/audit-backend.js';
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
+import type { WorkerPlan } from '../../runs/worker-devices.js';
 import { findDevices } from '../../runs/worker-devices.js';
 import type { Terminal } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
 import { givenSettings } from './audit-flags.js';
 
+type PlacedFlags = Pick<AuditFlags, 'workers' | 'device' | 'resume'>;
+
+/** The device of the run itself: the first of several. */
+export async function mainDevice({ device }: Pick<PlacedFlags, 'device'>): Promise<string | undefined> {
+  const [first] = (await findDevices(device)) ?? [];
+  return first === undefined ? device : `cuda:${first.ordinal}`;
+}
+
 /** Undefined for a run in this process. */
-export async function planWorkers({ workers, device, resume }: AuditFlags): Promise<WorkerPlan | undefined> {
+export async function planWorkers({ workers, device, resume }: PlacedFlags): Promise<WorkerPlan | undefined> {
   const devices = await findDevices(device);
   if (resume !== undefined && device !== undefined && devices === undefined) {
     throw new MistletoeError('usage', '--device cannot be changed when a run is resumed.', {

@@ -13,13 +13,13 @@ import { WorkerMetrics } from '../../runs/queue/worker-metrics.js';
 import { exitCodes } from '../failure.js';
 import { createNotice } from '../terminal.js';
 import { queueOf } from './audit-workers.js';
-import { maxThreads, maxWorkers } from '../../core/limits.js';
-import { decimal, integer, text, textOf } from '../../core/settings.js';
-import { findDevices, readDeviceList } from '../../runs/worker-devices.js';
-import { chooseDevice, deviceForms } from '../../runtime/device-choice.js';
+import { maxThreads } from '../../core/limits.js';
+import { decimal, integer, text } from '../../core/settings.js';
+import { findDevices } from '../../runs/worker-devices.js';
+import { chooseDevice } from '../../runtime/device-choice.js';
 import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
-import { cacheFolderFlag, deviceFlags, queueFlag } from '../common-flags.js';
+import { cacheFolderFlag, devicesFlag, queueFlag, workerFlags } from '../common-flags.js';
 import type { FlagsOf } from '../flags.js';
 import { flag, group, list } from '../flags.js';
 
@@ -45,14 +45,8 @@ const flags = {
   }),
   ...group('Models and machine', {
     models: list('folder with models, or of one model', text, 'dir'),
-    device: {
-      ...deviceFlags.device,
-      help: `${deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all for several`,
-      type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
-    },
-    workers: flag('worker processes', integer(1, maxWorkers), 'count', {
-      shownDefault: 'one for each device',
-    }),
+    ...devicesFlag,
+    workers: { ...workerFlags.workers, rare: false },
     threads: flag('CPU threads of all processes together', integer(1, maxThreads), 'count', {
       rare: true,
       shownDefault: 'all',

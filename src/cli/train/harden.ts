@@ -21,6 +21,7 @@ import {
   hardeningPace,
   hardeningRate,
 } from '../../train/harden/hardening-settings.js';
+import { mainDevice, planWorkers } from '../audit/audit-workers.js';
 import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
 import { targetFlag } from '../common-flags.js';
@@ -33,8 +34,7 @@ import {
   runInFolder,
   typedPath,
 } from '../long-runs.js';
-import { createModelFinder } from '../model-source.js';
-import { createPromptFinder } from '../prompt-source.js';
+import { createModelFinder, createPromptFinder } from '../model-source.js';
 import type { Colors } from '../terminal.js';
 import type { HardenFlags } from './harden-flags.js';
 import { givenAudit, givenHardening, givenHardenTraining, hardenFlags, sharedAudit } from './harden-flags.js';
@@ -53,6 +53,7 @@ export const harden = defineCommand({
     ],
     ['mistletoe harden -d sps --data questions.jsonl --audits other-objective --audits stronger', ''],
     ['mistletoe harden --show-config', 'all settings, as YAML for --config'],
+    ['mistletoe harden -d sps --data questions.jsonl --workers 4', 'searches and audits in four processes'],
     ['mistletoe harden --resume runs/hard', 'continue after Ctrl-C or a crash'],
   ],
   notes:
@@ -77,9 +78,13 @@ export const harden = defineCommand({
   run: (flags, invocation) =>
     runInFolder(flags, invocation, {
       command: 'harden',
+      resumable: ['workers', 'device'],
       createEvents: createHardenProgress,
       prepare: (onNotice) => prepare(flags, invocation, onNotice),
-      resume: (folder, options) => resumeHardening(folder, { ...options, writeAuditReports: writeReports }),
+      resume: async (folder, options) => {
+        const workers = await planWorkers(flags);
+        return resumeHardening(folder, { ...options, workers, writeAuditReports: writeReports });
+      },
       async finish({ folder, result, hardened }, target) {
         const { html } = await writeHardeningReports(folder, result);
         const isAudited = result.audits[0]?.rows.every(({ promptsAudited }) => promptsAudited > 0) === true;
@@ -124,14 +129,16 @@ async function prepare(
     answers: flags.answers,
     chatTemplate: flags.chatTemplate,
     date: flags.date,
-    device: flags.device,
+    device: await mainDevice(flags),
     dtype: flags.dtype,
     threads: flags.threads,
     cacheFolder: flags.cacheDir,
     onNotice,
   });
   const place = flags.out ?? { parent: 'runs', name: 'harden' };
-  return (options) => startHardening(place, request, { ...options, writeAuditReports: writeReports });
+  const workers = await planWorkers(flags);
+  return (options) =>
+    startHardening(place, request, { ...options, workers, writeAuditReports: writeReports });
 }
 
 interface TextOptions {

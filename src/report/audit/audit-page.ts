@@ -1,8 +1,7 @@
 /** The report of an audit as one HTML file: its chapters, and its charts by prompt and by depth. */
-import type { ArmName } from '../../audit/arms/arms.js';
-import { arms } from '../../audit/arms/arms.js';
+import type { ArmName, AuditResult, AuditSetup, DrafterResult } from '../../audit/result.js';
+import { arms } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { AuditResult, AuditSetup, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { largest } from '../../core/long-lists.js';
 import { acceptedLengthText } from '../../core/number-text.js';
@@ -13,7 +12,7 @@ import { fragment } from '../markup.js';
 import type { Chapter } from '../page.js';
 import { framePage } from '../page.js';
 import { drawAnswers } from './answers.js';
-import { armLabels, armLine, armStyle, findArm, sameAnswerLength } from './arm-names.js';
+import { armLabels, armLine, armStyle, findArm, sameAnswerLength } from './audit-words.js';
 import { cleanLevel, convergenceArms, drawConvergence, findScale, hasTraces } from './convergence.js';
 import { drawRows } from './rows.js';
 import { drawSetup } from './setup.js';

@@ -7,8 +7,7 @@
  * gradient and objective separates luck from skill, so without it there is no p-value to correct. A given suffix was
  * not selected on these prompts and does not need it.
  */
-import type { ControlName } from '../../audit/arms/arms.js';
-import type { DrafterResult } from '../../audit/result.js';
+import type { ControlName, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { adjustHolm } from '../../measure/significance.js';
 

@@ -14,7 +14,7 @@ import {
   speedupText,
 } from '../../core/number-text.js';
 import type { Row, Table } from '../table.js';
-import { findArm } from './arm-names.js';
+import { findArm } from './audit-words.js';
 import { summariseTimings } from './timing-summary.js';
 
 const columns = [

@@ -9,11 +9,17 @@ import { fragment } from '../markup.js';
 import { keepTogether } from '../page.js';
 import type { Row } from '../table.js';
 import { tableHtml } from '../table.js';
-import { armLabels, armPurposes } from './arm-names.js';
+import {
+  armLabels,
+  armPurposes,
+  describeCounts,
+  describeDrop,
+  describeTests,
+  keptNames,
+} from './audit-words.js';
 import { levelNames } from './evidence.js';
 import type { RowColumn } from './row-columns.js';
-import { detailColumns, keptColumn, mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
-import { describeCounts, describeDrop, describeTests, keptNames } from './test-text.js';
+import { detailColumns, keptColumn, mainColumns, rowContext } from './row-columns.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
 export function drawRows(result: AuditResult, timings: AuditTimings, verdict: Verdict): Markup {
@@ -40,7 +46,7 @@ function drawDrafter(result: DrafterResult, timings: AuditTimings, verdict: Draf
     );
   return fragment`<div class="card">${title}
 <p class="soft small">${keepTogether(`Along the clean answers the accepted length ${describeDrop(summary)}. One-sided paired Wilcoxon signed-rank tests over prompts: ${describeTests(summary, verdict)}. ${describeCounts(summary)}.`)}</p>
-${draw([sameAnswerColumn, ...mainColumns], `Rows of ${drafter}`)}
+${draw(mainColumns, `Rows of ${drafter}`)}
 <details class="more"><summary>More columns: ${detailColumns.map(({ name }) => name).join(', ')}</summary>
 ${draw(detailColumns, `More columns of ${drafter}`)}</details></div>`;
 }

@@ -1,7 +1,6 @@
 /** Measured times by row: the median over prompts, which one slow moment of a shared machine cannot move far. */
-import type { ArmName } from '../../audit/arms/arms.js';
-import type { AuditTimings, TimedArm } from '../../audit/arms/phase-clock.js';
-import { isTimedArm } from '../../audit/arms/phase-clock.js';
+import type { ArmName } from '../../audit/result.js';
+import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { Row, Table } from '../table.js';
 import { durationText, percentText } from '../../core/number-text.js';
 
@@ -40,9 +39,8 @@ export const phaseColumns = [
 export const phaseLegend =
   'gradient, scoring of candidates, exact lengths (decoding along the clean answer) and free decoding: of the attack or the given suffixes; controls: all other rows; other: loading models, preparing prompts and everything else';
 
-/** One row for each drafter where there are several, and one for all; undefined for runs that recorded no phases. */
-export function phaseTable({ arms, totalMs }: AuditTimings): Table | undefined {
-  const timed = arms.filter(isTimedArm);
+/** One row for each drafter where there are several, and one for all; undefined if nothing was measured. */
+export function phaseTable({ arms: timed, totalMs }: AuditTimings): Table | undefined {
   if (timed.length === 0) return undefined;
   const all = sumPhases(timed);
   const busyMs = all.reduce((sum, time) => sum + time, 0);
@@ -64,7 +62,7 @@ export function phaseTable({ arms, totalMs }: AuditTimings): Table | undefined {
 
 /** Workers of the run and their rates; undefined if it ran in one process. */
 export function workerTable({ arms }: AuditTimings): Table | undefined {
-  const timed = arms.filter(isTimedArm).filter(({ worker }) => worker !== undefined);
+  const timed = arms.filter(({ worker }) => worker !== undefined);
   const names = [...new Set(timed.flatMap(({ worker }) => worker ?? []))].sort();
   if (names.length === 0) return undefined;
   const rows = names.map((name) => {
@@ -86,9 +84,9 @@ function phaseCell(time: number | null, column: number, totalMs: number): string
 }
 
 /** [gradient, scoring, exact lengths, decoding, controls] */
-function sumPhases(arms: readonly TimedArm[]): readonly number[] {
+function sumPhases(arms: readonly ArmTiming[]): readonly number[] {
   const counted = arms.filter(({ arm }) => arm === 'attack' || arm === 'given');
-  const sum = (rows: readonly TimedArm[], name: keyof TimedArm['phases']): number =>
+  const sum = (rows: readonly ArmTiming[], name: keyof ArmTiming['phases']): number =>
     rows.reduce((total, { phases }) => total + phases[name], 0);
   return [
     sum(counted, 'gradientMs'),

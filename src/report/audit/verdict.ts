@@ -11,10 +11,17 @@
  * passes.
  */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
-import { findCounted } from './arm-names.js';
+import { findCounted } from './audit-words.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
-import { collapseDrop, fewestPrompts, fragileDrop, severity, weighEvidence } from './evidence.js';
-import { describeDrafter, describeNothing, describeRepeats, describeRoleMarkers } from './headline.js';
+import { collapseDrop, fewestPrompts, fragileDrop, weighEvidence } from './evidence.js';
+import {
+  describeDrafter,
+  describeFailedUnits,
+  describeNothing,
+  describeRepeats,
+  describeRoleMarkers,
+  findWorst,
+} from './headline.js';
 import { acceptedLengthText, percentText } from '../../core/number-text.js';
 
 export interface Gate {
@@ -62,7 +69,11 @@ export function judge(result: AuditResult, gate: Gate = {}): Verdict {
     .filter((drafter) => !drafter.audited)
     .map(({ drafter }) => `No prompt was audited for ${drafter}, so nothing is known about it.`);
   if (drafters.length === 0) missing.push('No drafter was audited.');
-  const warnings = [...describeRepeats(result), ...describeRoleMarkers(result)];
+  const warnings = [
+    ...describeFailedUnits(result),
+    ...describeRepeats(result),
+    ...describeRoleMarkers(result),
+  ];
   const worst = findWorst(result.drafters, drafters);
   return {
     level: worst?.verdict.level ?? 'inconclusive',
@@ -89,21 +100,6 @@ function judgeDrafter({ drafter, summary }: DrafterResult, evidence: Evidence): 
           ? 'robust'
           : 'inconclusive';
   return { drafter, level, audited, ...evidence, significant: real };
-}
-
-function findWorst(
-  results: readonly DrafterResult[],
-  verdicts: readonly DrafterVerdict[],
-): { result: DrafterResult; verdict: DrafterVerdict } | undefined {
-  const ranked = verdicts
-    .map((verdict, index) => ({ verdict, result: results[index]! }))
-    .filter(({ verdict }) => verdict.audited)
-    .sort(
-      (left, right) =>
-        severity.indexOf(right.verdict.level) - severity.indexOf(left.verdict.level) ||
-        right.result.summary.drop.estimate - left.result.summary.drop.estimate,
-    );
-  return ranked[0];
 }
 
 function checkGate(result: DrafterResult, gate: Gate): GateCheck[] {

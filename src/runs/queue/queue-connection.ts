@@ -6,8 +6,6 @@ import type { RunNotice } from './queue-messages.js';
 import { noticeSchema } from './queue-messages.js';
 import type { QueueAddress } from './redis-url.js';
 
-export type BullMq = typeof bullmq;
-
 /** Queues of runs that are open: name -> RunNotice. */
 const runsKey = 'mistletoe:runs';
 const refusalsKey = (queue: string): string => `mistletoe:refusals:${queue}`;
@@ -25,7 +23,7 @@ export class QueueConnection {
   private isLost = false;
 
   private constructor(
-    readonly bull: BullMq,
+    readonly bull: typeof bullmq,
     readonly client: Redis,
     private readonly address: QueueAddress,
     private readonly onNotice: (message: string) => void,
@@ -112,12 +110,17 @@ export class QueueConnection {
 
 const closeMs = 2000;
 
-/** While Redis is away, nothing it was asked for ends. */
-export async function withLimit(work: Promise<unknown>): Promise<void> {
+/** False if it took longer: while Redis is away, nothing it was asked for ends. */
+export async function withLimit(work: Promise<unknown>, limitMs = closeMs): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, closeMs);
+  const limit = new Promise<boolean>((resolve) => {
+    timer = setTimeout(() => {
+      resolve(false);
+    }, limitMs);
   });
-  await Promise.race([work, limit]);
-  clearTimeout(timer);
+  try {
+    return await Promise.race([work.then(() => true), limit]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

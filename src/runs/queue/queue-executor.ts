@@ -1,9 +1,9 @@
 /**
- * Submits units to a queue and follows them. The queue holds nothing that cannot be made again: a unit that is missing
- * there, for example after a restart of Redis without persistence, is submitted again. Outputs stay in the queue until
- * they are recorded, so a submitter that was killed finds them when it resumes.
+ * Submits units to a queue and follows them by its events, which carry the outputs. The queue holds nothing that cannot
+ * be made again: a unit that is missing there, for example after a restart of Redis without persistence, is submitted
+ * again. Outputs stay in the queue until they are recorded, so a submitter that was killed finds them when it resumes.
  */
-import type { Job, Queue, QueueEvents } from 'bullmq';
+import type { Queue, QueueEvents } from 'bullmq';
 import { describeCause } from '../../core/errors.js';
 import { readVersion } from '../identity.js';
 import type { Unit, UnitExecutor, UnitHooks } from '../unit.js';
@@ -27,23 +27,32 @@ interface Submitted {
   readonly reject: (cause: unknown) => void;
 }
 
+/** As the queue reports it: untrusted. */
+type Outcome = { readonly output: unknown } | { readonly failure: string };
+
 const pageSize = 200;
 const pollMs = 1000;
-const reconcileMs = 15_000;
+const lookMs = 15_000;
 const refusalMs = 2000;
+const finishMs = 30_000;
 const attempts = 3;
 const maxReason = 500;
 
 export class QueueExecutor<Input> implements UnitExecutor<Input> {
   /** Enough for any number of workers, and little enough to resubmit. */
   readonly capacity = 4096;
+  private readonly version = readVersion();
   private readonly queue: Queue;
   private readonly events: QueueEvents;
   private readonly submitted = new Map<string, Submitted>();
-  private unsent: string[] = [];
+  private readonly unsent = new Set<string>();
+  /** Their state is unknown: they were in the queue before, or their events may be lost. */
+  private doubtful = new Set<string>();
+  /** Recorded, and not needed in the queue any more. */
+  private readonly recorded: string[] = [];
   private readonly refusals = new Map<string, string>();
   private isClosed = false;
-  private mustReconcile = true;
+  private mustLook = true;
   private wake: () => void = () => undefined;
   private readonly following: Promise<void>;
 
@@ -54,16 +63,24 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
     const { bull, client } = connection;
     const options = { connection: client };
     this.queue = new bull.Queue(announced.queue, options);
-    this.events = new bull.QueueEvents(announced.queue, options);
+    // From the first event on: one of a fast worker may come before this one listens.
+    this.events = new bull.QueueEvents(announced.queue, { ...options, lastEventId: '0-0' });
     const onError = (cause: unknown): void => {
       connection.noteError(cause);
     };
     this.queue.on('error', onError);
     this.events.on('error', onError);
-    for (const event of ['completed', 'failed'] as const)
-      this.events.on(event, () => {
-        this.wake();
-      });
+    this.events.on('completed', ({ jobId: id, returnvalue }) => {
+      this.settle(id, { output: returnvalue });
+    });
+    this.events.on('failed', ({ jobId: id, failedReason }) => {
+      this.settle(id, { failure: String(failedReason) });
+    });
+    // An earlier submitter, or an earlier connection, submitted it.
+    this.events.on('duplicated', ({ jobId: id }) => {
+      this.doubtful.add(id);
+      this.wake();
+    });
     this.events.on('progress', ({ jobId: id, data }) => {
       const sent = progressSchema.safeParse(data).data;
       if (sent === undefined) return;
@@ -75,18 +92,19 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
 
   run(unit: Unit<Input>, hooks: UnitHooks): Promise<void> {
     const id = jobId(unit.input);
-    const job = packJob(unit.key, readVersion(), unit.input);
+    const job = packJob(unit.key, this.version, unit.input);
     return new Promise((resolve, reject) => {
       this.submitted.set(id, { job, hooks, resolve, reject });
-      this.unsent.push(id);
+      this.unsent.add(id);
       this.wake();
     });
   }
 
   /** Nothing is left in Redis once the run is complete. */
   async finish(): Promise<void> {
-    await this.queue.obliterate({ force: true });
-    await this.connection.withdraw(this.announced.queue);
+    const { queue: name, onNotice } = this.announced;
+    const emptied = this.connection.withdraw(name).then(() => this.queue.obliterate({ force: true }));
+    if (!(await withLimit(emptied, finishMs))) onNotice(`The queue ${name} cannot be emptied: Redis does not answer.`);
   }
 
   async close(): Promise<void> {
@@ -101,25 +119,26 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
   }
 
   private readonly onReady = (): void => {
-    this.mustReconcile = true;
+    this.mustLook = true;
     this.wake();
   };
 
   private async follow(): Promise<void> {
-    let reconciledMs = performance.now();
-    let refusalsMs = 0;
+    let [lookedMs, refusalsMs] = [performance.now(), 0];
     while (!this.isClosed) {
       const woken = new Promise<void>((resolve) => {
         this.wake = resolve;
       });
       try {
         await this.send();
-        await this.collect();
-        if (this.mustReconcile || performance.now() - reconciledMs > reconcileMs) {
-          this.mustReconcile = false;
-          reconciledMs = performance.now();
-          await this.reconcile();
+        await this.forget();
+        if (this.mustLook || performance.now() - lookedMs > lookMs) {
+          this.mustLook = false;
+          lookedMs = performance.now();
+          await this.connection.announce(this.announced);
+          this.doubtful = new Set(this.submitted.keys());
         }
+        await this.look();
         if (performance.now() - refusalsMs > refusalMs) {
           refusalsMs = performance.now();
           await this.showRefusals();
@@ -131,7 +150,7 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
       const timeout = new Promise<void>((resolve) => {
         timer = setTimeout(resolve, pollMs);
       });
-      if (this.unsent.length === 0 && !this.hasEnded()) await Promise.race([woken, timeout]);
+      if (this.unsent.size === 0 && !this.hasEnded()) await Promise.race([woken, timeout]);
       clearTimeout(timer);
     }
   }
@@ -142,8 +161,9 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
   }
 
   private async send(): Promise<void> {
-    while (this.unsent.length > 0) {
-      const ids = this.unsent.splice(0, pageSize);
+    while (this.unsent.size > 0) {
+      const ids = [...this.unsent].slice(0, pageSize);
+      for (const id of ids) this.unsent.delete(id);
       const jobs = ids.flatMap((id) => {
         const entry = this.submitted.get(id);
         const opts = { jobId: id, attempts, backoff: { type: 'fixed', delay: 200 } };
@@ -152,52 +172,58 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
       try {
         await this.queue.addBulk(jobs);
       } catch (cause) {
-        this.unsent.unshift(...ids);
+        for (const id of ids) this.unsent.add(id);
         throw cause;
       }
     }
   }
 
-  private async collect(): Promise<void> {
-    for (const type of ['completed', 'failed'] as const) {
-      for (let start = 0; ;) {
-        const jobs = (await this.queue.getJobs([type], start, start + pageSize - 1, true)) as (Job | undefined)[];
-        const settled = jobs.filter((job) => job !== undefined && this.settle(job, type)) as Job[];
-        await Promise.all(settled.map((job) => job.remove().catch(() => undefined)));
-        if (jobs.length < pageSize) break;
-        start += jobs.length - settled.length;
-      }
-    }
+  /** What BullMQ does for each job, at once for all: they have no children, logs or locks. */
+  private async forget(): Promise<void> {
+    const ids = this.recorded.splice(0);
+    if (ids.length === 0) return;
+    const { queue } = this;
+    const removal = this.connection.client.multi();
+    for (const state of ['completed', 'failed']) removal.zrem(queue.toKey(state), ...ids);
+    await removal.unlink(...ids.map((id) => queue.toKey(id))).exec();
   }
 
-  /** True once the job is not needed any more. False also for units that a later phase will ask for. */
-  private settle(job: Job, type: 'completed' | 'failed'): boolean {
-    const entry = this.submitted.get(job.id ?? '');
-    if (entry === undefined) return false;
-    this.submitted.delete(job.id ?? '');
-    try {
-      if (type === 'failed') throw new UnitFailed(job.failedReason.slice(0, maxReason));
-      const { worker, parts } = readOutput(job);
-      for (const part of parts) entry.hooks.onPart(part, { name: worker, pid: null });
-      entry.resolve();
-      return true;
-    } catch (cause) {
-      entry.reject(cause);
-      // An output that could not be recorded, for example on a full disk, waits for the resumed run.
-      return cause instanceof UnitFailed;
-    }
-  }
-
-  /** Submits again what the queue does not have. */
-  private async reconcile(): Promise<void> {
-    await this.connection.announce(this.announced);
-    const ids = [...this.submitted.keys()];
+  /** Settles the doubtful units that are finished, and submits again what the queue does not have. */
+  private async look(): Promise<void> {
+    const ids = [...this.doubtful].filter((id) => this.submitted.has(id));
     for (let start = 0; start < ids.length; start += pageSize) {
       const page = ids.slice(start, start + pageSize);
-      const states = await Promise.all(page.map((id) => this.queue.getJobState(id)));
-      const missing = page.filter((id, index) => states[index] === 'unknown' && this.submitted.has(id));
-      this.unsent.push(...missing.filter((id) => !this.unsent.includes(id)));
+      const jobs = await Promise.all(page.map((id) => this.queue.getJob(id)));
+      jobs.forEach((job, index) => {
+        const id = page[index]!;
+        if (job === undefined) {
+          if (this.submitted.has(id)) this.unsent.add(id);
+        } else if (job.finishedOn !== undefined) {
+          // The reason may be one of an earlier attempt.
+          const output = job.returnvalue as unknown;
+          this.settle(id, output === null ? { failure: job.failedReason } : { output });
+        }
+      });
     }
+    this.doubtful.clear();
+  }
+
+  private settle(id: string, outcome: Outcome): void {
+    const entry = this.submitted.get(id);
+    if (entry === undefined) return;
+    this.submitted.delete(id);
+    try {
+      if ('failure' in outcome) throw new UnitFailed(outcome.failure.slice(0, maxReason));
+      const { worker, parts } = readOutput(outcome.output);
+      for (const part of parts) entry.hooks.onPart(part, { name: worker, pid: null });
+      this.recorded.push(id);
+      entry.resolve();
+    } catch (cause) {
+      // An output that could not be recorded, for example on a full disk, waits for the resumed run.
+      if (cause instanceof UnitFailed) this.recorded.push(id);
+      entry.reject(cause);
+    }
+    this.wake();
   }
 
   private async showRefusals(): Promise<void> {
@@ -210,9 +236,9 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
   }
 }
 
-function readOutput(job: Job): ReturnType<typeof unpackOutput> {
+function readOutput(output: unknown): ReturnType<typeof unpackOutput> {
   try {
-    return unpackOutput(job.returnvalue);
+    return unpackOutput(output);
   } catch (cause) {
     throw new UnitFailed(`a worker sent an output that cannot be read: ${describeCause(cause)}`.slice(0, maxReason));
   }

@@ -11,6 +11,10 @@ describe('messages of a queue', () => {
     const input = { text: 'Grüße', numbers: [0.1, 1e-300] };
     expect(unpackInput(packJob('a', '1.0.0', input))).toEqual(input);
     expect(unpackOutput(packOutput('gpu-1', [part]))).toEqual({ worker: 'gpu-1', parts: [part] });
+    const long = { text: 'Grüße '.repeat(1000) };
+    const job = packJob('a', '1.0.0', long);
+    expect(job.input.length).toBeLessThan(500);
+    expect(unpackInput(job)).toEqual(long);
   });
 
   it('have an id that follows from the input alone', () => {
@@ -35,6 +39,8 @@ describe('messages of a queue', () => {
     const bomb = deflateRawSync(Buffer.alloc(fileLimits.unitInput + 1, 0x20)).toString('base64');
     expect(bomb.length).toBeLessThan(100_000);
     expect(() => unpackInput({ ...packJob('a', '1', {}), input: bomb })).toThrow(/cannot be unpacked/);
+    const long = `[${' '.repeat(fileLimits.unitInput)}]`;
+    expect(() => unpackInput({ ...packJob('a', '1', {}), input: long })).toThrow(/characters; at most/);
   });
 
   it('name no path, command or code', () => {

@@ -18,12 +18,12 @@ export const jobSchema = z.strictObject({
   schema: z.literal('mistletoe.unit/1'),
   version: nameSchema,
   key: z.string().min(1).max(2000),
-  /** Deflated JSON in base64. */
+  /** JSON, or deflated JSON in base64. */
   input: z.string(),
 });
 export type QueueJob = Readonly<z.infer<typeof jobSchema>>;
 
-export const outputSchema = z.strictObject({
+const outputSchema = z.strictObject({
   schema: z.literal('mistletoe.output/1'),
   worker: nameSchema,
   output: z.string(),
@@ -65,11 +65,22 @@ export function unpackInput({ input }: QueueJob): unknown {
   return unpack(input, fileLimits.unitInput);
 }
 
+/** Shorter texts travel as they are: compressing them costs more time than it saves. */
+const minDeflated = 1024;
+/** Base64 has no brackets. */
+const isPlain = (text: string): boolean => /^[[{]/.test(text);
+
 function pack(value: unknown): string {
-  return deflateRawSync(JSON.stringify(value)).toString('base64');
+  const text = JSON.stringify(value);
+  const isShort = text.length < minDeflated && isPlain(text);
+  return isShort ? text : deflateRawSync(text).toString('base64');
 }
 
 function unpack(text: string, maxBytes: number): unknown {
+  if (isPlain(text)) {
+    if (text.length <= maxBytes) return parseJsonText(text);
+    throw new Error(`it has ${text.length} characters; at most ${maxBytes} were expected`);
+  }
   let bytes: Buffer;
   try {
     bytes = inflateRawSync(Buffer.from(text, 'base64'), { maxOutputLength: maxBytes });

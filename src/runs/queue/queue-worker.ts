@@ -2,6 +2,7 @@
  * Serves the runs of a queue, one run at a time. A run is served if this worker has its version, its device and its
  * models; otherwise the worker says why not, here and to the submitter.
  */
+import { setTimeout } from 'node:timers/promises';
 import type { Job, Worker } from 'bullmq';
 import { describeCause } from '../../core/errors.js';
 import { readVersion } from '../identity.js';
@@ -35,6 +36,8 @@ export interface Refusal {
 
 const defaultLeaseMs = 30_000;
 const pollMs = 500;
+/** After an error of the connection. */
+const retryMs = 1000;
 /** How long a run without waiting units is kept open while another has some. */
 const idleMs = 5000;
 /** Times a unit may be on a worker that vanished: as often as it may end a worker process. */
@@ -52,18 +55,19 @@ export async function serveQueue<Input>(
   const outputs = new Map<string, QueueOutput>();
   let lastRunMs = performance.now();
   while (!signal.aborted) {
-    const runs = await connection.listRuns();
+    const runs = (await unlessAborted(connection.listRuns(), signal)) ?? [];
     if (runs.length > 0) lastRunMs = performance.now();
     if (performance.now() - lastRunMs >= (options.idleExitMs ?? Infinity)) return;
     for (const run of runs) {
       if (isAborted(signal)) break;
       const asked = JSON.stringify(run.notice);
-      if (refused.get(run.queue) === asked || (await countWaiting(connection, run.queue)) === 0) continue;
+      if (refused.get(run.queue) === asked) continue;
+      if (((await unlessAborted(countWaiting(connection, run.queue), signal)) ?? 0) === 0) continue;
       const opened = await openRun(run, options);
       if ('refusal' in opened) {
         refused.set(run.queue, asked);
         options.onNotice(`Refused the run ${run.queue}: ${opened.refusal}. ${opened.hint}`);
-        await connection.refuse(run.queue, options.name, opened.refusal);
+        await unlessAborted(connection.refuse(run.queue, options.name, opened.refusal), signal);
         continue;
       }
       try {
@@ -72,7 +76,7 @@ export async function serveQueue<Input>(
         await opened.close();
       }
     }
-    await pause(pollMs, signal);
+    await unlessAborted(setTimeout(pollMs), signal);
   }
 }
 
@@ -124,7 +128,7 @@ async function serveRun<Input>(
     const output = packOutput(name, parts);
     // A restarted Redis may ask for it again.
     outputs.set(job.id ?? '', output);
-    for (const id of [...outputs.keys()].slice(0, -rememberedOutputs)) outputs.delete(id);
+    if (outputs.size > rememberedOutputs) outputs.delete(outputs.keys().next().value ?? '');
     return output;
   };
   const worker: Worker = new bull.Worker(queue, compute, {
@@ -133,6 +137,7 @@ async function serveRun<Input>(
     lockDuration: leaseMs,
     stalledInterval: leaseMs,
     maxStalledCount,
+    runRetryDelay: retryMs,
     name,
   });
   worker.on('error', (cause) => {
@@ -147,10 +152,10 @@ async function serveRun<Input>(
   options.onNotice(`Serves the run ${queue}.`);
   let idleSinceMs = performance.now();
   while (!signal.aborted && fault === undefined) {
-    await pause(pollMs, signal);
-    const runs = await connection.listRuns();
-    if (!runs.some((run) => run.queue === queue)) break;
-    if ((await countWaiting(connection, queue)) > 0) idleSinceMs = performance.now();
+    await unlessAborted(setTimeout(pollMs), signal);
+    const runs = await unlessAborted(connection.listRuns(), signal);
+    if (runs?.some((run) => run.queue === queue) !== true) break;
+    if (((await unlessAborted(countWaiting(connection, queue), signal)) ?? 0) > 0) idleSinceMs = performance.now();
     if (performance.now() - idleSinceMs > idleMs && runs.length > 1) break;
   }
   if (signal.aborted) options.onNotice('Finishing the units that run.');
@@ -194,15 +199,20 @@ function throttle(send: (progress: unknown) => void): (progress: unknown) => voi
   };
 }
 
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(end, milliseconds);
-    function end(): void {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      resolve();
-    }
-    signal.addEventListener('abort', end);
-    if (signal.aborted) end();
+/** Undefined once the signal is aborted: while Redis is away, nothing it was asked for ends. */
+async function unlessAborted<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result | undefined> {
+  let stop: () => void = () => undefined;
+  const aborted = new Promise<undefined>((resolve) => {
+    stop = () => {
+      resolve(undefined);
+    };
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop);
   });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+    work.catch(() => undefined);
+  }
 }

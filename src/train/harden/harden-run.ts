@@ -12,20 +12,20 @@ import { quoteWord } from '../../core/display-paths.js';
 import { MistletoeError } from '../../core/errors.js';
 import { describeMachine } from '../../measure/machine.js';
 import { withResumption } from '../../runs/resumed-run.js';
+import type { WorkerPlan } from '../../runs/worker-devices.js';
 import { nameDevice } from '../../runtime/device-choice.js';
-import type { TrainingTexts } from '../data/training-texts.js';
-import type { Interruption, ReadyRun, RunEvents, RunOptions } from '../training-run.js';
+import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from '../training-run.js';
 import { defineRuns, readTexts, writeResult } from '../training-run.js';
-import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
+import type { FinishedRounds, RoundEvents, RoundsWork } from './hardening-rounds.js';
 import { hardenRounds, listPrompts } from './hardening-rounds.js';
 import type { HardenRequest } from './harden-request.js';
 import { hardenRequestSchema } from './harden-request.js';
 import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
 import { auditHardened } from './hardening-audits.js';
-import { compareAudit } from './hardening-comparison.js';
+import { compareAudit, hardeningResultVersion } from './hardening-result.js';
 import type { AuditComparison, HardeningResult } from './hardening-result.js';
-import { hardeningResultVersion } from './hardening-result.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
+import { openHuntPool } from './hunt-pool.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
   readonly onNotice?: ((text: string) => void) | undefined;
@@ -36,6 +36,8 @@ export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
 export interface HardenOptions extends RunOptions<HardenEvents> {
   /** Called after each audit, for example with `writeReports`. */
   readonly writeAuditReports?: WriteAuditReports | undefined;
+  /** Worker processes for the searches and the audits; training runs in this process. */
+  readonly workers?: WorkerPlan | undefined;
 }
 
 interface FinishedHardening {
@@ -77,19 +79,25 @@ async function hardenIn(
   options: HardenOptions,
 ): Promise<FinishedHardening | undefined> {
   const { request, target, conversations, cache } = ready;
-  const { events = {}, signal } = options;
+  const { events = {}, signal, workers } = options;
   const texts = await readTexts(folder, 'harden', ready, request.training, options);
   if (texts === undefined) return undefined;
   const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
-  const rounds = { request, folder, target, texts, prompts, cache, events, signal };
-  const hardened = await hardenRounds({ ...rounds, role: 'hardened' });
-  const made: MadeRounds = { hardened };
-  for (const role of request.baselines) made[role] = await hardenRounds({ ...rounds, role });
+  const pool = workers === undefined ? undefined : await openHuntPool(workers, folder, request, cache);
+  const rounds = { request, folder, target, texts, prompts, cache, events, signal, pool };
+  const made = await makeRounds(rounds).finally(() => pool?.close());
+  const { hardened } = made;
   const audited = await auditAll(folder, ready, options, made);
   if (audited === undefined) return undefined;
   const result = describeResult(request, { texts, made, ...audited });
   writeResult(folder, 'harden', result);
   return { status: 'complete', folder, hardened: hardened.drafter, result };
+}
+
+async function makeRounds(rounds: Omit<RoundsWork, 'role'>): Promise<MadeRounds> {
+  const made: MadeRounds = { hardened: await hardenRounds({ ...rounds, role: 'hardened' }) };
+  for (const role of rounds.request.baselines) made[role] = await hardenRounds({ ...rounds, role });
+  return made;
 }
 
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
@@ -102,7 +110,7 @@ interface Audited {
 async function auditAll(
   folder: string,
   { request, runtime }: ReadyRun<HardenRequest>,
-  { events = {}, signal, cacheFolder, verifyCache, writeAuditReports }: HardenOptions,
+  { events = {}, signal, cacheFolder, verifyCache, writeAuditReports, workers }: HardenOptions,
   made: MadeRounds,
 ): Promise<Audited | undefined> {
   const drafters = (['before', 'hardened', ...request.baselines] as const).flatMap(
@@ -118,7 +126,7 @@ async function auditAll(
     signal?.throwIfAborted();
     events.onAudit?.(name);
     const work = { request, runtime, folder, drafters, cacheFolder, verifyCache, signal, writeAuditReports };
-    const audited = await auditHardened({ ...work, events: events.audit }, name);
+    const audited = await auditHardened({ ...work, workers, events: events.audit }, name);
     if (audited === undefined) return undefined;
     audits.push(compareAudit(name, audited.result, { roles, seed: request.hardening.seed }));
     auditMs += audited.elapsedMs;

@@ -6,13 +6,14 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditEvents } from '../../audit/audit-events.js';
-import { createRequest } from '../../audit/create-request.js';
+import { createRequest } from '../../audit/audit-request.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
 import type { AuditResult } from '../../audit/result.js';
 import { resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { configFile } from '../../runs/run-units.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
+import type { WorkerPlan } from '../../runs/worker-devices.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
@@ -30,6 +31,7 @@ export interface AuditWork {
   readonly signal?: AbortSignal | undefined;
   readonly events?: AuditEvents | undefined;
   readonly writeAuditReports?: WriteAuditReports | undefined;
+  readonly workers?: WorkerPlan | undefined;
 }
 
 export type WriteAuditReports = (
@@ -55,9 +57,9 @@ export async function auditHardened(
   work: AuditWork,
   name: HardeningAudit,
 ): Promise<FinishedAudit | undefined> {
-  const { runtime, folder, signal, events, cacheFolder, verifyCache } = work;
+  const { runtime, folder, signal, events, cacheFolder, verifyCache, workers } = work;
   const place = auditFolder(folder, name);
-  const options = { runtime, signal, events, cacheFolder, verifyCache };
+  const options = { runtime, signal, events, cacheFolder, verifyCache, workers };
   const outcome = existsSync(join(place, configFile))
     ? await resumeAudit(place, options)
     : await startAudit(place, await describeAudit(work, name), options);

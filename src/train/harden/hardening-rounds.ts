@@ -11,24 +11,26 @@ import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
 import { loadDrafter } from '../../draft/systems.js';
+import { identifyModel } from '../../runs/identity.js';
 import { configFile } from '../../runs/run-units.js';
 import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
+import type { UnitExecutor } from '../../runs/unit.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { planBatches } from '../data/batches.js';
 import type { Conversation } from '../data/conversations.js';
 import type { Example } from '../data/examples.js';
 import { refuseUnknownTokens } from '../data/examples.js';
-import type { TrainingTexts } from '../data/training-texts.js';
+import type { TrainingTexts } from '../training-run.js';
 import { trainDrafter } from '../loop/train-drafter.js';
-import type { LogLine } from '../loop/training-log.js';
-import { findLengths } from '../training-result.js';
+import type { LogLine } from '../loop/training-state.js';
+import { findLengths } from '../train-run.js';
 import type { HardenRequest } from './harden-request.js';
-import type { RoundRecord } from './hardening-result.js';
-import type { Baseline } from './hardening-settings.js';
+import type { RoundRecord, TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
-import type { PromptHunt } from './suffix-hunt.js';
+import { attackedDrafter, roundFolder } from './hunt-pool.js';
+import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
 import { SuffixHunt } from './suffix-hunt.js';
-import type { SuffixedPrompt } from './suffixed-texts.js';
+import type { HuntInput, SuffixedPrompt } from './suffixed-texts.js';
 import {
   createSuffixedExamples,
   huntSuffixes,
@@ -69,20 +71,22 @@ export interface RoundEvents {
 }
 
 export interface RoundPlace {
-  readonly role: 'hardened' | Baseline;
+  readonly role: TrainedRole;
   /** From 1. */
   readonly round: number;
   readonly rounds: number;
 }
 
 export interface RoundsWork {
-  readonly role: 'hardened' | Baseline;
+  readonly role: TrainedRole;
   readonly request: HardenRequest;
   readonly folder: string;
   readonly target: Target;
   readonly texts: TrainingTexts;
   readonly prompts: readonly Prompt[];
   readonly cache: CacheOptions & ReadingOptions;
+  /** Worker processes for the searches. */
+  readonly pool?: UnitExecutor<HuntInput> | undefined;
   readonly events: RoundEvents;
   readonly signal?: AbortSignal | undefined;
 }
@@ -96,15 +100,16 @@ export interface FinishedRounds {
 
 export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   const { role, request, folder, signal } = work;
+  const source = sourceOf(role);
   const { rounds: count, replayRounds, suffixedShare, spread, seed } = request.hardening;
   const { vocabularySize } = work.target.model.configuration;
   const records: RoundRecord[] = [];
   const suffixed: (readonly Example[])[] = []; // [round]
   let [searchMs, trainingMs] = [0, 0];
-  let drafter = request.from.folder;
   for (let round = 0; round < count; round++) {
     signal?.throwIfAborted();
-    const place = join(folder, role, `round-${round + 1}`);
+    const drafter = attackedDrafter(request, folder, source, round);
+    const place = roundFolder(folder, role, round + 1);
     // Otherwise a folder deleted during the run would be created again without its contents.
     if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
@@ -116,14 +121,16 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
     ];
     suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
     const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
-    const finished = readFinished(place) ?? (await train(work, { round, drafter, place, found, mixed }));
+    const finished = readFinished(place) ?? (await train(work, round, drafter, place, found, mixed));
     records.push(finished.record);
     searchMs += found.reduce((sum, { elapsedMs }) => sum + elapsedMs, 0);
     trainingMs += finished.trainingMs;
-    drafter = join(place, 'last');
   }
+  const drafter = attackedDrafter(request, folder, source, count);
   return { drafter, rounds: records, searchMs, trainingMs };
 }
+
+const sourceOf = (role: RoundsWork['role']): SuffixSource => (role === 'hardened' ? 'searched' : role);
 
 async function attack(
   work: RoundsWork,
@@ -131,12 +138,16 @@ async function attack(
   drafter: string,
   place: string,
 ): Promise<readonly SuffixedPrompt[]> {
-  const { role, request, target, events, signal } = work;
+  const { role, request, target, events, signal, pool } = work;
   const { hardening: settings, audit, training } = request;
   const at: RoundPlace = { role, round: round + 1, rounds: settings.rounds };
   const prompts = takeRound(work.prompts, round, settings.promptsPerRound);
+  const { name, sha256 } = request.target;
+  const attacked = pool === undefined ? [] : [await identifyModel(drafter, work.cache.cacheFolder)];
   const found = await huntSuffixes({
     target,
+    pool,
+    models: [{ name, sha256 }, ...attacked.map((own) => ({ name: own.name, sha256: own.sha256 }))],
     prompts,
     settings,
     audit: audit.settings,
@@ -144,7 +155,7 @@ async function attack(
     signal,
     file: join(place, 'suffixes.jsonl'),
     maxNewTokens: training.maxNewTokens,
-    source: role === 'hardened' ? 'searched' : role,
+    source: sourceOf(role),
     async openHunt(): Promise<PromptHunt> {
       const { model, tokenizer } = target;
       const loaded = await loadDrafter(drafter, { target: model, tokenizer, ...work.cache });
@@ -174,17 +185,13 @@ function reportNothingFound(
   events.onNotice?.(sentence);
 }
 
-interface RoundTraining {
-  readonly round: number;
-  readonly drafter: string;
-  readonly place: string;
-  readonly found: readonly SuffixedPrompt[];
-  readonly mixed: readonly Example[];
-}
-
 async function train(
   { role, request, target, texts, cache, events, signal }: RoundsWork,
-  { round, drafter, place, found, mixed }: RoundTraining,
+  round: number,
+  drafter: string,
+  place: string,
+  found: readonly SuffixedPrompt[],
+  mixed: readonly Example[],
 ): Promise<FinishedRound> {
   const { training, hardening, audit } = request;
   const at: RoundPlace = { role, round: round + 1, rounds: hardening.rounds };
@@ -206,7 +213,14 @@ async function train(
   if (trained.ended === 'interrupted') signal?.throwIfAborted();
   const { update: updates, elapsedMs: trainingMs } = trained.progress;
   const searchSteps = role === 'hardened' ? searchSettings(hardening, audit.settings, round, 0).steps : 0;
-  const record = { ...describeFound(found), searchSteps, updates, ...describeClean(trained.log) };
+  const clean = findLengths(trained.log);
+  const record = {
+    ...describeFound(found),
+    searchSteps,
+    updates,
+    cleanBefore: clean?.first.length ?? null,
+    cleanAfter: clean?.last.length ?? null,
+  };
   const finished = finishedSchema.parse({ record, trainingMs }); // keys in the order in which they are read back
   writeAtomically(join(place, finishedFile), `${JSON.stringify(finished, null, 1)}\n`, 'harden');
   return finished;
@@ -220,7 +234,7 @@ function nameRound({ role, round }: RoundPlace, cause: unknown): unknown {
   return new MistletoeError(code, named, { cause, hint });
 }
 
-export function describeFound(
+function describeFound(
   found: readonly SuffixedPrompt[],
 ): Pick<RoundRecord, 'prompts' | 'found' | 'suffixes' | 'attackedLength'> {
   const texts = found.flatMap((line) => line.texts);
@@ -232,11 +246,6 @@ export function describeFound(
     suffixes: texts.length,
     attackedLength: lengths.length === 0 ? null : sum / lengths.length,
   };
-}
-
-function describeClean(log: readonly LogLine[]): Pick<RoundRecord, 'cleanBefore' | 'cleanAfter'> {
-  const measured = findLengths(log);
-  return { cleanBefore: measured?.first.length ?? null, cleanAfter: measured?.last.length ?? null };
 }
 
 const finishedFile = 'round.json';

@@ -2,11 +2,13 @@ import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { presets } from '../../audit/settings.js';
+import type { UnitExecutor } from '../../runs/unit.js';
+import { UnitFailed } from '../../runs/unit.js';
 import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import type { Example } from '../data/examples.js';
 import { hardeningDefaults } from './hardening-settings.js';
 import type { HuntOptions, SuffixHunt } from './suffix-hunt.js';
-import type { HuntRound, SuffixedPrompt } from './suffixed-texts.js';
+import type { HuntInput, HuntRound, SuffixedPrompt } from './suffixed-texts.js';
 import {
   createSuffixedExamples,
   huntSuffixes,
@@ -176,6 +178,37 @@ describe('huntSuffixes', () => {
     const work = await roundOf(file, new ThreeLetters());
     const openHunt = () => Promise.reject(new Error('It was opened.'));
     expect(await huntSuffixes({ ...work, openHunt })).toHaveLength(4);
+  });
+
+  it('writes the lines of worker processes in the order of the prompts, and skips those that failed', async () => {
+    const file = letters.freshPath('suffixes.jsonl');
+    const nobody = { name: '', pid: null };
+    const ends: (() => void)[] = [];
+    const pool: UnitExecutor<HuntInput> = {
+      capacity: 4,
+      run: ({ key, input: { place, prompt } }, hooks) =>
+        new Promise((resolve, reject) => {
+          ends.push(() => {
+            if (place === 1) reject(new UnitFailed('the worker ended'));
+            const found = { objective: 'margin', suffixLength: 12, skipped: null, texts: [], elapsedMs: 1 };
+            if (place !== 1) {
+              const data = { prompt: prompt.id, ...found };
+              hooks.onPart({ key, data, steps: [], timing: null }, nobody);
+            }
+            resolve();
+          });
+          if (ends.length === 4) for (const end of ends.reverse()) end();
+        }),
+      close: () => Promise.resolve(),
+    };
+    const found = await huntSuffixes({ ...(await roundOf(file, new ThreeLetters())), pool });
+    expect(found.map(({ prompt, skipped }) => [prompt, skipped])).toEqual([
+      ['p1', null],
+      ['p2', 'It failed: the worker ended'],
+      ['p3', null],
+      ['p4', null],
+    ]);
+    expect(readFound(file)).toEqual(found);
   });
 
   it('keeps no answer that was cut by an interruption', async () => {

@@ -10,6 +10,8 @@ import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';
 import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
 import { appendText } from '../../runs/run-writes.js';
+import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
+import { driveUnits } from '../../runs/unit.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Example } from '../data/examples.js';
 import type { HardeningSettings } from './hardening-settings.js';
@@ -27,58 +29,122 @@ const lineSchema = z.strictObject({
 });
 export type SuffixedPrompt = z.infer<typeof lineSchema>;
 
-export interface HuntRound {
-  readonly target: Target;
-  /** Called once, only if prompts are left. */
-  readonly openHunt: () => Promise<PromptHunt>;
-  readonly prompts: readonly Prompt[];
+/** Decides what is found for a prompt, beside target and drafter. */
+export interface HuntSettings {
   readonly settings: HardeningSettings;
   readonly audit: AuditSettings;
   readonly source: SuffixSource;
   /** From 0. */
   readonly round: number;
-  readonly file: string;
   readonly maxNewTokens: number;
+}
+
+export interface HuntRound extends HuntSettings {
+  readonly target: Target;
+  /** Called once, only if prompts are left and there is no pool. */
+  readonly openHunt: () => Promise<PromptHunt>;
+  /** Worker processes that search several prompts at the same time. */
+  readonly pool?: UnitExecutor<HuntInput> | undefined;
+  readonly models?: readonly NeededModel[] | undefined;
+  readonly prompts: readonly Prompt[];
+  readonly file: string;
   readonly signal?: AbortSignal | undefined;
   readonly onStart?: ((done: number, total: number) => void) | undefined;
   readonly onPrompt?: ((found: SuffixedPrompt, done: number, total: number) => void) | undefined;
+}
+
+/** The input of a unit: one prompt. Worker processes know the rest from their setup. */
+export interface HuntInput {
+  readonly source: SuffixSource;
+  readonly round: number;
+  /** In its round. */
+  readonly place: number;
+  readonly prompt: Prompt;
 }
 
 export async function huntSuffixes(work: HuntRound): Promise<readonly SuffixedPrompt[]> {
   const found = readFound(work.file);
   work.onStart?.(found.length, work.prompts.length);
   if (found.length >= work.prompts.length) return found;
+  if (work.pool !== undefined) {
+    await huntRest(work, work.pool, found);
+    return found;
+  }
   const hunt = await work.openHunt();
+  const executor: UnitExecutor<HuntInput> = {
+    capacity: 1,
+    async run({ key, input }, hooks) {
+      const line = await huntPrompt(work, hunt, input);
+      hooks.onPart({ key, data: line, steps: [], timing: null }, { name: '', pid: process.pid });
+    },
+    close: () => Promise.resolve(),
+  };
   try {
-    await huntRest(work, hunt, found);
+    await huntRest(work, executor, found);
   } finally {
     await hunt.dispose();
   }
   return found;
 }
 
-async function huntRest(work: HuntRound, hunt: PromptHunt, found: SuffixedPrompt[]): Promise<void> {
-  const { prompts, file } = work;
-  for (let place = found.length; place < prompts.length; place++) {
-    const line = await huntPrompt(work, hunt, place);
-    appendText(file, formatFound(line), { durable: true, command: 'harden' });
-    found.push(line);
-    work.onPrompt?.(line, found.length, prompts.length);
-  }
+/** Lines are written in the order of the prompts, whichever is finished first. */
+async function huntRest(
+  work: HuntRound,
+  executor: UnitExecutor<HuntInput>,
+  found: SuffixedPrompt[],
+): Promise<void> {
+  const { prompts, file, source, round, models = [], signal } = work;
+  const ahead = new Map<number, SuffixedPrompt>();
+  let next = found.length;
+  const record = (place: number, line: SuffixedPrompt): void => {
+    ahead.set(place, line);
+    for (let own = ahead.get(found.length); own !== undefined; own = ahead.get(found.length)) {
+      appendText(file, formatFound(own), { durable: true, command: 'harden' });
+      found.push(own);
+      work.onPrompt?.(own, found.length, prompts.length);
+    }
+  };
+  await driveUnits<HuntInput>({
+    executor,
+    signal,
+    schedule: {
+      next() {
+        if (next >= prompts.length) return undefined;
+        const place = next++;
+        const prompt = prompts[place]!;
+        const key = `${source}/round-${round + 1}/${prompt.id}`;
+        return {
+          key,
+          input: { source, round, place, prompt },
+          models,
+          estimate: { memoryBytes: null, ms: null },
+        };
+      },
+    },
+    hooksOf: ({ input: { place } }) => ({
+      onPart: ({ data }) => {
+        record(place, lineSchema.parse(data));
+      },
+    }),
+    onFailure: ({ input: { place, prompt } }, { message }) => {
+      const { objective, suffixLength } = searchSettings(work.settings, work.audit, round, place);
+      const skipped = `It failed: ${message}`;
+      record(place, { prompt: prompt.id, objective, suffixLength, skipped, texts: [], elapsedMs: 0 });
+    },
+  });
 }
 
 export const formatFound = (line: SuffixedPrompt): string => `${JSON.stringify(line)}\n`;
 
 /** Independent of the other prompts. */
 export async function huntPrompt(
-  work: Omit<HuntRound, 'file' | 'openHunt'>,
+  work: HuntSettings & Pick<HuntRound, 'target' | 'signal'>,
   hunt: PromptHunt,
-  place: number,
+  { prompt, place }: Pick<HuntInput, 'prompt' | 'place'>,
 ): Promise<SuffixedPrompt> {
-  const { prompts, settings, round, signal } = work;
+  const { settings, round, signal } = work;
   signal?.throwIfAborted();
   const began = performance.now();
-  const prompt = prompts[place]!;
   const search = searchSettings(settings, work.audit, round, place);
   const ask = (source: SuffixSource, count: number) =>
     hunt.hunt(prompt, {

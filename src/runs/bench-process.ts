@@ -1,0 +1,49 @@
+/** A worker process of a benchmark: opens target and drafters once. */
+import type { BenchmarkRunner, BenchmarkUnit } from '../measure/benchmark.js';
+import { openRuntime } from '../runtime/create-runtime.js';
+import type { BenchAnswer, BenchSetup } from './bench-units.js';
+import { openBench } from './bench-units.js';
+import type { ProcessHooks, ProcessWork } from './unit-process-loop.js';
+import { serveUnits } from './unit-process-loop.js';
+import type { UnitPart } from './unit.js';
+
+class BenchProcess implements ProcessWork {
+  private opened: Promise<BenchmarkRunner> | undefined;
+
+  constructor(
+    private readonly setup: BenchSetup,
+    private readonly hooks: ProcessHooks,
+  ) {}
+
+  async prepare(): Promise<void> {
+    await this.open();
+  }
+
+  async run(input: unknown, _done: ReadonlySet<string>, hooks: ProcessHooks): Promise<void> {
+    const unit = input as BenchmarkUnit;
+    const runner = await this.open();
+    const measured = await runner.run(unit, (progress) => {
+      hooks.onProgress(progress);
+    });
+    const data = measured as unknown as UnitPart['data'];
+    hooks.onPart({ key: `${unit.set}/${unit.start}`, data, steps: [], timing: null });
+  }
+
+  async ask(): Promise<BenchAnswer> {
+    const { units, total } = await this.open();
+    return { units, total };
+  }
+
+  private open(): Promise<BenchmarkRunner> {
+    const { plan, device, threads } = this.setup;
+    return (this.opened ??= openRuntime(device, threads).then((runtime) =>
+      openBench(plan, runtime, {
+        onNotice: (message) => {
+          this.hooks.onNotice(message);
+        },
+      }),
+    ));
+  }
+}
+
+serveUnits((setup, hooks) => new BenchProcess(setup as BenchSetup, hooks));

@@ -1,0 +1,73 @@
+/** A worker process of a hardening run: keeps the target open, and the drafter of the round. */
+import type { Target } from '../../decode/target.js';
+import { openTarget } from '../../decode/target.js';
+import { loadDrafter } from '../../draft/systems.js';
+import type { ProcessHooks, ProcessWork } from '../../runs/unit-process-loop.js';
+import { serveUnits } from '../../runs/unit-process-loop.js';
+import { openRuntime } from '../../runtime/create-runtime.js';
+import type { HuntSetup } from './hunt-pool.js';
+import { attackedDrafter } from './hunt-pool.js';
+import { SuffixHunt } from './suffix-hunt.js';
+import type { HuntInput } from './suffixed-texts.js';
+import { huntPrompt } from './suffixed-texts.js';
+
+class HuntProcess implements ProcessWork {
+  private target: Target | undefined;
+  private opened: { readonly drafter: string; readonly hunt: SuffixHunt } | undefined;
+
+  constructor(
+    private readonly setup: HuntSetup,
+    private readonly hooks: ProcessHooks,
+  ) {}
+
+  async prepare(input: unknown): Promise<void> {
+    await this.open(input as HuntInput);
+  }
+
+  async run(input: unknown, _done: ReadonlySet<string>, hooks: ProcessHooks): Promise<void> {
+    const own = input as HuntInput;
+    const { hardening, audit, training } = this.setup.request;
+    const { target, hunt } = await this.open(own);
+    const { source, round } = own;
+    const { maxNewTokens } = training;
+    const work = { target, settings: hardening, audit: audit.settings, source, round, maxNewTokens };
+    const data = await huntPrompt(work, hunt, own);
+    hooks.onPart({ key: own.prompt.id, data, steps: [], timing: null });
+  }
+
+  ask(): Promise<unknown> {
+    return Promise.resolve(undefined);
+  }
+
+  private async open({
+    source,
+    round,
+  }: HuntInput): Promise<{ readonly target: Target; readonly hunt: SuffixHunt }> {
+    const { request, folder, device, threads, cacheFolder, verifyCache } = this.setup;
+    const { targetFolder, chatTemplate, date, from, training } = request;
+    const cache = {
+      cacheFolder: cacheFolder ?? undefined,
+      verifyCache,
+      taps: from.taps,
+      onNotice: (message: string) => {
+        this.hooks.onNotice(message);
+      },
+    };
+    if (this.target === undefined) {
+      const runtime = await openRuntime(device, threads);
+      this.target = await openTarget(targetFolder, { runtime, chatTemplate, date, ...cache });
+    }
+    const { target } = this;
+    const drafter = attackedDrafter(request, folder, source, round);
+    if (this.opened?.drafter !== drafter) {
+      await this.opened?.hunt.dispose();
+      this.opened = undefined;
+      const { model, tokenizer } = target;
+      const loaded = await loadDrafter(drafter, { target: model, tokenizer, ...cache });
+      this.opened = { drafter, hunt: new SuffixHunt(target, loaded, training.chain) };
+    }
+    return { target, hunt: this.opened.hunt };
+  }
+}
+
+serveUnits((setup, hooks) => new HuntProcess(setup as HuntSetup, hooks));
