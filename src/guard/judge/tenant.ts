@@ -100,7 +100,7 @@ export class TenantTests {
     state.outcomes.push(outcome);
     if (state.outcomes.length > maxOutcomes) forgetOldest(state, isHeld);
     if (isHeld) state.heldFor -= 1;
-    for (const cause in state.muted) state.muted[cause as AlertCause]! -= 1;
+    for (const [cause, left] of Object.entries(state.muted)) state.muted[cause as AlertCause] = left - 1;
     const found = [
       this.testCollapsed(tenant, state.outcomes, threshold),
       this.testLow(tenant, state.outcomes, threshold),
