@@ -49,11 +49,7 @@ export interface TenantState {
   muted: Partial<Record<AlertCause, number>>;
 }
 
-export interface Passed {
-  readonly tenant: string;
-  readonly isCollapsed: boolean;
-  readonly rank: number | null;
-}
+export type Passed = Pick<Outcome, 'isCollapsed' | 'rank'> & { readonly tenant: string };
 
 const maxOutcomes = 50;
 /** Share of benign requests that collapse, where nothing is known yet, and the requests that this prior stands for. */
