@@ -104,7 +104,6 @@ function boundOf({ options }: AuditSetup): number | null {
 
 const depthArms: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'given', 'attack'];
 
-/** One scale for all drafters. */
 function findDeepest(drafters: readonly DrafterResult[]): number {
   const depths = drafters.flatMap(({ summary }) => summary.arms.map((row) => row.acceptanceByDepth.length));
   return Math.max(2, ...depths);
@@ -123,7 +122,6 @@ function drawDepthAcceptance({ drafter, summary }: DrafterResult, deepest: numbe
 
 const audited = ({ prompts }: DrafterResult) => prompts.filter(({ skipped }) => skipped === null);
 
-/** One scale for all drafters. */
 function findLongest(drafters: readonly DrafterResult[]): number {
   const lengths = drafters.flatMap((drafter) =>
     audited(drafter).flatMap((prompt) => arms.map((arm) => sameAnswerLength(prompt, arm) ?? NaN)),

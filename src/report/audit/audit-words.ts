@@ -140,7 +140,6 @@ export function describeCounts({
   return `${countText(promptsAudited, 'prompt')} audited${without}, ${promptsSkipped} skipped${notKept}`;
 }
 
-/** Answers by class. */
 type KeptCounts = Readonly<Record<KeptClass, number>>;
 
 export const keptNames: Readonly<Record<KeptClass, string>> = {
