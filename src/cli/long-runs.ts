@@ -8,9 +8,11 @@ import type { Prompt } from '../text/prompts/prompt-set.js';
 import { loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { RunOptions } from '../train/training-run.js';
 import type { Invocation } from './command.js';
+import type { MachineFlags, progressFlag, reportFormatFlag, runFlags } from './common-flags.js';
 import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
-import type { Progress, ProgressClock, ProgressMode } from './progress.js';
+import type { FlagsOf } from './flags.js';
+import type { Progress, ProgressClock } from './progress.js';
 import { createProgress } from './progress.js';
 import type { PromptFinder } from './model-source.js';
 import type { Colors, Terminal } from './terminal.js';
@@ -41,13 +43,8 @@ interface OpenedRun {
   readonly request: { readonly targetFolder: string };
 }
 
-interface RunFlags {
-  readonly progress: ProgressMode;
-  readonly format: 'text' | 'json' | 'markdown';
-  readonly resume: string | undefined;
-  readonly cacheDir: string | undefined;
-  readonly verifyCache: true | undefined;
-}
+type RunFlags = Pick<MachineFlags, 'cacheDir' | 'verifyCache'> &
+  FlagsOf<typeof runFlags & typeof progressFlag & typeof reportFormatFlag>;
 
 /** `train` and `harden`: how they start, resume and end. */
 interface FolderRun<Events, Outcome> {
