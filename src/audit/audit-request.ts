@@ -11,8 +11,7 @@ import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { TapConvention } from '../draft/draft-system.js';
 import { tapConventions } from '../draft/draft-system.js';
-import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
-import { findWeightless, nameDrafter, recogniseCheckpoint } from '../draft/systems.js';
+import { folderOf, mapFolder, nameDrafter, recogniseCheckpoint } from '../draft/systems.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { chooseRunDevice, deviceSchema } from '../runs/run-device.js';
@@ -139,7 +138,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   const drafters: AuditRequest['drafters'] = [];
   const targetFolder = resolve(await findModel(givenTarget));
   for (const [id, source] of sources) {
-    const folder = await resolveSource(source, findModel);
+    const folder = await mapFolder(source, async (given) => resolve(await findModel(given)));
     const { system, heads, hasGradient } = await describeDrafter(folder);
     if (searches && !hasGradient && settings.search === 'gradient') throw withoutGradient(folder);
     const policy = choosePolicy(plan.draft, heads);
@@ -224,13 +223,6 @@ function chooseDrafters(given: readonly string[], target: string): Map<string, s
   return named;
 }
 
-/** A drafter's folder as an absolute path, with the lookup in front of it if there is one. */
-async function resolveSource(source: string, find: (given: string) => Promise<string>): Promise<string> {
-  const hybrid = parseHybrid(source);
-  if (hybrid !== undefined) return withLookup(hybrid.lookup, await resolveSource(hybrid.behind, find));
-  return findWeightless(source) === undefined ? resolve(await find(source)) : source;
-}
-
 interface DrafterKind {
   readonly system: string;
   readonly heads: number | undefined;
@@ -238,11 +230,9 @@ interface DrafterKind {
 }
 
 async function describeDrafter(source: string): Promise<DrafterKind> {
-  const hybrid = parseHybrid(source);
-  if (hybrid !== undefined) return describeDrafter(hybrid.behind);
-  const weightless = findWeightless(source);
-  if (weightless !== undefined) return { system: weightless.name, heads: undefined, hasGradient: false };
-  const checkpoint = await openCheckpoint(source);
+  const folder = folderOf(source);
+  if (folder === undefined) return { system: nameDrafter(source), heads: undefined, hasGradient: false };
+  const checkpoint = await openCheckpoint(folder);
   const { system, layout } = recogniseCheckpoint(checkpoint);
   if (system === undefined) {
     throw new MistletoeError('drafter', `${source} holds no drafter: ${layout}.`, {

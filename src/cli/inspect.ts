@@ -6,7 +6,7 @@ import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-models.
 import { countFittingTokens, estimateGpuMemory, expectedTokens, passBytes } from '../decode/gpu-fit.js';
 import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
-import type { DrafterFacts } from '../draft/reading/drafter-facts.js';
+import type { DrafterFacts } from '../draft/draft-system.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import type { ComputeType, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';

@@ -7,8 +7,7 @@ import { downloadModel } from '../checkpoint/hub/hub-download.js';
 import { formatHubId, hubIdForm, parseHubId, readHubSettings } from '../checkpoint/hub/hub-settings.js';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
-import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
-import { findWeightless } from '../draft/systems.js';
+import { mapFolder } from '../draft/systems.js';
 import { findPromptSet, hubSets } from '../text/prompts/hub-sets.js';
 import type { DownloadFlags } from './common-flags.js';
 import type { Progress, ProgressClock, ProgressMode } from './progress.js';
@@ -24,9 +23,7 @@ interface SourceFlags extends DownloadFlags {
 /** An existing path wins over a hub name, as in transformers. Without --download, no network is used. */
 export function createModelFinder(flags: SourceFlags, terminal: Terminal): ModelFinder {
   const find: ModelFinder = async (given) => {
-    const hybrid = parseHybrid(given);
-    if (hybrid !== undefined) return withLookup(hybrid.lookup, await find(hybrid.behind));
-    if (existsSync(given) || findWeightless(given) !== undefined) return given;
+    if (existsSync(given)) return given;
     const id = parseHubId(given);
     if (id === undefined) {
       if (flags.download === true) throw refuseToFetch(given);
@@ -45,7 +42,7 @@ export function createModelFinder(flags: SourceFlags, terminal: Terminal): Model
       throw failure;
     }
   };
-  return find;
+  return (given) => mapFolder(given, find);
 }
 
 function refuseToFetch(given: string): MistletoeError {

@@ -14,9 +14,9 @@ import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { TapConvention } from '../draft/draft-system.js';
-import { refuseAtOnce, tapConventions } from '../draft/draft-system.js';
-import { parseHybrid } from '../draft/hybrid/hybrid.js';
-import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
+import { tapConventions } from '../draft/draft-system.js';
+import { refuseAtOnce } from '../draft/reading/checks.js';
+import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/template/chat-template.js';
@@ -173,10 +173,12 @@ const defaultHeads = 4;
 
 const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
   'speculative-sampling': ['layers', 'hiddenSize', 'targetLayers'],
+  pard: ['layers', 'hiddenSize'],
   medusa: ['heads', 'layers'],
   hydra: ['heads', 'layers', 'prefixLayer'],
   eagle: [],
-  eagle3: ['draftVocabulary'],
+  eagle3: ['draftVocabulary', 'layers'],
+  'p-eagle': ['draftVocabulary', 'layers'],
 };
 
 function refuseForeignSizes(system: TrainableSystem, shape: DrafterShape): void {
@@ -216,13 +218,13 @@ function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
 }
 
 export function findStart(given: string): string {
-  const hybrid = parseHybrid(given);
-  if (hybrid !== undefined) {
+  const folder = folderOf(given);
+  if (folder === given) return resolve(findDrafter(given));
+  if (folder !== undefined) {
     throw new MistletoeError('usage', `${given} begins with a lookup, which has nothing to train.`, {
-      hint: `Name the drafter alone: ${hybrid.behind}.`,
+      hint: `Name the drafter alone: ${folder}.`,
     });
   }
-  if (findWeightless(given) === undefined) return resolve(findDrafter(given));
   throw new MistletoeError('usage', `${given} has no weights: there is nothing to train.`, {
     hint: 'Give the folder of a drafter, or name a system to begin with fresh weights.',
   });

@@ -6,7 +6,7 @@
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { cutPart } from '../../src/checkpoint/weight-recipe.js';
 import type { WeightRecipe } from '../../src/checkpoint/weight-recipe.js';
-import { refuseAtOnce } from '../../src/draft/draft-system.js';
+import { refuseAtOnce } from '../../src/draft/reading/checks.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter, recogniseCheckpoint } from '../../src/draft/systems.js';
 import type { CausalModel } from '../../src/model/causal-model.js';

@@ -12,7 +12,7 @@ import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { countSteps, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
+import { countPasses, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
 import { classifyAnswer, satisfies, taskOf } from '../../measure/kept-class.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import { findAddedMarkers } from '../../text/template/role-markers.js';
@@ -228,7 +228,7 @@ async function timePlain(
 export function compareLengths(free: SpeculativeGeneration, clean: SpeculativeGeneration): EqualLengths {
   const tokens = Math.min(free.tokenIds.length, clean.tokenIds.length);
   const passesOf = ({ acceptance }: SpeculativeGeneration): number =>
-    countSteps(acceptance.acceptedLengths, tokens).passes;
+    countPasses(acceptance.acceptedLengths, tokens);
   return { tokens, passes: passesOf(free), cleanPasses: passesOf(clean) };
 }
 

@@ -16,7 +16,7 @@ import {
   perplexityText,
 } from '../../core/number-text.js';
 import { findAdded } from '../../measure/answer-measures.js';
-import { extractCode } from '../../measure/code-text.js';
+import { extractCode } from '../../measure/code-form.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import { armLabels, findPromptArms, keptNames, promptChange } from './audit-words.js';

@@ -164,10 +164,7 @@ export async function encodeGivenAnswer(
   const { messages, ids: promptIds } = question;
   const given: ChatMessage = { role: 'assistant', content: answer };
   const prompt = template === undefined ? messages[0]!.content : renderChat(template, messages);
-  const whole =
-    template === undefined
-      ? prompt + answer
-      : renderChat(template, [...messages, given], { addGenerationPrompt: false });
+  const whole = template === undefined ? prompt + answer : renderChat(template, [...messages, given], false);
   if (!whole.startsWith(prompt)) throw inseparable(target, name, 'it writes them into each other');
   refuseLongText(target, whole, name);
   const wholeIds =

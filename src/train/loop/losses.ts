@@ -28,7 +28,7 @@ import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reduction
 import { reshape, transpose } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import type { AttentionContext } from '../../model/decoder-layer.js';
+import type { AttentionContext } from '../../model/decoder.js';
 import { projectToVocabulary } from '../../model/decoder.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { NamedValues } from '../../runtime/program.js';

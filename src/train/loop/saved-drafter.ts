@@ -15,10 +15,10 @@ import { restoreFolder } from '../../checkpoint/written-folder.js';
 import { MistletoeError } from '../../core/errors.js';
 import { misfit } from '../../draft/reading/checks.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
-import { refuseAtOnce } from '../../draft/draft-system.js';
+import { refuseAtOnce } from '../../draft/reading/checks.js';
 import { recogniseCheckpoint, systemTitles } from '../../draft/systems.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
-import { embeddingName, outputName } from '../../model/tied-output.js';
+import { embeddingName, outputName } from '../../model/weights.js';
 import { describingFiles, writeCheckpoint } from '../../draft/fresh/new-checkpoint.js';
 import { countValues } from './adamw.js';
 

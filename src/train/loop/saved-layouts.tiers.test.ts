@@ -11,7 +11,7 @@ import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { bundledDrafterFolder, bundledDrafters } from '../../decode/bundled-models.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
-import { refuseAtOnce } from '../../draft/draft-system.js';
+import { refuseAtOnce } from '../../draft/reading/checks.js';
 import { inspectCheckpoint } from '../../draft/inspection.js';
 import { recogniseCheckpoint } from '../../draft/systems.js';
 import { saveDrafter } from './saved-drafter.js';
