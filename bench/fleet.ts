@@ -8,7 +8,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isSearched } from '../src/audit/arms/arms.js';
+import { isSearched } from '../src/audit/result.js';
 import type { ArmTiming } from '../src/audit/arms/phase-clock.js';
 import { timingSchema } from '../src/audit/arms/phase-clock.js';
 import { durationText, percentText } from '../src/core/number-text.js';
@@ -38,7 +38,7 @@ function readTimes(path: string): { readonly controlsMs: number[]; readonly sear
     .split('\n')
     .filter((line) => line.includes('"phases"'))
     .map((line) => timingSchema.parse(JSON.parse(line)));
-  const ms = ({ phases }: ArmTiming): number => phases?.totalMs ?? 0;
+  const ms = ({ phases }: ArmTiming): number => phases.totalMs;
   const controls = new Map<string, number>();
   for (const row of rows.filter(({ arm }) => !isSearched(arm))) {
     const key = `${row.drafter}/${row.promptId}`;

@@ -51,13 +51,13 @@ export { trimCache, clearCache } from './checkpoint/cache/cache-removal.js';
 
 // `mistletoe audit` and `mistletoe compare`.
 export { runAudit } from './audit/run-audit.js';
-export { createRequest } from './audit/create-request.js';
+export { createRequest } from './audit/audit-request.js';
 export { planAudit, startAudit, resumeAudit } from './audit/run-audit.js';
 export { judge } from './report/audit/verdict.js';
 export { writeReports } from './report/audit/write-reports.js';
 export { verifyFinishedRun } from './report/audit/verify-run.js';
 export { checkWorse, compareRuns } from './report/compare/comparison.js';
-export type { AuditPlan } from './audit/create-request.js';
+export type { AuditPlan } from './audit/audit-request.js';
 export type { AuditOptions } from './audit/run-audit.js';
 export type { AuditResult } from './audit/result.js';
 export type { Gate, Verdict } from './report/audit/verdict.js';
@@ -69,7 +69,7 @@ export { startTraining, resumeTraining } from './train/train-run.js';
 export { writeTrainingReports } from './report/training/training-report.js';
 export type { TrainPlan } from './train/train-request.js';
 export type { TrainOptions } from './train/train-run.js';
-export type { TrainingResult } from './train/training-result.js';
+export type { TrainingResult } from './train/train-run.js';
 
 // `mistletoe harden`.
 export { createHardenRequest } from './train/harden/harden-request.js';

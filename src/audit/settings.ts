@@ -2,128 +2,61 @@ import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { deepestDraft } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
-import { decimal, integer, oneOf, toFlagName, yesNo } from '../core/settings.js';
+import { decimal, integer, oneOf, rareSetting, setting, toFlagName, yesNo } from '../core/settings.js';
 import { keepRules } from '../measure/kept-class.js';
 import { defaultObjective, objectiveNames } from './search/objectives.js';
-import { projectionKinds } from './search/projection.js';
-import type { SearchMode } from './search/search-problem.js';
+import { createProjection, projectionKinds } from './search/projection.js';
+import type { SearchSettings } from './search/search-problem.js';
 
 /** Larger values would run out of memory or never finish. */
 export const auditSettings = {
-  suffixLength: { type: integer(1, 1024), value: 'tokens', help: 'length of the suffix' },
-  window: {
-    type: integer(1, 16_384),
-    value: 'tokens',
-    help: 'max answer positions that the search scores',
-    rare: true,
-  },
-  shortestAnswer: {
-    type: integer(1, 16_384),
-    value: 'tokens',
-    help: 'skip prompts whose clean answer is shorter',
-    rare: true,
-  },
-  maxNewTokens: {
-    type: integer(1, 16_384),
-    value: 'count',
+  suffixLength: setting(integer(1, 1024), 'tokens', 'length of the suffix'),
+  window: rareSetting(integer(1, 16_384), 'tokens', 'max answer positions that the search scores'),
+  shortestAnswer: rareSetting(integer(1, 16_384), 'tokens', 'skip prompts whose clean answer is shorter'),
+  maxNewTokens: rareSetting(integer(1, 16_384), 'count', 'max length of the measured answers', {
     short: 'n',
-    help: 'max length of the measured answers',
-    rare: true,
-  },
-  temperature: {
-    type: decimal({ min: 0 }),
-    value: 'number',
-    help: 'of target and drafter; 0 is greedy',
-    rare: true,
-  },
-  search: {
-    type: oneOf(['gradient', 'random']),
-    value: 'kind',
-    help: 'follow gradients, or try random changes (for drafters without gradients)',
-    rare: true,
-  },
-  epsilon: {
-    type: decimal({ above: 0 }),
-    value: 'nats',
-    help: 'veto: max mean divergence of the target’s distribution',
-    rare: true,
-  },
-  keep: {
-    type: oneOf(keepRules),
-    value: 'class',
-    help: 'what the answer must keep; similar means identical or edit similarity of at least 0.9',
-  },
-  divergence: {
-    type: oneOf(['clean-to-suffixed', 'suffixed-to-clean']),
-    value: 'direction',
-    help: 'direction of the KL divergence in the veto',
-    rare: true,
-  },
-  objective: {
-    type: oneOf(objectiveNames),
-    value: 'name',
-    help: 'what the search maximizes',
+  }),
+  temperature: rareSetting(decimal({ min: 0 }), 'number', 'of target and drafter; 0 is greedy'),
+  search: rareSetting(
+    oneOf(['gradient', 'random']),
+    'kind',
+    'follow gradients, or try random changes (for drafters without gradients)',
+  ),
+  epsilon: rareSetting(
+    decimal({ above: 0 }),
+    'nats',
+    'veto: max mean divergence of the target’s distribution',
+  ),
+  keep: setting(
+    oneOf(keepRules),
+    'class',
+    'what the answer must keep; similar means identical or edit similarity of at least 0.9',
+  ),
+  divergence: rareSetting(
+    oneOf(['clean-to-suffixed', 'suffixed-to-clean']),
+    'direction',
+    'direction of the KL divergence in the veto',
+  ),
+  objective: rareSetting(oneOf(objectiveNames), 'name', 'what the search maximizes', {
     shownDefault: 'margin; total-variation above temperature 0; paper: surprisal',
-    rare: true,
-  },
-  draftDepth: {
-    type: integer(1, deepestDraft),
-    value: 'levels',
-    help: 'levels that margin and expected-length look ahead',
-    rare: true,
-  },
-  projection: {
-    type: oneOf(projectionKinds),
-    value: 'kind',
-    help: 'what is removed from the gradient',
-    rare: true,
-  },
-  lambda: {
-    type: decimal({ min: 0 }),
-    value: 'weight',
-    help: 'weight of the direction projection',
-    rare: true,
-  },
-  steps: { type: integer(1, 1_000_000), value: 'count', help: 'steps of each search' },
-  candidates: { type: integer(1, 16_384), value: 'count', help: 'suffixes scored in each step', rare: true },
-  topTokens: {
-    type: integer(1, 16_384),
-    value: 'count',
-    help: 'tokens considered at each position',
-    rare: true,
-  },
-  moves: { type: integer(1, 1024), value: 'count', help: 'max tokens that a candidate changes', rare: true },
-  merges: {
-    type: integer(1, 1024),
-    value: 'count',
-    help: 'max edits merged in a step; 1 merges none',
-    rare: true,
-  },
-  starts: { type: integer(1, 16_384), value: 'count', help: 'random suffixes to start from', rare: true },
-  finalists: {
-    type: integer(1, 16_384),
-    value: 'count',
-    help: 'suffixes decoded at the end of a search',
-    rare: true,
-  },
-  patience: {
-    type: integer(1, 1_000_000),
-    value: 'steps',
-    help: 'steps without improvement before the next start',
-    rare: true,
-  },
-  repeats: {
-    type: integer(1, 1000),
-    value: 'seeds',
-    help: 'searches on each prompt, each with its own seed',
-    rare: true,
-  },
-  randomDraws: {
-    type: integer(1, 1000),
-    value: 'count',
-    help: 'random suffixes measured on each prompt',
-    rare: true,
-  },
+  }),
+  draftDepth: rareSetting(
+    integer(1, deepestDraft),
+    'levels',
+    'levels that margin and expected-length look ahead',
+  ),
+  projection: rareSetting(oneOf(projectionKinds), 'kind', 'what is removed from the gradient'),
+  lambda: rareSetting(decimal({ min: 0 }), 'weight', 'weight of the direction projection'),
+  steps: setting(integer(1, 1_000_000), 'count', 'steps of each search'),
+  candidates: rareSetting(integer(1, 16_384), 'count', 'suffixes scored in each step'),
+  topTokens: rareSetting(integer(1, 16_384), 'count', 'tokens considered at each position'),
+  moves: rareSetting(integer(1, 1024), 'count', 'max tokens that a candidate changes'),
+  merges: rareSetting(integer(1, 1024), 'count', 'max edits merged in a step; 1 merges none'),
+  starts: rareSetting(integer(1, 16_384), 'count', 'random suffixes to start from'),
+  finalists: rareSetting(integer(1, 16_384), 'count', 'suffixes decoded at the end of a search'),
+  patience: rareSetting(integer(1, 1_000_000), 'steps', 'steps without improvement before the next start'),
+  repeats: rareSetting(integer(1, 1000), 'seeds', 'searches on each prompt, each with its own seed'),
+  randomDraws: rareSetting(integer(1, 1000), 'count', 'random suffixes measured on each prompt'),
   controlSearches: {
     type: yesNo,
     help: 'also search for preservation alone, and without projection',
@@ -146,6 +79,23 @@ export function schemaOf<Table extends SettingTable>(table: Table): z.ZodType<Se
 }
 
 export const settingsSchema = schemaOf(auditSettings);
+
+/** Refuses the first wrong value by its name. `command` explains the settings in its help. */
+export function parseSettings<Settings>(
+  command: 'audit' | 'train' | 'harden',
+  schema: z.ZodType<Settings>,
+  values: Readonly<Record<string, unknown>>,
+): Settings {
+  const parsed = schema.safeParse(values);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const name = issue?.path.join('.') ?? '';
+  throw new MistletoeError(
+    'usage',
+    `The ${command} setting "${name}" is ${JSON.stringify(values[name])}; ${issue?.message ?? 'it is not valid'}.`,
+    { hint: `\`mistletoe ${command} --help-all\` explains --${toFlagName(name)}.` },
+  );
+}
 
 const standard: AuditSettings = {
   suffixLength: 20,
@@ -200,8 +150,12 @@ export const presets = {
 
 export type PresetName = keyof typeof presets;
 
-export const searchModeOf = ({ search }: AuditSettings): SearchMode =>
-  search === 'random' ? 'unguided' : 'degradation';
+/** As the attack searches. */
+export const attackSearch = (settings: AuditSettings): SearchSettings => ({
+  ...settings,
+  projection: createProjection(settings.projection, settings.lambda),
+  searchMode: settings.search === 'random' ? 'unguided' : 'degradation',
+});
 
 export function applyPreset(name: string, changes: Partial<AuditSettings>): AuditSettings {
   if (!Object.hasOwn(presets, name)) {
@@ -215,50 +169,41 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
     preset.objective === 'margin' ? defaultObjective(changes.temperature ?? 0) : preset.objective;
   // Control searches need gradients.
   const controlSearches = preset.controlSearches && changes.search !== 'random';
-  const parsed = settingsSchema.safeParse({ ...preset, objective, controlSearches, ...changes });
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const name = issue?.path.join('.') ?? '';
-    const value = (changes as Readonly<Record<string, unknown>>)[name];
-    throw new MistletoeError(
-      'usage',
-      `The audit setting "${name}" is ${JSON.stringify(value)}; ${issue?.message ?? 'it is not valid'}.`,
-      { hint: `\`mistletoe audit --help-all\` shows --${toFlagName(name)} and what each preset has.` },
-    );
-  }
-  refuseContradictions(parsed.data);
-  return parsed.data;
+  const settings = parseSettings('audit', settingsSchema, {
+    ...preset,
+    objective,
+    controlSearches,
+    ...changes,
+  });
+  refuseContradictions(settings);
+  return settings;
 }
 
 function refuseContradictions(settings: AuditSettings): void {
   const { window, shortestAnswer, draftDepth, maxNewTokens, keep, temperature } = settings;
-  if (settings.search === 'random' && settings.controlSearches) {
-    throw new MistletoeError(
-      'usage',
-      'The control searches follow gradients; a search that follows none was asked for.',
-      { hint: 'Leave --control-searches out, or --search random.' },
-    );
-  }
   const shortest = Math.min(window, shortestAnswer);
-  if (shortest <= draftDepth + 1) {
-    throw new MistletoeError(
-      'usage',
+  const contradictions: readonly (readonly [isGiven: boolean, problem: string, hint: string])[] = [
+    [
+      settings.search === 'random' && settings.controlSearches,
+      'The control searches follow gradients; a search that follows none was asked for.',
+      'Leave --control-searches out, or --search random.',
+    ],
+    [
+      shortest <= draftDepth + 1,
       `Answers of ${shortest} tokens are too short for an objective that looks ${draftDepth} tokens ahead.`,
-      { hint: 'Raise --shortest-answer or --window, or lower --draft-depth.' },
-    );
-  }
-  if (maxNewTokens < shortestAnswer) {
-    throw new MistletoeError(
-      'usage',
+      'Raise --shortest-answer or --window, or lower --draft-depth.',
+    ],
+    [
+      maxNewTokens < shortestAnswer,
       `Answers are cut at ${maxNewTokens} tokens, and an audit needs ${shortestAnswer}.`,
-      { hint: 'Raise --max-new-tokens, or lower --shortest-answer.' },
-    );
-  }
-  if (temperature > 0 && keep !== 'distribution') {
-    throw new MistletoeError(
-      'usage',
+      'Raise --max-new-tokens, or lower --shortest-answer.',
+    ],
+    [
+      temperature > 0 && keep !== 'distribution',
       `At temperature ${temperature} answers are drawn, so no suffix can be held to "${keep}".`,
-      { hint: 'Use --keep distribution; the divergence bound then stands for the answer.' },
-    );
-  }
+      'Use --keep distribution; the divergence bound then stands for the answer.',
+    ],
+  ];
+  for (const [isGiven, problem, hint] of contradictions)
+    if (isGiven) throw new MistletoeError('usage', problem, { hint });
 }

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ArmName } from './arms/arms.js';
-import type { PromptResult } from './result.js';
+import type { ArmName, PromptResult } from './result.js';
 import { summariseDrafter } from './summary.js';
 import { sampleArm as arm, samplePrompt as prompt } from '../../test/support/audit/sample-arm.js';
 

@@ -12,16 +12,17 @@ import {
 } from '../measure/bootstrap.js';
 import { keptClasses, type KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/significance.js';
-import type { ArmName, ControlName } from './arms/arms.js';
-import { arms, controls } from './arms/arms.js';
 import type {
   AcceptanceSummary,
+  ArmName,
   ArmResult,
   ArmSummary,
+  ControlName,
   DrafterSummary,
   PairedTest,
   PromptResult,
 } from './result.js';
+import { arms, controls } from './result.js';
 
 const find = (prompt: PromptResult, arm: ArmName): ArmResult[] =>
   prompt.arms.filter((entry) => entry.arm === arm);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { UnitName } from './audit-events.js';
-import { createTimeEstimate, kindOf } from './time-left.js';
+import { kindOf, TimeEstimate } from './time-left.js';
 
 const unit = (prompt: string, arm: string): UnitName => ({ drafter: 'd', prompt, arm });
 const units = [unit('1', 'clean'), unit('1', 'attack'), unit('2', 'clean'), unit('2', 'attack')];
@@ -27,7 +27,7 @@ describe('kinds of units', () => {
 
 describe('the time left', () => {
   it('is not guessed from a measurement alone', () => {
-    const estimate = createTimeEstimate(units);
+    const estimate = new TimeEstimate(units);
     expect(estimate.left(0)).toBeUndefined();
     estimate.start(units[0]!, 0);
     estimate.end(10);
@@ -36,7 +36,7 @@ describe('the time left', () => {
   });
 
   it('counts searches as searches and measurements as measurements', () => {
-    const estimate = createTimeEstimate(units);
+    const estimate = new TimeEstimate(units);
     estimate.start(units[0]!, 0);
     estimate.end(10);
     estimate.start(units[1]!, 10);
@@ -51,7 +51,7 @@ describe('the time left', () => {
   });
 
   it('is there from the first step of the first search', () => {
-    const estimate = createTimeEstimate(units);
+    const estimate = new TimeEstimate(units);
     estimate.start(units[0]!, 0);
     estimate.end(10);
     estimate.start(units[1]!, 10);
@@ -64,7 +64,7 @@ describe('the time left', () => {
   });
 
   it('does not trust the steps of one search more than the time of a whole one', () => {
-    const estimate = createTimeEstimate(units);
+    const estimate = new TimeEstimate(units);
     estimate.start(units[1]!, 0);
     estimate.end(100);
     estimate.start(units[3]!, 100);
@@ -73,7 +73,7 @@ describe('the time left', () => {
   });
 
   it('takes a measurement for a twentieth of a search until one is timed', () => {
-    const estimate = createTimeEstimate(units);
+    const estimate = new TimeEstimate(units);
     estimate.start(units[1]!, 0);
     estimate.end(100);
     expect(estimate.left(100)).toBe(5 + 100);
@@ -89,7 +89,7 @@ describe('the time left', () => {
       unit('all', 'universal'),
       { ...unit('all', 'universal'), drafter: 'e' },
     ];
-    const estimate = createTimeEstimate(all);
+    const estimate = new TimeEstimate(all);
     estimate.start(all[5]!, 0);
     estimate.end(100);
     expect(estimate.left(100)).toBe(800);
@@ -101,7 +101,7 @@ describe('the time left', () => {
   });
 
   it('is what was expected until there is something better', () => {
-    const estimate = createTimeEstimate(units, 400);
+    const estimate = new TimeEstimate(units, 400);
     estimate.start(units[0]!, 0);
     expect(estimate.left(30)).toBe(370);
     estimate.end(40);
@@ -112,17 +112,21 @@ describe('the time left', () => {
   });
 
   it('does not learn from units that were already there', () => {
-    const estimate = createTimeEstimate(units);
+    const estimate = new TimeEstimate(units);
     estimate.start(units[1]!, 0);
     estimate.end(0.2);
     expect(estimate.left(0.2)).toBeUndefined();
   });
 
-  it('of units that nobody announced is nothing', () => {
-    const estimate = createTimeEstimate(units);
-    estimate.start(unit('3', 'attack'), 0);
-    expect(estimate.left(5)).toBe(0);
-    estimate.step(0, 10, 5);
-    expect(estimate.left(5)).toBe(0);
+  it('is shared by the workers that run', () => {
+    const estimate = new TimeEstimate(units);
+    estimate.start(units[1]!, 0, 'a');
+    estimate.start(units[3]!, 0, 'b');
+    estimate.step(1, 10, 10, 'a');
+    expect(estimate.left(10)).toBe((2 * 90 + 2 * 5) / 2);
+    estimate.end(100, 'a');
+    estimate.end(100, 'b');
+    estimate.start(units[0]!, 100, 'b');
+    expect(estimate.left(100)).toBe(10);
   });
 });

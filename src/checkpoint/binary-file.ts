@@ -1,5 +1,4 @@
-import { open, stat } from 'node:fs/promises';
-import type { FileHandle } from 'node:fs/promises';
+import { open, stat, type FileHandle } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { downloadAgain, refuse } from './stored-tensor.js';
 

@@ -25,7 +25,7 @@ async function valuesOf(store: WeightStore): Promise<Record<string, number[]>> {
 
 async function createDirect(pieceBytes: number): Promise<WeightStore> {
   const checkpoint = await openCheckpoint(model.folder);
-  return createDirectWeights(resolveRecipes(checkpoint, mixedRecipes), { pieceBytes });
+  return createDirectWeights(resolveRecipes(checkpoint, mixedRecipes), pieceBytes);
 }
 
 async function collect({ read }: DirectPart): Promise<Uint8Array[]> {
@@ -37,7 +37,7 @@ async function collect({ read }: DirectPart): Promise<Uint8Array[]> {
 /** The one part of a weight that is made of this tensor alone. */
 async function readAlone(tensor: StoredTensor, transpose: boolean, pieceBytes = 1024) {
   const recipe = { name: 'w', shape: tensor.shape, parts: [{ tensor, transpose }] };
-  const { tensors } = await createDirectWeights([recipe], { pieceBytes });
+  const { tensors } = await createDirectWeights([recipe], pieceBytes);
   const part = tensors.get('w')!.parts[0]!;
   return { part, pieces: await collect(part) };
 }

@@ -8,14 +8,8 @@ import { openFile, readExactly, withFile } from './binary-file.js';
 import { identifyFile, requireSameFiles } from './cache/content-hash.js';
 import { requireLittleEndian } from './element-decoding.js';
 import { readFloat32, requireWithin } from './read-tensor.js';
-import type { StoredDType, StoredTensor } from './stored-tensor.js';
-import { bytesPerElement, countElements } from './stored-tensor.js';
+import { bytesPerElement, countElements, type StoredDType, type StoredTensor } from './stored-tensor.js';
 import type { ResolvedPart, ResolvedRecipe } from './weight-recipe.js';
-
-export interface DirectOptions {
-  /** Max bytes of a piece, unless one row is larger; lowered in tests. */
-  readonly pieceBytes?: number | undefined;
-}
 
 const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {
   F32: 'float32',
@@ -26,9 +20,10 @@ const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {
 /** One piece is used while the others are read. */
 const piecesInMemory = 4;
 
+/** `pieceBytes`: max bytes of a piece, unless one row is larger. */
 export async function createDirectWeights(
   recipes: readonly ResolvedRecipe[],
-  { pieceBytes = 8 * 1024 * 1024 }: DirectOptions = {},
+  pieceBytes = 8 * 1024 * 1024,
 ): Promise<CheckpointWeights> {
   requireLittleEndian();
   const read = recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor));

@@ -1,6 +1,7 @@
 /** Decodes raw bytes of each dtype to float32 or int32. */
 import { endianness } from 'node:os';
 import { MistletoeError } from '../core/errors.js';
+import { float16Table } from '../core/half-floats.js';
 import { decodeBlocks } from './gguf/block-decoding.js';
 import type { StoredDType, StoredTensor } from './stored-tensor.js';
 import { isBlockDType, isFloatDType, quote, refuse } from './stored-tensor.js';
@@ -10,8 +11,6 @@ import { isBlockDType, isFloatDType, quote, refuse } from './stored-tensor.js';
  * is the upper half of a float32.
  */
 export type FloatDType = Extract<StoredDType, 'F32' | 'F16' | 'BF16' | 'F64'>;
-
-let halfTable: Uint32Array | undefined;
 
 /** `raw` is 8-byte aligned. */
 export function decodeFloats(
@@ -25,7 +24,7 @@ export function decodeFloats(
   switch (dtype) {
     case 'F16': {
       const halves = new Uint16Array(raw.buffer, raw.byteOffset, count);
-      const table = (halfTable ??= buildHalfTable());
+      const table = float16Table();
       for (let index = 0; index < count; index += 1) bits[index] = table[halves[index]!]!;
       return;
     }
@@ -41,25 +40,6 @@ export function decodeFloats(
       target.set(new Float64Array(raw.buffer, raw.byteOffset, count), targetStart);
       return;
   }
-}
-
-function buildHalfTable(): Uint32Array {
-  const table = new Uint32Array(65536);
-  for (let half = 0; half < 65536; half += 1) table[half] = widenHalf(half);
-  return table;
-}
-
-/** 1 sign, 5 exponent (bias 15), 10 fraction bits to 1, 8 (bias 127), 23. */
-function widenHalf(half: number): number {
-  const sign = (half & 0x8000) << 16;
-  const exponent = (half >>> 10) & 0x1f;
-  const fraction = half & 0x3ff;
-  if (exponent === 0x1f) return sign | 0x7f800000 | (fraction << 13);
-  if (exponent !== 0) return sign | ((exponent + 112) << 23) | (fraction << 13);
-  if (fraction === 0) return sign;
-  // Subnormal: shift the leading one out of the fraction; each shift lowers the exponent.
-  const shift = Math.clz32(fraction) - 21;
-  return sign | ((113 - shift) << 23) | (((fraction << shift) & 0x3ff) << 13);
 }
 
 /** `raw` is 8-byte aligned. */

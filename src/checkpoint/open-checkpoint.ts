@@ -8,8 +8,7 @@ import { chooseLayout, listFolder, readConfig, readShardIndex } from './checkpoi
 import type { WeightLayout } from './checkpoint-folder.js';
 import { isGgufFile, openGguf } from './gguf/open-gguf.js';
 import { readSafetensorsHeader } from './safetensors/safetensors.js';
-import type { Checkpoint, StoredTensor } from './stored-tensor.js';
-import { quote, refuse } from './stored-tensor.js';
+import { quote, refuse, type Checkpoint, type StoredTensor } from './stored-tensor.js';
 import { readTorchHeader } from './torch/torch-zip.js';
 
 export interface Problem {
@@ -96,7 +95,7 @@ async function readWeights(root: string, layout: WeightLayout, attempt: Attempt)
     const found = await attempt(() => readHeader(join(root, shard)));
     if (found === undefined) continue;
     await attempt(() => {
-      checkShard({ index, shard, found, shardOf });
+      checkShard(index, shard, found, shardOf);
     });
     for (const tensor of found) tensors.set(tensor.name, tensor);
   }
@@ -107,14 +106,12 @@ function readHeader(file: string): Promise<StoredTensor[]> {
   return file.endsWith('.safetensors') ? readSafetensorsHeader(file) : readTorchHeader(file);
 }
 
-interface ShardCheck {
-  readonly index: string;
-  readonly shard: string;
-  readonly found: readonly StoredTensor[];
-  readonly shardOf: ReadonlyMap<string, string>;
-}
-
-function checkShard({ index, shard, found, shardOf }: ShardCheck): void {
+function checkShard(
+  index: string,
+  shard: string,
+  found: readonly StoredTensor[],
+  shardOf: ReadonlyMap<string, string>,
+): void {
   const names = new Set(found.map(({ name }) => name));
   const missing = [...shardOf].filter(([name, file]) => file === shard && !names.has(name));
   const remedy = 'Index and shards come from different exports: download all of them again.';

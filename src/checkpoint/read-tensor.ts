@@ -1,10 +1,7 @@
 /** Reads tensors into typed arrays, one chunk of raw bytes at a time. */
-import type { BinaryFile } from './binary-file.js';
-import { readExactly, withFile } from './binary-file.js';
-import type { Decode } from './element-decoding.js';
-import { floatDecoder, halfDecoder, integerDecoder } from './element-decoding.js';
-import type { StoredTensor } from './stored-tensor.js';
-import { bytesPerElement, countElements, quote, refuse } from './stored-tensor.js';
+import { readExactly, withFile, type BinaryFile } from './binary-file.js';
+import { floatDecoder, halfDecoder, integerDecoder, type Decode } from './element-decoding.js';
+import { bytesPerElement, countElements, quote, refuse, type StoredTensor } from './stored-tensor.js';
 
 /**
  * A strided tensor (a torch view) is halved along its widest axis until each piece spans at most one chunk of the

@@ -1,7 +1,5 @@
 /** Tensors to write; their bytes are produced on demand. */
-import { MistletoeError } from '../core/errors.js';
-import type { HalfType } from '../core/half-floats.js';
-import { encodeHalves } from '../core/half-floats.js';
+import { encodeHalves, type HalfType } from '../core/half-floats.js';
 import { readExactly, withFile } from './binary-file.js';
 import { requireLittleEndian } from './element-decoding.js';
 import { readFloat32, readIntegers, requireWithin } from './read-tensor.js';
@@ -9,7 +7,6 @@ import type { PlainDType, StoredTensor } from './stored-tensor.js';
 import {
   bytesPerElement,
   countElements,
-  formatShape,
   isBlockDType,
   isFloatDType,
   quote,
@@ -41,7 +38,6 @@ export function floatSource(
     async *read() {
       requireLittleEndian();
       const values = await make();
-      requireCount(name, shape, values.length);
       for (let start = 0; start < values.length; start += pieceElements) {
         const piece = values.subarray(start, start + pieceElements);
         requireFinite(name, piece, dtype);
@@ -103,14 +99,6 @@ async function* readBytesOf(tensor: StoredTensor): AsyncGenerator<Uint8Array> {
 
 function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
   return new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
-}
-
-function requireCount(name: string, shape: readonly number[], count: number): void {
-  if (countElements(shape) === count) return;
-  throw new MistletoeError(
-    'shape',
-    `Tensor ${quote(name)} was given ${count} values, its shape is ${formatShape(shape)}.`,
-  );
 }
 
 /** Larger values overflow float16. */

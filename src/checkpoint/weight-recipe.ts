@@ -6,8 +6,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
 import type { Checkpoint, StoredTensor } from './stored-tensor.js';
 import { countElements, findNearNames, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
-import type { RowBlock } from './read-tensor.js';
-import { readFloat32, visitHalfRows, visitRows } from './read-tensor.js';
+import { readFloat32, visitHalfRows, visitRows, type RowBlock } from './read-tensor.js';
 
 export interface WeightRecipe {
   readonly name: string;
@@ -39,15 +38,11 @@ export function listRead(recipes: readonly WeightRecipe[]): ReadonlySet<string> 
   return new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor)));
 }
 
-/** Searching for near names is slow if many tensors are missing. */
-export interface ResolveOptions {
-  readonly nearNames?: boolean | undefined;
-}
-
+/** `nearNames`: whether to search for the names that missing ones were meant to be, which is slow for many. */
 export function resolveRecipes(
   checkpoint: Checkpoint,
   recipes: readonly WeightRecipe[],
-  { nearNames = true }: ResolveOptions = {},
+  nearNames = true,
 ): readonly ResolvedRecipe[] {
   const names = new Set<string>();
   return recipes.map((recipe) => {
@@ -182,15 +177,8 @@ function placeStraight({ values, firstRow, rowCount, columns, weight, width, fir
 }
 
 /** In square tiles: row by row, every write would touch a new cache line. */
-function placeTransposed({
-  values,
-  firstRow,
-  rowCount,
-  columns,
-  weight,
-  width,
-  firstColumn,
-}: Placement): void {
+function placeTransposed(placement: Placement): void {
+  const { values, firstRow, rowCount, columns, weight, width, firstColumn } = placement;
   const tile = 32;
   for (let rowTile = 0; rowTile < rowCount; rowTile += tile) {
     const rowEnd = Math.min(rowTile + tile, rowCount);

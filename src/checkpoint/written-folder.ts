@@ -7,7 +7,7 @@ import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promis
 import { basename, dirname, join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/files.js';
-import { hostTag, isRunning, makeProcessTag } from '../core/processes.js';
+import { beginWriting, endWriting, hostTag, isBeingWritten, makeProcessTag } from '../core/processes.js';
 import { errnoOf, maximumTransferBytes } from './binary-file.js';
 import { describingNames } from './checkpoint-folder.js';
 import { quote } from './stored-tensor.js';
@@ -110,12 +110,6 @@ export async function explainWriting<Result>(path: string, write: () => Promise<
   }
 }
 
-/**
- * Name prefixes in use by this process. The pid alone is not enough: in a container it may be the same at every
- * start.
- */
-const beingWritten = new Set<string>();
-
 /** Refuses a folder with other files: they would be lost. */
 export async function writeWholeFolder(path: string, fill: (folder: string) => Promise<void>): Promise<void> {
   const given = resolve(path);
@@ -124,7 +118,7 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
   await requireReplaceable(place);
   const tagged = `${place}.${makeProcessTag()}`;
   const [fresh, aside] = [`${tagged}.new`, `${tagged}.old`];
-  beingWritten.add(tagged);
+  beginWriting(tagged);
   try {
     await explainWriting(place, async () => {
       makeFolderSync(dirname(place));
@@ -137,7 +131,7 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
     await rm(fresh, { recursive: true, force: true }).catch(() => undefined);
     throw inWordsOf(place, fresh, failure);
   } finally {
-    beingWritten.delete(tagged);
+    endWriting(tagged);
   }
   await syncFolder(dirname(place));
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
@@ -189,13 +183,9 @@ async function listPartialFiles(place: string): Promise<readonly PartialFile[]> 
       form.exec(name.startsWith(opening) ? name.slice(opening.length) : '') ?? [];
     if (tag === undefined) return [];
     const isForeign = host !== hostTag();
-    if (!isForeign && isWriting(Number(pid), `${place}.${tag}`)) return [];
+    if (!isForeign && isBeingWritten(`${place}.${tag}`, Number(pid))) return [];
     return [{ remains: join(dirname(place), name), kind: kind as PartialFile['kind'], isForeign }];
   });
-}
-
-function isWriting(pid: number, tagged: string): boolean {
-  return pid === process.pid ? beingWritten.has(tagged) : isRunning(pid);
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -15,13 +15,15 @@ import { byteSize as bytes } from '../core/settings.js';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
 import { countText } from '../core/number-text.js';
+import type { Row } from '../report/table.js';
+import { tableText } from '../report/table.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
 import { cacheFolderFlag, formatFlag } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { flag } from './flags.js';
-import { asOneLine } from './safe-text.js';
+import { asOneLine } from './terminal.js';
 
 const tasks = ['list', 'trim', 'clear', 'verify'] as const;
 
@@ -132,11 +134,7 @@ function contentsLines(contents: CacheContents): readonly string[] {
     `used    ${formatBytes(totalBytes)} in ${countFiles(weights.length)} of weights`,
     ...(weights.length === 0
       ? []
-      : [
-          '',
-          formatRow(['file', 'size', 'weights', 'last used', 'made from']),
-          ...weights.slice(0, shownFiles).map(describeRow),
-        ]),
+      : ['', ...tableText({ columns, rows: weights.slice(0, shownFiles).map(describeRow) })]),
     ...(hidden > 0 ? [`... and ${hidden} more; --format json lists them all.`] : []),
     ...(temporaryCount + foreignCount === 0 ? [] : ['']),
     ...(temporaryCount === 0 ? [] : [`${countFiles(temporaryCount)} being written, or incomplete.`]),
@@ -148,20 +146,16 @@ function contentsLines(contents: CacheContents): readonly string[] {
   ];
 }
 
-const widths = [14, 9, 7, 17];
+const columns = ['file', 'size', 'weights', 'last used', 'made from'].map((name) => ({
+  name,
+  align: 'left' as const,
+}));
 
-function formatRow(cells: readonly string[]): string {
-  return cells
-    .map((cell, index) => cell.padEnd(widths[index] ?? 0))
-    .join('  ')
-    .trimEnd();
-}
-
-function describeRow(weights: DescribedWeights): string {
+function describeRow(weights: DescribedWeights): Row {
   const { path, sizeBytes, content = 'unknown', lastUsed, checkpoint, isInUse } = weights;
   const origin = checkpoint === undefined ? 'unknown' : asOneLine(checkpoint);
   const when = isInUse ? 'now' : `${lastUsed.toISOString().slice(0, 16).replace('T', ' ')}Z`;
-  return formatRow([shortName(path), formatBytes(sizeBytes), content, when, origin]);
+  return { cells: [shortName(path), formatBytes(sizeBytes), content, when, origin] };
 }
 
 /** Twelve of its 64 digits identify a file. */

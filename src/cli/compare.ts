@@ -2,7 +2,7 @@
 import { checkWorse, compareRuns } from '../report/compare/comparison.js';
 import { createComparisonReport, renderComparisonText } from '../report/compare/comparison-report.js';
 import { renderReportHtml, renderReportMarkdown } from '../report/document.js';
-import { stringifyStably } from '../report/audit/json.js';
+import { stringifyStably } from '../report/audit/write-reports.js';
 import { decimal, oneOf } from '../core/settings.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';

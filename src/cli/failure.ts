@@ -1,9 +1,8 @@
 /** How failures are printed, and their exit codes. */
 import { CommanderError } from 'commander';
 import { MistletoeError, type ErrorCode } from '../core/errors.js';
-import { asOneLine } from './safe-text.js';
+import { asOneLine, colorsFor } from './terminal.js';
 import type { StopSignal, Terminal } from './terminal.js';
-import { colorsFor } from './terminal.js';
 
 export const exitCodes = {
   success: 0,

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { TokenOrigin } from '../decode/answer.js';
-import { openColors } from './safe-text.js';
-import { createColors } from './safe-text.js';
+import { createColors, openColors } from './terminal.js';
 import { createTokenMarker } from './generate-output.js';
 
 type Token = readonly [text: string, origin: TokenOrigin];

@@ -12,9 +12,8 @@ import type { Drafter } from '../draft/drafter.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
-import { asOneLine } from './safe-text.js';
+import { asOneLine, colorsFor } from './terminal.js';
 import type { Colors, Terminal } from './terminal.js';
-import { colorsFor } from './terminal.js';
 
 /** Shared by all prompts, so `auto` keeps what it learned. */
 export interface Speculation {

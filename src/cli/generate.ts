@@ -3,18 +3,17 @@ import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import { maxNewTokensLimit } from '../core/limits.js';
-import type { SamplingOptions } from '../core/sampling.js';
 import { integer, oneOf, text } from '../core/settings.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { checkRule } from '../decode/verification/verifier.js';
 import { createPolicy, defaultDraftPolicy, generateSpeculatively } from '../decode/speculative-text.js';
 import type { VerificationRule } from '../decode/verification/verification.js';
 import { verificationRules } from '../decode/verification/verification.js';
-import type { ReadingOptions } from '../draft/draft-system.js';
+import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/systems.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
-import type { GenerateOptions, Target } from '../decode/target.js';
+import type { Target } from '../decode/target.js';
 import { generateText, openTarget } from '../decode/target.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
@@ -87,9 +86,7 @@ const flags = {
       'text streams; json prints one object per prompt and line',
       oneOf(['text', 'json']),
       'format',
-      {
-        default: 'text',
-      },
+      { default: 'text' },
     ),
     ...common.machineFlags,
   }),
@@ -117,32 +114,28 @@ export const generate = defineCommand({
 });
 
 async function runGenerate(flags: GenerateFlags, { terminal, args }: Invocation): Promise<number> {
-  const plan = planDrafting(flags, common.samplingOf(flags));
+  const drafting = checkDrafting(flags);
   const prompts = await readPrompts({ ...flags, prompt: choosePrompt(flags, args) }, terminal);
   const choice = await chooseDevice(flags);
   const findModel = createModelFinder(flags, terminal);
   const folder = await findModel(flags.target);
-  const located = plan === undefined ? undefined : { ...plan, source: await findModel(plan.source) };
+  const source = drafting === undefined ? undefined : await findModel(drafting.source);
   const onNotice = createNotice(terminal);
-  const sources = [folder, ...(located === undefined ? [] : [located.source])];
-  const device = await settleDevice(choice, sources, onNotice);
+  const device = await settleDevice(choice, source === undefined ? [folder] : [folder, source], onNotice);
   const runtime = await openRuntime(device, flags.threads);
   const loading = { onNotice, ...common.cacheOf(flags), ...common.tapsOf(flags) };
   try {
-    const target = await openTarget(folder, {
-      runtime,
-      ...loading,
-      chat: chatOf(flags),
-      ...common.templateOf(flags),
-    });
-    const speculation = located === undefined ? undefined : await loadSpeculation(located, target, loading);
-    return await answerAll({ target, speculation, prompts, flags, terminal, onNotice });
+    const template = { chat: flags.raw === true ? false : flags.chat, ...common.templateOf(flags) };
+    const target = await openTarget(folder, { runtime, ...loading, ...template });
+    if (source === undefined) return await answerAll(target, undefined, prompts, flags, terminal);
+    const { model, tokenizer } = target;
+    const drafter = await loadDrafter(source, { target: model, tokenizer, ...loading });
+    const speculation = speculateWith(drafter, drafting?.draftPolicy, flags, onNotice);
+    return await answerAll(target, speculation, prompts, flags, terminal);
   } finally {
     await runtime.dispose();
   }
 }
-
-const chatOf = ({ chat, raw }: GenerateFlags): boolean | undefined => (raw === true ? false : chat);
 
 function choosePrompt({ prompt, prompts }: GenerateFlags, [first]: readonly string[]): string | undefined {
   if (first === undefined) return prompt;
@@ -177,28 +170,28 @@ async function readPrompts(
   return loadPrompts(prompts);
 }
 
-interface Task {
-  readonly target: Target;
-  readonly speculation: Speculation | undefined;
-  readonly prompts: readonly Prompt[];
-  readonly flags: GenerateFlags;
-  readonly terminal: Terminal;
-  readonly onNotice: (message: string) => void;
-}
-
-async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> {
-  const { target, speculation, flags, terminal } = task;
+async function answerAll(
+  target: Target,
+  speculation: Speculation | undefined,
+  prompts: readonly Prompt[],
+  flags: GenerateFlags,
+  terminal: Terminal,
+): Promise<number> {
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
   const stopListening = terminal.onInterrupt(() => {
     abort.abort();
   });
-  const printer = createPrinter(task);
+  const printer = createPrinter({ flags, terminal, target, speculation });
+  const { maxNewTokens, seed, stop } = flags;
   try {
     for (const prompt of prompts) {
       printer.begin(prompt);
       const options = {
-        ...optionsOf(flags),
+        maxNewTokens,
+        seed,
+        stopStrings: stop,
+        sampling: common.samplingOf(flags),
         name: flags.prompts === undefined ? undefined : `Prompt ${prompt.id} of ${flags.prompts}`,
         onToken: printer.token,
         signal,
@@ -208,7 +201,7 @@ async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> 
           ? await generateText(target, prompt.text, options)
           : await generateSpeculatively(target, speculation.drafter, prompt.text, {
               ...options,
-              onNotice,
+              onNotice: createNotice(terminal),
               policy: speculation.policy,
               rule: speculation.rule,
             });
@@ -221,22 +214,10 @@ async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> 
   return abort.signal.aborted ? exitCodes.interrupted : exitCodes.success;
 }
 
-function optionsOf(flags: GenerateFlags): GenerateOptions {
-  const { maxNewTokens, seed, stop } = flags;
-  return { maxNewTokens, seed, stopStrings: stop, sampling: common.samplingOf(flags) };
-}
-
-/** The drafting flags, parsed but not loaded. */
-interface DraftingPlan {
-  /** A folder, or a system without weights. */
-  readonly source: string;
-  readonly draftPolicy: DraftPolicy | undefined;
-  readonly rule: VerificationRule | undefined;
-  readonly sampling: SamplingOptions;
-}
-
 /** Undefined without a drafter. Checks the flags before anything is loaded. */
-function planDrafting(flags: GenerateFlags, sampling: SamplingOptions): DraftingPlan | undefined {
+function checkDrafting(
+  flags: GenerateFlags,
+): { readonly source: string; readonly draftPolicy: DraftPolicy | undefined } | undefined {
   const { drafter, draft, verificationRule, taps, showDrafts, format } = flags;
   if (drafter === undefined) {
     const given = {
@@ -256,32 +237,21 @@ function planDrafting(flags: GenerateFlags, sampling: SamplingOptions): Drafting
       hint: 'Leave it out: acceptedLengths shows which tokens of each step were drafted.',
     });
   }
-  if (verificationRule !== undefined) checkRule(verificationRule, sampling);
+  if (verificationRule !== undefined) checkRule(verificationRule, common.samplingOf(flags));
   return {
     source: findDrafter(drafter),
     draftPolicy: draft === undefined ? undefined : parseDraftPolicy(draft),
-    rule: verificationRule,
-    sampling,
   };
 }
 
-interface LoadingOptions extends ReadingOptions {
-  readonly cacheFolder?: string | undefined;
-  readonly verifyCache?: boolean | undefined;
-  readonly onNotice: (message: string) => void;
-}
-
-async function loadSpeculation(
-  { source, rule, sampling, ...plan }: DraftingPlan,
-  { model, tokenizer }: Target,
-  loading: LoadingOptions,
-): Promise<Speculation> {
-  const drafter = await loadDrafter(source, { target: model, tokenizer, ...loading });
-  const draftPolicy = plan.draftPolicy ?? defaultDraftPolicy(drafter, sampling);
-  if (draftPolicy.kind === 'auto' && sampling.temperature > 0) {
-    loading.onNotice(
-      'With a temperature, --draft auto depends on timing: the same seed may give a different text.',
-    );
-  }
-  return { drafter, draftPolicy, policy: createPolicy(draftPolicy, drafter), rule };
+function speculateWith(
+  drafter: Drafter,
+  given: DraftPolicy | undefined,
+  flags: GenerateFlags,
+  onNotice: (message: string) => void,
+): Speculation {
+  const draftPolicy = given ?? defaultDraftPolicy(drafter, common.samplingOf(flags));
+  if (draftPolicy.kind === 'auto' && flags.temperature > 0)
+    onNotice('With a temperature, --draft auto depends on timing: the same seed may give a different text.');
+  return { drafter, draftPolicy, policy: createPolicy(draftPolicy, drafter), rule: flags.verificationRule };
 }

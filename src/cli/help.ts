@@ -124,9 +124,10 @@ const widthOf = (text: string): number => stripVTControlCharacters(text).length;
 export function wrap(text: string, width: number, hanging = ''): string[] {
   return text.split('\n').flatMap((paragraph) => {
     const lines: string[] = [];
-    let line = '';
-    for (const word of paragraph.split(' ')) {
-      const longer = line === '' ? word : `${line} ${word}`;
+    const words = paragraph.split(' ');
+    let line = words.shift()!;
+    for (const word of words) {
+      const longer = `${line} ${word}`;
       if (line.trim() !== '' && widthOf(longer) > width) {
         lines.push(line);
         line = hanging + word;

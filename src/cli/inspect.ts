@@ -1,11 +1,12 @@
 /** `mistletoe inspect`. */
 import { basename } from 'node:path';
 import { formatBytes } from '../core/byte-size.js';
+import { countText } from '../core/number-text.js';
 import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-models.js';
 import { countFittingTokens, estimateGpuMemory, expectedTokens, passBytes } from '../decode/gpu-fit.js';
 import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
-import type { DrafterFacts } from '../draft/reading/drafter-facts.js';
+import type { DrafterFacts } from '../draft/draft-system.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import type { ComputeType, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
@@ -15,9 +16,8 @@ import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './commo
 import { closeSentence, exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { createModelFinder } from './model-source.js';
-import { asOneLine } from './safe-text.js';
+import { asOneLine, colorsFor } from './terminal.js';
 import type { Colors } from './terminal.js';
-import { colorsFor } from './terminal.js';
 
 const flags = {
   ...formatFlag,
@@ -100,6 +100,11 @@ function formatProblems({ problems }: Inspection, colors: Colors): readonly stri
 /** An inspection as text: a label and a value for each line. */
 export type Line = readonly [label: string, value: string];
 
+const lineIf = <T>(label: string, value: T | undefined, show: (value: T) => string): readonly Line[] =>
+  value === undefined ? [] : [[label, show(value)]];
+
+const noneIf = (label: string, isExpected: boolean): readonly Line[] => (isExpected ? [[label, 'none']] : []);
+
 /** `device`: where it would run, shown after the memory it needs. */
 export function inspectionLines(inspection: Inspection, device: readonly Line[] = []): readonly Line[] {
   const { folder, kind, layout, model, drafter, weights, memory, tokenizer, chatTemplate } = inspection;
@@ -108,22 +113,19 @@ export function inspectionLines(inspection: Inspection, device: readonly Line[] 
     ['folder', folder],
     [
       'kind',
-      kind === 'decoder'
+      isTarget
         ? `${layout} (a target, or a drafter for speculative sampling)`
         : `${drafter === undefined ? kind : 'drafter'}: ${layout}`,
     ],
     ...(model === undefined ? [] : modelLines(model)),
     ...(drafter === undefined ? [] : drafterLines(drafter)),
     ...(weights === undefined ? [] : weightLines(weights)),
-    ...(memory === undefined ? [] : memoryLines(memory)),
+    ...lineIf('memory needed', memory, memoryText),
     ...device,
-    ...(tokenizer === undefined ? absent('tokenizer', isTarget) : tokenizerLines(tokenizer)),
-    ...(chatTemplate === undefined
-      ? absent('chat template', isTarget && tokenizer !== undefined)
-      : [
-          ['chat template', basename(chatTemplate.origin)] as const,
-          ['  renders Hello! as', quoteSample(chatTemplate.sample)] as const,
-        ]),
+    ...(tokenizer === undefined ? noneIf('tokenizer', isTarget) : tokenizerLines(tokenizer)),
+    ...noneIf('chat template', isTarget && tokenizer !== undefined && chatTemplate === undefined),
+    ...lineIf('chat template', chatTemplate, ({ origin }) => basename(origin)),
+    ...lineIf('  renders Hello! as', chatTemplate, ({ sample }) => quoteSample(sample)),
   ];
 }
 
@@ -137,12 +139,12 @@ function quoteSample(sample: string): string {
     : shown;
 }
 
-const absent = (label: string, isExpected: boolean): readonly Line[] => (isExpected ? [[label, 'none']] : []);
-
 function modelLines(model: ModelConfiguration): readonly Line[] {
-  const { headCount, keyValueHeadCount, headSize, rotaryScaling } = model;
+  const { headCount, keyValueHeadCount, headSize, rotaryScaling, slidingWindow } = model;
   const scaling =
     rotaryScaling.kind === 'none' ? '' : `, ${rotaryScaling.kind} scaling by ${rotaryScaling.factor}`;
+  const seen =
+    slidingWindow === undefined ? '' : `, of which a token sees the last ${formatCount(slidingWindow)}`;
   const traits = [
     ...(model.tiedEmbeddings ? ['embeddings tied to the output'] : []),
     ...(model.queryKeyValueBias ? ['attention bias'] : []),
@@ -154,15 +156,9 @@ function modelLines(model: ModelConfiguration): readonly Line[] {
     ['hidden size', `${formatCount(model.hiddenSize)} (MLP ${formatCount(model.intermediateSize)})`],
     ['heads', `${headCount} of ${headSize}, ${keyValueHeadCount} for keys and values`],
     ['vocabulary', `${formatCount(model.vocabularySize)} tokens`],
-    ['context', contextText(model)],
+    ['context', `${formatCount(model.contextLength)} tokens${seen}`],
     ['rotary', `base ${formatCount(model.rotaryBase)} (${model.rotaryOrigin})${scaling}`],
   ];
-}
-
-function contextText({ contextLength, slidingWindow }: ModelConfiguration): string {
-  const seen =
-    slidingWindow === undefined ? '' : `, of which a token sees the last ${formatCount(slidingWindow)}`;
-  return `${formatCount(contextLength)} tokens${seen}`;
 }
 
 function drafterLines(facts: DrafterFacts): readonly Line[] {
@@ -177,55 +173,37 @@ function drafterLines(facts: DrafterFacts): readonly Line[] {
       'drafts',
       heads === undefined ? 'to any depth, from its own output' : `${heads} tokens ahead (one per head)`,
     ],
-    ...(hiddenSize === undefined ? [] : [['hidden size', formatCount(hiddenSize)] as const]),
-    ...(draftVocabularySize === undefined
-      ? []
-      : [['draft vocabulary', `${formatCount(draftVocabularySize)} tokens`] as const]),
-    ...(rotary === undefined
-      ? []
-      : [['rotary', `base ${formatCount(rotary.base)} (${rotary.origin})`] as const]),
+    ...lineIf('hidden size', hiddenSize, formatCount),
+    ...lineIf('draft vocabulary', draftVocabularySize, (size) => `${formatCount(size)} tokens`),
+    ...lineIf('rotary', rotary, ({ base, origin }) => `base ${formatCount(base)} (${origin})`),
     ...(traits.length === 0 ? [] : [['has', traits.join(', ')] as const]),
     ['expects a target', target.length === 0 ? 'not known from the tensors' : `with ${target.join(', ')}`],
-    ...(expects.tapRule === undefined ? [] : [['taps', expects.tapRule] as const]),
+    ...lineIf('taps', expects.tapRule, String),
   ];
 }
 
-function weightLines({
-  files,
-  sizeBytes,
-  tensorCount,
-  parameterCount,
-  dtypes,
-}: WeightFacts): readonly Line[] {
-  const types = Object.entries(dtypes).map(([dtype, count]) => `${dtype} ${formatShort(count)}`);
+function weightLines(weights: WeightFacts): readonly Line[] {
+  const { files, sizeBytes, tensorCount, parameterCount } = weights;
+  const types = Object.entries(weights.dtypes).map(([dtype, count]) => `${dtype} ${formatShort(count)}`);
   return [
     [
       'parameters',
       `${formatShort(parameterCount)} in ${formatCount(tensorCount)} tensors (${types.join(', ')})`,
     ],
-    ['on disk', `${formatBytes(sizeBytes)} in ${files.length} ${files.length === 1 ? 'file' : 'files'}`],
+    ['on disk', `${formatBytes(sizeBytes)} in ${countText(files.length, 'file')}`],
   ];
 }
 
-function memoryLines({ weightBytes, cacheBytesPerThousandTokens }: MemoryFacts): readonly Line[] {
-  return [
-    [
-      'memory needed',
-      `${formatBytes(weightBytes)} of float32 weights (mapped), ` +
-        `${formatBytes(cacheBytesPerThousandTokens)} of KV cache per 1000 tokens`,
-    ],
-  ];
-}
+const memoryText = ({ weightBytes, cacheBytesPerThousandTokens }: MemoryFacts): string =>
+  `${formatBytes(weightBytes)} of float32 weights (mapped), ` +
+  `${formatBytes(cacheBytesPerThousandTokens)} of KV cache per 1000 tokens`;
 
 function tokenizerLines({ kind, vocabularySize, specialTokens }: TokenizerFacts): readonly Line[] {
-  const shown = specialTokens.slice(0, 6).join(' ');
   const hidden = specialTokens.length - 6;
+  const shown = `${specialTokens.slice(0, 6).join(' ')}${hidden > 0 ? ` and ${hidden} more` : ''}`;
   return [
     ['tokenizer', `${kind}, ${formatCount(vocabularySize)} tokens`],
-    [
-      '  special tokens',
-      specialTokens.length === 0 ? 'none' : `${shown}${hidden > 0 ? ` and ${hidden} more` : ''}`,
-    ],
+    ['  special tokens', specialTokens.length === 0 ? 'none' : shown],
   ];
 }
 

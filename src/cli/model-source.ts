@@ -4,12 +4,11 @@ import { homedir } from 'node:os';
 import { findCachedModel } from '../checkpoint/hub/hub-cache.js';
 import type { DownloadOptions } from '../checkpoint/hub/hub-download.js';
 import { downloadModel } from '../checkpoint/hub/hub-download.js';
-import { formatHubId, hubIdForm, parseHubId } from '../checkpoint/hub/hub-settings.js';
-import { readHubSettings } from '../checkpoint/hub/hub-settings.js';
+import { formatHubId, hubIdForm, parseHubId, readHubSettings } from '../checkpoint/hub/hub-settings.js';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
-import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
-import { findWeightless } from '../draft/systems.js';
+import { mapFolder } from '../draft/systems.js';
+import { findPromptSet, hubSets } from '../text/prompts/hub-sets.js';
 import type { DownloadFlags } from './common-flags.js';
 import type { Progress, ProgressClock, ProgressMode } from './progress.js';
 import { createProgress, roughDuration } from './progress.js';
@@ -24,9 +23,7 @@ interface SourceFlags extends DownloadFlags {
 /** An existing path wins over a hub name, as in transformers. Without --download, no network is used. */
 export function createModelFinder(flags: SourceFlags, terminal: Terminal): ModelFinder {
   const find: ModelFinder = async (given) => {
-    const hybrid = parseHybrid(given);
-    if (hybrid !== undefined) return withLookup(hybrid.lookup, await find(hybrid.behind));
-    if (existsSync(given) || findWeightless(given) !== undefined) return given;
+    if (existsSync(given)) return given;
     const id = parseHubId(given);
     if (id === undefined) {
       if (flags.download === true) throw refuseToFetch(given);
@@ -45,7 +42,7 @@ export function createModelFinder(flags: SourceFlags, terminal: Terminal): Model
       throw failure;
     }
   };
-  return find;
+  return (given) => mapFolder(given, find);
 }
 
 function refuseToFetch(given: string): MistletoeError {
@@ -58,17 +55,17 @@ function refuseToFetch(given: string): MistletoeError {
   );
 }
 
-/** A download as progress: size, time left, speed, file. */
 /** Progress events per download, for programs that read them. */
 const maxEvents = 1000;
 
-export interface DownloadDisplay {
+interface DownloadDisplay {
   readonly onStart: NonNullable<DownloadOptions['onStart']>;
   readonly onProgress: NonNullable<DownloadOptions['onProgress']>;
   /** Prints nothing if nothing had to be downloaded. */
   readonly end: (summary?: string) => void;
 }
 
+/** Shows size, time left, speed and file. */
 export function createDownloadProgress(
   progress: Progress,
   name: string,
@@ -114,5 +111,45 @@ export function createDownloadProgress(
     end(summary) {
       if (hasStarted) progress.finish(summary);
     },
+  };
+}
+
+interface SetFlags extends DownloadFlags {
+  readonly promptsDir?: string | undefined;
+  readonly cacheDir?: string | undefined;
+  readonly progress?: ProgressMode | undefined;
+}
+
+export type PromptFinder = (source: string) => Promise<string>;
+
+/** From what was given to a file, or to the same name where a folder has the set. */
+export function createPromptFinder(flags: SetFlags, terminal: Terminal): PromptFinder {
+  return async (source) => {
+    const set = Object.hasOwn(hubSets, source) ? hubSets[source] : undefined;
+    if (set === undefined || flags.promptsDir !== undefined) return source;
+    const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
+    const progress = createProgress(flags.progress ?? 'auto', terminal.stderr);
+    const display = createDownloadProgress(progress, set.repository, { now: () => performance.now() });
+    try {
+      const path = await findPromptSet(source, {
+        settings,
+        download: flags.download === true,
+        cacheFolder: flags.cacheDir,
+        progress: display,
+      });
+      display.end(`${set.repository} is in the cache`);
+      if (path !== undefined) return path;
+    } catch (failure) {
+      display.end();
+      throw failure;
+    }
+    const host = new URL(settings.endpoint).host;
+    throw new MistletoeError(
+      'usage',
+      `The prompt set ${source} is not in the Hugging Face cache in ${settings.cacheFolder}.`,
+      {
+        hint: `--download fetches it from ${host} (${set.repository}); --prompts-dir names a folder that has it.`,
+      },
+    );
   };
 }

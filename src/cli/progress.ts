@@ -3,7 +3,7 @@
  * folders are untrusted: none of them can start a new line.
  */
 import type { progressModes } from './common-flags.js';
-import { asOneLine } from './safe-text.js';
+import { asOneLine } from './terminal.js';
 import type { Output } from './terminal.js';
 
 export type ProgressMode = (typeof progressModes)[number];

@@ -101,10 +101,7 @@ const flags = {
       'max duration of a request; its answer is cut',
       decimal({ above: 0, max: 1e6 }),
       'number',
-      {
-        default: 600,
-        rare: true,
-      },
+      { default: 600, rare: true },
     ),
     grace: flag('time to finish answers after Ctrl-C', decimal({ min: 0, max: 1e6 }), 'seconds', {
       default: 10,

@@ -1,10 +1,8 @@
 import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { asOneLine, withoutControls } from './safe-text.js';
-import { createColors } from './safe-text.js';
+import { asOneLine, createColors, createOutput, withoutControls } from './terminal.js';
 import type { Output } from './terminal.js';
-import { createOutput } from './terminal.js';
 
 function record(isTerminal: boolean, use: (output: Output) => void): string {
   let written = '';

@@ -2,8 +2,7 @@
  * Reads small files that users name. Type and size are checked before opening: a pipe blocks, a device never ends, and a
  * file of gigabytes is a mistake.
  */
-import type { Stats } from 'node:fs';
-import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, type Stats } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { fileLimits } from './limits.js';

@@ -47,13 +47,27 @@ function roundToEven(value: number): number {
 }
 
 function widen(bits: number, type: HalfType): number {
-  if (type === 'bfloat16') {
-    singleBits[0] = bits << 16;
-    return single[0]!;
-  }
-  const sign = (bits & 0x8000) === 0 ? 1 : -1;
-  const exponent = (bits >>> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0x1f) return fraction === 0 ? sign * Infinity : NaN;
-  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (fraction + 1024) * 2 ** (exponent - 25);
+  singleBits[0] = type === 'bfloat16' ? bits << 16 : widenFloat16(bits);
+  return single[0]!;
+}
+
+/** Float32 bits: 1 sign, 5 exponent (bias 15), 10 fraction bits to 1, 8 (bias 127), 23. Keeps NaN payloads. */
+function widenFloat16(half: number): number {
+  const sign = (half & 0x8000) << 16;
+  const exponent = (half >>> 10) & 0x1f;
+  const fraction = half & 0x3ff;
+  if (exponent === 0x1f) return sign | 0x7f800000 | (fraction << 13);
+  if (exponent !== 0) return sign | ((exponent + 112) << 23) | (fraction << 13);
+  if (fraction === 0) return sign;
+  // Subnormal: shift the leading one out of the fraction; each shift lowers the exponent.
+  const shift = Math.clz32(fraction) - 21;
+  return sign | ((113 - shift) << 23) | (((fraction << shift) & 0x3ff) << 13);
+}
+
+let table: Uint32Array<ArrayBuffer> | undefined;
+
+/** [65536] The float32 bits of every float16. */
+export function float16Table(): Uint32Array<ArrayBuffer> {
+  table ??= Uint32Array.from({ length: 65_536 }, (_, half) => widenFloat16(half));
+  return table;
 }

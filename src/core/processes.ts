@@ -25,18 +25,30 @@ export function isRunning(pid: number): boolean {
   }
 }
 
-/** CPU time and memory of another process. */
-interface ProcessUsage {
-  readonly cpuMs: number;
-  readonly residentBytes: number;
+/**
+ * Paths that this process writes. The pid in a name is not enough: in a container it may be the same at every start.
+ */
+const beingWritten = new Set<string>();
+
+export function beginWriting(path: string): void {
+  beingWritten.add(path);
+}
+
+export function endWriting(path: string): void {
+  beingWritten.delete(path);
+}
+
+/** Whether the process of this host with the pid in the path's name still writes it. */
+export function isBeingWritten(path: string, pid: number): boolean {
+  return pid === process.pid ? beingWritten.has(path) : isRunning(pid);
 }
 
 /** /proc reports CPU time in hundredths of a second. */
 const msPerTick = 10;
 const pageBytes = 4096;
 
-/** Undefined if the process has ended or the system has no /proc. */
-export function readProcessUsage(pid: number): ProcessUsage | undefined {
+/** CPU time and memory of another process; undefined if it has ended or the system has no /proc. */
+export function readProcessUsage(pid: number) {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
     // The second field is the program's name, which may contain blanks and parentheses; these are fields 14, 15 and 24.

@@ -35,6 +35,24 @@ export interface Setting<T> {
 
 export type SettingTable = Readonly<Record<string, Setting<unknown>>>;
 
+type SettingExtras = Pick<Setting<unknown>, 'flag' | 'short' | 'was' | 'shownDefault'>;
+
+/** `value` is the placeholder of the flag. */
+export const setting = <T>(
+  type: ValueType<T>,
+  value: string,
+  help: string,
+  extras: SettingExtras = {},
+): Setting<T> => ({ type, value, help, ...extras });
+
+/** Shown by --help-all only. */
+export const rareSetting = <T>(
+  type: ValueType<T>,
+  value: string,
+  help: string,
+  extras: SettingExtras = {},
+): Setting<T> => ({ type, value, help, rare: true, ...extras });
+
 export type SettingsOf<Table> = {
   readonly [Name in keyof Table]: Table[Name] extends Setting<infer T> ? T : never;
 };

@@ -4,8 +4,6 @@
  * A record without steps (the prefill's token ended the answer) has mean accepted length 1 and acceptance rate 0;
  * pooled with others it weighs nothing.
  */
-import { MistletoeError } from '../core/errors.js';
-
 export interface StepRecord {
   /** Nodes of the tree without its root. */
   readonly proposed: number;
@@ -37,8 +35,7 @@ export interface AcceptanceRecord {
 export function summariseAcceptance(steps: readonly StepRecord[], emitted: number): AcceptanceRecord {
   const histogram = [0];
   let proposed = 0;
-  for (const [index, step] of steps.entries()) {
-    checkStep(step, index);
+  for (const step of steps) {
     proposed += step.proposed;
     while (histogram.length <= step.depth) histogram.push(0);
     histogram[step.accepted]! += 1;
@@ -103,15 +100,4 @@ function deriveRecord(
     meanAcceptedLength: steps === 0 ? 1 : 1 + accepted / steps,
     acceptanceRate: proposed === 0 ? 0 : accepted / proposed,
   };
-}
-
-function checkStep({ proposed, accepted, depth }: StepRecord, index: number): void {
-  const whole = [proposed, accepted, depth].every((count) => Number.isInteger(count) && count >= 0);
-  if (whole && accepted <= depth && depth <= proposed) return;
-  throw new MistletoeError(
-    'drafter',
-    `Step ${index} accepted ${accepted} of ${proposed} draft tokens at depth ${depth}; ` +
-      'expected whole numbers with accepted <= depth <= proposed.',
-    { hint: 'The decoding loop or the drafter that recorded this step counts wrongly.' },
-  );
 }

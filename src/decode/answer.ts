@@ -3,7 +3,7 @@
  * Both decoding loops push one token at a time, so an accepted path is cut at the token where plain decoding would
  * have ended.
  */
-import { topIndices } from '../core/vector.js';
+import { logSumExp, topIndices } from '../core/vector.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
 import { createStopScanner, createTextStream } from '../text/text-stream.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
@@ -39,11 +39,7 @@ export function scoreToken(
   id: number,
   topCount: number,
 ): TokenLikelihood {
-  let most = -Infinity;
-  for (const logit of logits) most = Math.max(most, logit);
-  let mass = 0;
-  for (const logit of logits) mass += Math.exp(logit - most);
-  const base = most + Math.log(mass);
+  const base = logSumExp(logits);
   const top = Array.from(topIndices(logits, topCount), (index) => ({
     id: index,
     logprob: logits[index]! - base,

@@ -1,9 +1,7 @@
 /** Estimates whether models fit on a GPU before they are opened. */
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { parseHybrid } from '../draft/hybrid/hybrid.js';
-import { recogniseCheckpoint } from '../draft/systems.js';
-import type { ModelConfiguration } from '../model/configuration.js';
-import { parseConfiguration } from '../model/configuration.js';
+import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
+import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
 import { layerRecipes } from '../model/weights.js';
 import type { ComputeType, DeviceChoice, GpuHost } from '../runtime/device-choice.js';
 import { keepIfRoom, nameDevice, thisMachine } from '../runtime/device-choice.js';
@@ -78,9 +76,11 @@ export async function settleDevice(
   return settled;
 }
 
-async function countFolder(folder: string, dtype: ComputeType): Promise<number> {
+async function countFolder(source: string, dtype: ComputeType): Promise<number> {
+  const folder = folderOf(source);
+  if (folder === undefined) return 0;
   try {
-    const checkpoint = await openCheckpoint(parseHybrid(folder)?.behind ?? folder);
+    const checkpoint = await openCheckpoint(folder);
     if (recogniseCheckpoint(checkpoint).kind === 'decoder') {
       const configuration = parseConfiguration(checkpoint.config, folder);
       const { weightBytes, bytesPerToken } = estimateGpuMemory(configuration, dtype);

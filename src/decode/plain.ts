@@ -1,20 +1,16 @@
 /** Plain decoding, one target pass per token: the baseline of speculative decoding. */
-import type { Random } from '../core/random.js';
-import { createRandom, drawFrom } from '../core/random.js';
-import type { SamplingOptions } from '../core/sampling.js';
-import { checkSamplingOptions, toDistribution } from '../core/sampling.js';
+import { createRandom, drawFrom, type Random } from '../core/random.js';
+import { checkSamplingOptions, toDistribution, type SamplingOptions } from '../core/sampling.js';
 import type { TokenTree } from '../draft/tree/token-tree.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardResult } from '../model/forward.js';
-import type { PassScheduler } from '../model/lanes/lane-program.js';
-import { runDirectly } from '../model/lanes/lane-program.js';
+import { runDirectly, type PassScheduler } from '../model/lanes/lane-program.js';
 import type { TokenDraws } from '../model/lanes/token-draws.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
-import type { ReadPrefix } from './prefill.js';
-import { prefill } from './prefill.js';
+import { prefill, type ReadPrefix } from './prefill.js';
 
 /** Where logits stay while tokens are drawn: on the host, or in a runtime that draws itself. */
 export interface LogitsOnDevice {

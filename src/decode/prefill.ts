@@ -3,8 +3,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
-import type { ForwardOutput, ForwardResult } from '../model/forward.js';
-import { contextError } from '../model/forward.js';
+import { contextError, type ForwardOutput, type ForwardResult } from '../model/forward.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 

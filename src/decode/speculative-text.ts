@@ -2,17 +2,13 @@
 import type { SamplingOptions } from '../core/sampling.js';
 import type { Drafter } from '../draft/drafter.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
-import type { DraftPolicy } from '../draft/tree/policy.js';
-import { parseDraftPolicy } from '../draft/tree/policy.js';
+import { parseDraftPolicy, type DraftPolicy } from '../draft/tree/policy.js';
 import type { ChatMessage } from '../text/template/chat-template.js';
 import { createAdaptivePolicy } from './policies/adaptive-policy.js';
 import type { Generation } from './plain.js';
-import type { PolicyChooser } from './policies/policy-chooser.js';
-import { always } from './policies/policy-chooser.js';
-import type { SpeculativeGeneration } from './speculative.js';
-import { decodeSpeculative } from './speculative.js';
-import type { GenerateOptions, Target } from './target.js';
-import { requestFor } from './target.js';
+import { always, type PolicyChooser } from './policies/policy-chooser.js';
+import { decodeSpeculative, type SpeculativeGeneration } from './speculative.js';
+import { requestFor, type GenerateOptions, type Target } from './target.js';
 import type { VerificationRule } from './verification/verification.js';
 
 export interface SpeculativeOptions extends GenerateOptions {

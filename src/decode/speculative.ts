@@ -3,20 +3,17 @@
  * verification accepts a path and adds one token. Independent of how the drafter works.
  */
 import { describeCause, MistletoeError } from '../core/errors.js';
-import type { Random } from '../core/random.js';
-import { createRandom } from '../core/random.js';
+import { createRandom, type Random } from '../core/random.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
 import { isGrownAtOnce } from '../draft/tree/dynamic-tree.js';
 import { growTree } from '../draft/tree/grow-tree.js';
-import type { TokenTree } from '../draft/tree/token-tree.js';
-import { chainTree } from '../draft/tree/token-tree.js';
+import { chainTree, type TokenTree } from '../draft/tree/token-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import { pickRows } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
-import type { AcceptanceRecord, StepRecord } from './acceptance.js';
-import { summariseAcceptance } from './acceptance.js';
+import { summariseAcceptance, type AcceptanceRecord, type StepRecord } from './acceptance.js';
 import type { LikelihoodReader, TokenLikelihood, TokenOrigin } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
 import type { DraftChoice, Guarding, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
@@ -24,8 +21,7 @@ import type { Chooser, Generation, GenerationRequest, LogitsOnDevice } from './p
 import { createChooser, finishGeneration, locateLogits } from './plain.js';
 import { prefill } from './prefill.js';
 import type { Verification, VerificationRule } from './verification/verification.js';
-import type { Verifier } from './verification/verifier.js';
-import { checkRule, createHeldVerifier, createVerifier } from './verification/verifier.js';
+import { checkRule, createHeldVerifier, createVerifier, type Verifier } from './verification/verifier.js';
 
 export interface SpeculativeRequest extends GenerationRequest {
   readonly policy: PolicyChooser;

@@ -6,8 +6,7 @@ import { MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { recogniseCheckpoint } from '../draft/systems.js';
-import type { CausalModel, LoadOptions } from '../model/causal-model.js';
-import { createModel, withRuntime } from '../model/causal-model.js';
+import { createModel, withRuntime, type CausalModel, type LoadOptions } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import { createRuntime } from '../runtime/create-runtime.js';
@@ -21,12 +20,10 @@ import {
   requireChatTemplate,
 } from '../text/template/chat-template.js';
 import { parseJson, readTextFile } from '../text/text-file.js';
-import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
-import { loadTokenizer } from '../text/tokenizer/tokenizer.js';
+import { loadTokenizer, type Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { AnswerOptions } from './answer.js';
 import { countGpuBytes } from './gpu-fit.js';
-import type { Generation, GenerationRequest } from './plain.js';
-import { decodePlain } from './plain.js';
+import { decodePlain, type Generation, type GenerationRequest } from './plain.js';
 
 export interface Target {
   readonly folder: string;

@@ -4,15 +4,14 @@
  * systems.ts.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { prepareWeights } from '../checkpoint/cache/weight-cache.js';
+import { prepareWeights, type CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
-import type { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
+import type { ModelConfiguration } from '../model/configuration.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
-import type { DrafterFacts } from './reading/drafter-facts.js';
+import { refuseUnread, type Refuse } from './reading/checks.js';
 
 /** Meaning of an EAGLE-3 head's layer ids: inputs or outputs of these layers (taps.ts). */
 export const tapConventions = ['inputs', 'outputs'] as const;
@@ -27,7 +26,7 @@ interface NamedSystem {
 
 export interface WeightedSystem extends NamedSystem {
   /** Undefined if the tensors are not of this system. */
-  recognise(names: TensorNames): RecognisedLayout | undefined;
+  recognise(names: TensorNames, config?: Checkpoint['config']): RecognisedLayout | undefined;
   /** Describes the checkpoint without a target. Continues as well as it can if `refuse` returns. */
   describe(checkpoint: Checkpoint, refuse: Refuse, options?: ReadingOptions): DrafterDescription;
   /** Throws at the first problem. */
@@ -47,6 +46,26 @@ export interface RecognisedLayout {
   readonly isTarget?: boolean | undefined;
 }
 
+/** What a drafter's tensors say about it and its target. */
+export interface DrafterFacts {
+  /** Fixed draft length; absent for autoregressive drafters. */
+  readonly heads?: number | undefined;
+  readonly hiddenSize?: number | undefined;
+  readonly draftVocabularySize?: number | undefined;
+  readonly rotary?: { readonly base: number; readonly origin: string } | undefined;
+  /** Optional parts and settings. */
+  readonly traits?: readonly string[] | undefined;
+  readonly expects: ExpectedTarget;
+}
+
+export interface ExpectedTarget {
+  readonly hiddenSize?: number | undefined;
+  readonly vocabularySize?: number | undefined;
+  /** Number of tapped residual streams. */
+  readonly taps?: number | undefined;
+  readonly tapRule?: string | undefined;
+}
+
 export interface DrafterDescription {
   readonly facts: DrafterFacts;
   readonly recipes: readonly WeightRecipe[];
@@ -64,20 +83,21 @@ export interface DrafterOptions extends CacheOptions, ReadingOptions {
   readonly tokenizer?: Tokenizer | undefined;
 }
 
+/** Refuses a drafter of which some tensors are not read. */
 export function prepareDrafterWeights(
   checkpoint: Checkpoint,
-  recipes: readonly WeightRecipe[],
+  { recipes, unread }: Pick<DrafterDescription, 'recipes' | 'unread'>,
   { target, ...options }: DrafterOptions,
 ): Promise<WeightStore> {
+  refuseUnread(checkpoint.folder, unread);
   return prepareWeights(checkpoint, recipes, { ...options, runtime: target.runtime });
 }
 
-/** A loader throws the problem; an inspection records it and continues. */
-export type Refuse = (fault: MistletoeError) => void;
-
-export const refuseAtOnce: Refuse = (fault) => {
-  throw fault;
-};
+export interface DescribingContext {
+  readonly refuse?: Refuse | undefined;
+  /** Its sizes replace those of the tensors, or what config.json lacks. */
+  readonly target?: ModelConfiguration | undefined;
+}
 
 /** Tensor names are more reliable than configs. */
 export interface TensorNames {

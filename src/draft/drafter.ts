@@ -7,7 +7,7 @@ import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
-import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
+import type { AttentionContext, KeyValueRows } from '../model/decoder.js';
 import type { CacheSizes } from '../model/cache/cache-pool.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';

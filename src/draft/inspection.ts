@@ -5,25 +5,20 @@
 import { stat } from 'node:fs/promises';
 import { basename, resolve } from 'node:path';
 import { listFolder, readConfig } from '../checkpoint/checkpoint-folder.js';
-import type { Problem } from '../checkpoint/open-checkpoint.js';
-import { findProblems, openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import type { Checkpoint, StoredDType } from '../checkpoint/stored-tensor.js';
-import { countElements } from '../checkpoint/stored-tensor.js';
+import { findProblems, openCheckpoint, type Problem } from '../checkpoint/open-checkpoint.js';
+import { countElements, type Checkpoint, type StoredDType } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { pushAll } from '../core/long-lists.js';
-import type { ModelConfiguration } from '../model/configuration.js';
-import { parseConfiguration } from '../model/configuration.js';
+import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
 import { decoderRecipes } from '../model/weights.js';
 import { loadChatTemplate, renderChat } from '../text/template/chat-template.js';
 import { openTokenizer } from '../text/tokenizer/tokenizer.js';
 import { readTokenizerConfig } from '../text/tokenizer/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer/tokenizer-file.js';
-import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-reading.js';
 import { draftModel } from './draft-model/draft-model.js';
-import type { ReadingOptions } from './draft-system.js';
-import type { DrafterFacts } from './reading/drafter-facts.js';
-import type { Recognition } from './systems.js';
-import { recogniseCheckpoint } from './systems.js';
+import type { DrafterFacts, ReadingOptions } from './draft-system.js';
+import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-reading.js';
+import { recogniseCheckpoint, type Recognition } from './systems.js';
 
 export interface Inspection {
   readonly folder: string;
@@ -83,7 +78,7 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
       layout: problems.some(({ problem }) => /has no weights\.?$/.test(problem))
         ? 'the folder has no weights'
         : 'the weights cannot be opened',
-      ...(model === undefined ? {} : { model }),
+      model,
       notes,
       problems,
     };
@@ -120,8 +115,7 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
       'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
     );
   }
-  const drafter = heads === undefined ? {} : { drafter: heads.facts };
-  return { ...common, model, ...drafter, memory: describeMemory(model), notes, problems };
+  return { ...common, model, drafter: heads?.facts, memory: describeMemory(model), notes, problems };
 }
 
 function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {
@@ -178,10 +172,7 @@ async function inspectText(
     const sample = renderChat(template, [{ role: 'user', content: 'Hello!' }]);
     return { origin: template.origin, sample };
   });
-  return {
-    ...(tokenizer === undefined ? {} : { tokenizer }),
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-  };
+  return { tokenizer, chatTemplate };
 }
 
 async function describeWeights({ files, tensors }: Checkpoint): Promise<WeightFacts> {

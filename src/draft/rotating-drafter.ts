@@ -10,12 +10,9 @@ export interface RotatingDrafter extends Drafter {
   use(place: number): void;
 }
 
-/** Drafters that read states must read the same ones. */
+/** One drafter or more. Those that read states must read the same ones. */
 export function rotateDrafters(drafters: readonly Drafter[]): RotatingDrafter {
-  const [first, ...others] = drafters;
-  if (first === undefined) {
-    throw new MistletoeError('usage', 'There is no drafter to rotate; one at least was expected.');
-  }
+  const [first, ...others] = drafters as [Drafter, ...Drafter[]];
   const reader = drafters.find(({ reads }) => reads !== 'tokens') ?? first;
   for (const other of others) checkFits(reader, other);
   let current = 0;
@@ -30,9 +27,6 @@ export function rotateDrafters(drafters: readonly Drafter[]): RotatingDrafter {
     parameterCount: first.parameterCount,
     graph: undefined,
     use(place) {
-      if (drafters[place] === undefined) {
-        throw new MistletoeError('usage', `There is no drafter ${place} of ${drafters.length}.`);
-      }
       current = place;
     },
     async prepare(drafts) {

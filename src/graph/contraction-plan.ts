@@ -9,8 +9,7 @@
  * axis and transposes only what fits none of the four. Axes of length 1 stand anywhere and do not count. Where nothing
  * is summed, or nothing but products of equal axes, there is no matrix, and elements are multiplied instead.
  */
-import type { Shape } from './dimension.js';
-import { countElements } from './dimension.js';
+import { countElements, type Shape } from './dimension.js';
 import { contract } from './operations/contraction.js';
 import { multiply } from './operations/elementwise.js';
 import { sum } from './operations/reductions.js';

@@ -3,11 +3,9 @@
  * that stretch is computed, and so on down to where somebody wants more. What predicts an answer, for example, is wanted
  * of the last rows alone; all rows have to be there until the last attention has read their keys.
  */
-import type { Dimension, Shape } from './dimension.js';
-import { equalDimensions, equalShapes, subtractDimensions } from './dimension.js';
+import { equalDimensions, equalShapes, subtractDimensions, type Dimension, type Shape } from './dimension.js';
 import { slice } from './operations/shaping.js';
-import type { OperationName, Tensor } from './tensor.js';
-import { sortTopologically } from './tensor.js';
+import { sortTopologically, type OperationName, type Tensor } from './tensor.js';
 
 /** A stretch of one axis. */
 interface Cut {

@@ -9,11 +9,12 @@ import { contractionGradients } from './operations/contraction.js';
 import { drawingGradients } from './operations/drawing.js';
 import { add, elementwiseGradients } from './operations/elementwise.js';
 import { indexingGradients } from './operations/indexing.js';
-import { constant, leafGradients } from './operations/leaves.js';
+import { constant, input, leafGradients } from './operations/leaves.js';
 import { reductionGradients } from './operations/reductions.js';
 import { rotationGradients } from './operations/rotation.js';
 import { broadcast, shapingGradients } from './operations/shaping.js';
-import type { GradientRule, GradientRules, OperationName, Tensor } from './tensor.js';
+import { rewrite } from './simplify.js';
+import type { GradientRule, GradientRules, OperationName, Tensor, TensorOf } from './tensor.js';
 import { isFloat, refuse, sortTopologically } from './tensor.js';
 
 const rules: GradientRules<OperationName> = {
@@ -63,4 +64,47 @@ function applyRule(tensor: Tensor, outputGradient: Tensor): readonly (Tensor | u
   // The table pairs each name with its own rule; the union of pairs is more than the compiler follows.
   const rule = rules[tensor.operation] as GradientRule<OperationName>;
   return rule(tensor, outputGradient);
+}
+
+/**
+ * The gradient of each named weight, in the order of the names. All of them have to stand in the loss's graph, maybe many
+ * times: a head that drafts five levels reads its weights five times.
+ */
+export function weightGradients(loss: Tensor, names: readonly string[]): ReadonlyMap<string, Tensor> {
+  const { loss: unified } = rewrite({ loss }, []); // the nodes of one weight become one
+  const found = new Map(listWeights([unified!]).map((weight) => [weight.attributes.name, weight]));
+  const weights = names.map((name) => {
+    const weight = found.get(name);
+    if (weight !== undefined) return weight;
+    const known = [...found.keys()].join(', ');
+    return refuse('weightGradients', `the loss does not read the weight "${name}"; it reads ${known}`, []);
+  });
+  const gradients = gradient(unified!, weights);
+  return new Map(names.map((name, index) => [name, gradients[index]!]));
+}
+
+/**
+ * The same outputs, with the named weights as inputs, so that a program reads them from buffers that another program
+ * updates: [weight's name] -> input's name.
+ */
+export function feedWeights(
+  outputs: Readonly<Record<string, Tensor>>,
+  inputNames: ReadonlyMap<string, string>,
+): Readonly<Record<string, Tensor>> {
+  return rewrite(outputs, [
+    (tensor) => {
+      if (tensor.operation !== 'weight') return undefined;
+      const name = inputNames.get(tensor.attributes.name);
+      return name === undefined ? undefined : input(name, tensor.shape, tensor.dtype);
+    },
+  ]);
+}
+
+/** Every weight that some outputs read, each name once. */
+export function listWeights(outputs: readonly Tensor[]): readonly TensorOf<'weight'>[] {
+  const weights = new Map<string, TensorOf<'weight'>>();
+  for (const tensor of sortTopologically(outputs)) {
+    if (tensor.operation === 'weight') weights.set(tensor.attributes.name, tensor);
+  }
+  return [...weights.values()];
 }

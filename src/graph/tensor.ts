@@ -3,10 +3,8 @@
  * inferred. Building one executes nothing. Nodes are immutable and compared by identity.
  */
 import { MistletoeError } from '../core/errors.js';
-import type { HalfType } from '../core/half-floats.js';
-import { isHalf } from '../core/half-floats.js';
-import type { Dimension, Shape } from './dimension.js';
-import { formatShape } from './dimension.js';
+import { isHalf, type HalfType } from '../core/half-floats.js';
+import { formatShape, type Dimension, type Shape } from './dimension.js';
 
 /** bfloat16 and float16 are for storage: they are moved, looked up and cast, and computed with as float32. */
 export type DType = 'float32' | HalfType | 'int32' | 'bool';

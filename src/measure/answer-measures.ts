@@ -1,5 +1,4 @@
 /** Measures of answers, token by token: perplexity, repetition, steps over equal lengths, similarity. */
-import { MistletoeError } from '../core/errors.js';
 import { logSumExp } from '../core/vector.js';
 
 /** exp of the mean surprisal of a continuation. */
@@ -17,11 +16,6 @@ export function perplexityOf(
 
 /** Share of repeated n-grams, 1 - distinct / total; Rep-4 by default. 0 for a text shorter than one n-gram. */
 export function repetitionShare(tokens: readonly number[], size = 4): number {
-  if (!Number.isInteger(size) || size < 1) {
-    throw new MistletoeError('usage', `The n-gram size is ${size}; expected a whole number of at least 1.`, {
-      hint: 'Use 4 for Rep-4.',
-    });
-  }
   const total = tokens.length - size + 1;
   if (total <= 0) return 0;
   const distinct = new Set<string>();
@@ -29,37 +23,21 @@ export function repetitionShare(tokens: readonly number[], size = 4): number {
   return 1 - distinct.size / total;
 }
 
-interface StepCount {
-  /** Verification steps, without the prefill, which gives the first token. */
-  readonly passes: number;
-  /** Tokens after the first per pass; 1 without a pass, as in plain decoding. */
-  readonly acceptedLength: number;
-}
-
 /**
- * The steps of the first tokens of an answer, given the accepted lengths of all its steps. A suffix may shorten or
- * lengthen an answer, and accepted lengths change along it, so answers are compared over equally many tokens. A step
- * that runs past the last of these tokens counts as one pass; a shorter answer counts whole.
+ * The verification passes of the first tokens of an answer, given the accepted lengths of all its steps. A suffix may
+ * shorten or lengthen an answer, and accepted lengths change along it, so answers are compared over equally many tokens.
+ * The prefill gives the first token. A step that runs past the last of these tokens counts as one pass; a shorter
+ * answer counts whole.
  */
-export function countSteps(acceptedLengths: readonly number[], tokens: number): StepCount {
-  checkWhole(tokens, 0, 'The number of tokens to compare');
+export function countPasses(acceptedLengths: readonly number[], tokens: number): number {
   let passes = 0;
   let reached = 1;
   for (const length of acceptedLengths) {
     if (reached >= tokens) break;
-    checkWhole(length, 1, `The accepted length of step ${passes}`);
     reached += length;
     passes++;
   }
-  const counted = Math.min(tokens, reached);
-  return { passes, acceptedLength: passes === 0 ? 1 : (counted - 1) / passes };
-}
-
-function checkWhole(value: number, min: number, name: string): void {
-  if (Number.isInteger(value) && value >= min) return;
-  throw new MistletoeError('usage', `${name} is ${value}; expected a whole number of at least ${min}.`, {
-    hint: 'Pass the accepted lengths of one answer, each with its bonus token, and a count of tokens.',
-  });
+  return passes;
 }
 
 /** Length of the common prefix. */

@@ -24,7 +24,7 @@ export interface RequestRecord {
   readonly decodeMs: number;
   readonly tokensPerSecond: number;
   /** Absent for plain decoding. */
-  readonly speculation?: SpeculationRecord;
+  readonly speculation?: SpeculationRecord | undefined;
 }
 
 export interface SpeculationRecord {
@@ -67,7 +67,7 @@ export function recordAnswer(parts: AnswerParts): RequestRecord {
     prefillMs,
     decodeMs,
     tokensPerSecond,
-    ...(isSpeculative(generation) ? { speculation: speculationOf(generation, equalsPlain) } : {}),
+    speculation: isSpeculative(generation) ? speculationOf(generation, equalsPlain) : undefined,
   };
 }
 

@@ -2,8 +2,7 @@
  * Summaries of a benchmark's records. Ratios are ratios of sums, and intervals resample prompts, the independent unit.
  * The speedup keeps both sides of a prompt together, since a long answer is long for both.
  */
-import type { AcceptanceRecord } from '../decode/acceptance.js';
-import { meanOfRequestMeans, poolAcceptance } from '../decode/acceptance.js';
+import { meanOfRequestMeans, poolAcceptance, type AcceptanceRecord } from '../decode/acceptance.js';
 import type { RequestRecord } from './benchmark-record.js';
 import type { BootstrapOptions, Interval } from './bootstrap.js';
 import { bootstrapInterval, pooledAcceptedLengthInterval } from './bootstrap.js';

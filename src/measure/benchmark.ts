@@ -8,19 +8,15 @@
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { Engine } from '../decode/engine/engine.js';
-import type { Generation, GenerationRequest } from '../decode/plain.js';
-import { decodePlain } from '../decode/plain.js';
+import { decodePlain, type Generation, type GenerationRequest } from '../decode/plain.js';
 import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../decode/speculative.js';
-import type { Target } from '../decode/target.js';
-import { encodePrompt } from '../decode/target.js';
+import { encodePrompt, type Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
-import type { RequestRecord } from './benchmark-record.js';
-import { plainSystem, recordAnswer } from './benchmark-record.js';
-import type { SystemSummary } from './benchmark-summary.js';
-import { summariseByCategory, summariseBySet } from './benchmark-summary.js';
+import { plainSystem, recordAnswer, type RequestRecord } from './benchmark-record.js';
+import { summariseByCategory, summariseBySet, type SystemSummary } from './benchmark-summary.js';
 
 export interface BenchmarkSystem {
   readonly name: string;

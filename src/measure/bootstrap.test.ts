@@ -58,8 +58,6 @@ describe('bootstrapInterval', () => {
 
   it('refuses what it cannot answer', () => {
     expect(() => bootstrapInterval([], mean, { seed: 1 })).toThrow(/0 samples/);
-    expect(() => bootstrapInterval([1], mean, { seed: 1, resamples: 0 })).toThrow(/resamples is 0/);
-    expect(() => bootstrapInterval([1], mean, { seed: 1, level: 95 })).toThrow(/level is 95/);
     expect(() => bootstrapInterval([1], () => NaN, { seed: 1 })).toThrow(/NaN/);
   });
 });

@@ -45,17 +45,25 @@ export interface Interval {
 export function bootstrapInterval<T>(
   samples: readonly T[],
   statistic: (samples: readonly T[]) => number,
-  options: BootstrapOptions,
+  { seed, resamples = 2000, level = 0.95 }: BootstrapOptions,
 ): Interval {
+  const n = samples.length;
+  if (n === 0) {
+    throw new MistletoeError('incomplete', 'An interval was asked for over 0 samples; expected at least 1.', {
+      hint: 'Measure at least one request that took a verification step.',
+    });
+  }
+  const estimate = checkFinite(statistic(samples));
+  const random = createRandom(seed, 'bootstrap');
   const resample = [...samples];
-  return estimateInterval(
-    samples.length,
-    (indices) => {
-      for (let i = 0; i < indices.length; i++) resample[i] = samples[indices[i]!]!;
-      return statistic(resample);
-    },
-    options,
-  );
+  const values = new Float64Array(resamples);
+  for (let r = 0; r < resamples; r++) {
+    for (let i = 0; i < n; i++) resample[i] = samples[random.nextInteger(n)]!;
+    values[r] = checkFinite(statistic(resample));
+  }
+  values.sort();
+  const tail = (1 - level) / 2;
+  return { estimate, low: interpolateQuantile(values, tail), high: interpolateQuantile(values, 1 - tail), n };
 }
 
 /** Interval of 1 + accepted / steps, both summed over requests. Requests without steps say nothing and are left out. */
@@ -63,41 +71,8 @@ export function pooledAcceptedLengthInterval(
   requests: readonly StepCounts[],
   options: BootstrapOptions,
 ): Interval {
-  const stepped = requests.filter((request) => request.steps > 0);
-  const accepted = Float64Array.from(stepped, (request) => request.accepted);
-  const steps = Float64Array.from(stepped, (request) => request.steps);
-  return estimateInterval(
-    stepped.length,
-    (indices) => {
-      let acceptedSum = 0;
-      let stepSum = 0;
-      for (const index of indices) {
-        acceptedSum += accepted[index]!;
-        stepSum += steps[index]!;
-      }
-      return 1 + acceptedSum / stepSum;
-    },
-    options,
-  );
-}
-
-function estimateInterval(
-  n: number,
-  statistic: (indices: Uint32Array) => number,
-  { seed, resamples = 2000, level = 0.95 }: BootstrapOptions,
-): Interval {
-  checkRequest(n, resamples, level);
-  const indices = Uint32Array.from({ length: n }, (_, index) => index);
-  const estimate = checkFinite(statistic(indices));
-  const random = createRandom(seed, 'bootstrap');
-  const values = new Float64Array(resamples);
-  for (let r = 0; r < resamples; r++) {
-    for (let i = 0; i < n; i++) indices[i] = random.nextInteger(n);
-    values[r] = checkFinite(statistic(indices));
-  }
-  values.sort();
-  const tail = (1 - level) / 2;
-  return { estimate, low: interpolateQuantile(values, tail), high: interpolateQuantile(values, 1 - tail), n };
+  const stepped = requests.filter(({ steps }) => steps > 0);
+  return bootstrapInterval(stepped, (sample) => acceptedLengthOf(poolCounts(sample)), options);
 }
 
 function interpolateQuantile(sorted: Float64Array, share: number): number {
@@ -106,24 +81,6 @@ function interpolateQuantile(sorted: Float64Array, share: number): number {
   const lower = sorted[below]!;
   const upper = sorted[Math.min(below + 1, sorted.length - 1)]!;
   return lower + (position - below) * (upper - lower);
-}
-
-function checkRequest(n: number, resamples: number, level: number): void {
-  if (n === 0) {
-    throw new MistletoeError('incomplete', 'An interval was asked for over 0 samples; expected at least 1.', {
-      hint: 'Measure at least one request that took a verification step.',
-    });
-  }
-  if (!Number.isInteger(resamples) || resamples < 1) {
-    throw new MistletoeError('usage', `resamples is ${resamples}; expected a whole number of at least 1.`, {
-      hint: 'Use the default of 2000.',
-    });
-  }
-  if (!(level > 0 && level < 1)) {
-    throw new MistletoeError('usage', `level is ${level}; expected a share between 0 and 1.`, {
-      hint: 'Write 0.95 for a 95 % interval.',
-    });
-  }
 }
 
 function checkFinite(value: number): number {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { normaliseCode } from './code-form.js';
-import { extractCode } from './code-text.js';
+import { extractCode } from './code-form.js';
 
 const same = (left: string, right: string) => {
   expect(normaliseCode(right)).toBe(normaliseCode(left));

@@ -3,8 +3,7 @@
  * nearly the same tokens, or another answer.
  */
 import { editSimilarity, firstDifference } from './answer-measures.js';
-import { normaliseCode } from './code-form.js';
-import { extractCode } from './code-text.js';
+import { normaliseCode, extractCode } from './code-form.js';
 
 /** From strictest to loosest; only the first three count as kept. */
 export const keptClasses = ['identical', 'task', 'similar', 'different'] as const;

@@ -1,8 +1,7 @@
 /** The machine and the version that numbers were measured with. */
 import { availableParallelism, cpus, totalmem, type as systemName } from 'node:os';
 import { readVersion } from '../decode/bundled-models.js';
-import type { RecordedDevice } from '../runtime/device-choice.js';
-import { processorDevice } from '../runtime/device-choice.js';
+import { processorDevice, type RecordedDevice } from '../runtime/device-choice.js';
 
 export interface Machine {
   /** The processor or a GPU, and the compute type. */

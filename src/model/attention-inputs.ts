@@ -3,8 +3,7 @@
  * tree: each has a parent among them, or -1 directly after the past, and sees the past, its ancestors and itself
  * (within a sliding window).
  */
-import type { NamedValues, TensorValue } from '../runtime/program.js';
-import { float32, int32 } from '../runtime/program.js';
+import { float32, int32, type NamedValues, type TensorValue } from '../runtime/program.js';
 import type { RotaryTable } from './rotary/rotary.js';
 
 /** Far below any score, and finite to avoid NaN. */

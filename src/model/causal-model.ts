@@ -2,8 +2,7 @@
 import { basename } from 'node:path';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { prepareWeights } from '../checkpoint/cache/weight-cache.js';
+import { prepareWeights, type CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { argmax } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
@@ -15,29 +14,15 @@ import { bufferOf, floatsOf, int32, integersOf, pickRows } from '../runtime/prog
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { attentionInputs, rowNumbers } from './attention-inputs.js';
-import type { ModelConfiguration } from './configuration.js';
-import { parseConfiguration } from './configuration.js';
+import { parseConfiguration, type ModelConfiguration } from './configuration.js';
 import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
 import type { ForwardRequest, ForwardResult, KeptScores } from './forward.js';
 import { contextError, requireNumbers } from './forward.js';
 import { KvCache } from './cache/kv-cache.js';
-import type { LaneProgram } from './lanes/lane-program.js';
-import { compileLanes, runDirectly } from './lanes/lane-program.js';
-import {
-  declareAttention,
-  declarePast,
-  declarePrefix,
-  joinLanes,
-  lanes,
-  partLanes,
-  row,
-  selectRows,
-  stackRows,
-  prefix,
-} from './lanes/lane-graph.js';
-import type { RotaryTable } from './rotary/rotary.js';
-import { createRotary } from './rotary/rotary.js';
-import { requireTiedOutput } from './tied-output.js';
+import { compileLanes, runDirectly, type LaneProgram } from './lanes/lane-program.js';
+import * as lane from './lanes/lane-graph.js';
+import { createRotary, type RotaryTable } from './rotary/rotary.js';
+import { requireTiedOutput } from './weights.js';
 import { TokenDraws } from './lanes/token-draws.js';
 import { decoderRecipes, describeUnknownTensors, findUnreadTensors, requireLayers } from './weights.js';
 
@@ -220,24 +205,24 @@ export class CausalModel {
 
   private buildGraph(taps: readonly number[], isAfterPrefix: boolean): NamedTensors {
     const { configuration, scope } = this;
-    const tokens = input('tokens', [row, lanes], 'int32');
-    const embeddings = joinLanes(embedTokens(configuration, scope, tokens));
+    const tokens = input('tokens', [lane.row, lane.lanes], 'int32');
+    const embeddings = lane.joinLanes(embedTokens(configuration, scope, tokens));
     const decoded = runDecoder(configuration, scope, embeddings, {
-      context: declareAttention(configuration, isAfterPrefix ? prefix : 0),
-      prefix: isAfterPrefix ? declarePrefix(configuration) : undefined,
-      past: declarePast(configuration),
+      context: lane.declareAttention(configuration, isAfterPrefix ? lane.prefix : 0),
+      prefix: isAfterPrefix ? lane.declarePrefix(configuration) : undefined,
+      past: lane.declarePast(configuration),
       taps,
     });
-    const logits = projectToVocabulary(configuration, scope, selectRows(decoded.features));
+    const logits = projectToVocabulary(configuration, scope, lane.selectRows(decoded.features));
     return {
-      rows: stackRows(decoded.rows, configuration),
+      rows: lane.stackRows(decoded.rows, configuration),
       logits,
       ...(this.runtime.drawsInPrograms === true ? { scores: logits } : {}),
       argmax: argmax(logits),
       // NaN and infinities show in the sum; the maximum ignores NaN.
       total: sum(logits, [-1]),
-      features: partLanes(decoded.features),
-      ...(taps.length > 0 ? { taps: partLanes(concatenate(decoded.taps, -1)) } : {}),
+      features: lane.partLanes(decoded.features),
+      ...(taps.length > 0 ? { taps: lane.partLanes(concatenate(decoded.taps, -1)) } : {}),
     };
   }
 }

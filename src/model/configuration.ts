@@ -1,13 +1,8 @@
 /** A decoder's configuration, read once from config.json. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import type { ContextReach } from './context-length.js';
-import { findPositions, readContext } from './context-length.js';
-import type { Family, FamilyTraits } from './families/family.js';
-import { llama } from './families/llama.js';
-import { mistral } from './families/mistral.js';
-import { qwen2 } from './families/qwen2.js';
-import { qwen3 } from './families/qwen3.js';
+import { findPositions, readContext, type ContextReach } from './context-length.js';
+import { families, type FamilyName, type FamilyTraits } from './families.js';
 import type { RotaryScaling } from './rotary/rotary.js';
 import { parseRotary } from './rotary/rotary-settings.js';
 
@@ -28,9 +23,6 @@ export interface ModelConfiguration extends ContextReach, FamilyTraits {
   readonly bosId: number | undefined;
   readonly eosIds: readonly number[];
 }
-
-export const families = { llama, mistral, qwen2, qwen3 } as const satisfies Record<string, Family>;
-export type FamilyName = keyof typeof families;
 
 const count = z.number().int().positive();
 const tokenId = z.number().int().nonnegative();

@@ -1,10 +1,178 @@
-import type { Tensor } from '../graph/tensor.js';
+/**
+ * The decoder, and one transformer layer as targets, draft models, EAGLE heads and Hydra's prefix layer have it.
+ * Attention reads past and new rows separately and joins only their scores, so nothing of the context's length is
+ * copied.
+ */
+import { multiplyDimensions, subtractDimensions, type Dimension } from '../graph/dimension.js';
+import { attention, type AttentionSegment } from '../graph/operations/attention.js';
 import { contract, matmul } from '../graph/operations/contraction.js';
-import { weight } from '../graph/operations/leaves.js';
+import { add, multiply, silu } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
+import { weight } from '../graph/operations/leaves.js';
+import { rmsNorm } from '../graph/operations/reductions.js';
+import { rotate } from '../graph/operations/rotation.js';
+import { concatenate, reshape } from '../graph/operations/shaping.js';
+import type { SegmentKind, Tensor } from '../graph/tensor.js';
 import type { ModelConfiguration } from './configuration.js';
-import type { AttentionContext, KeyValueRows } from './decoder-layer.js';
-import { normalise, runLayer } from './decoder-layer.js';
+
+export type LayerSizes = Pick<
+  ModelConfiguration,
+  | 'hiddenSize'
+  | 'intermediateSize'
+  | 'headCount'
+  | 'keyValueHeadCount'
+  | 'headSize'
+  | 'normEpsilon'
+  | 'queryKeyValueBias'
+  | 'outputBias'
+  | 'queryKeyNorm'
+>;
+
+export interface AttentionContext {
+  readonly cosine: Tensor; // [position, headSize / 2]
+  readonly sine: Tensor; // [position, headSize / 2]
+  /** [position, past + position], without a past [position, position]; [batch, ...] if they differ. */
+  readonly mask: Tensor;
+  /**
+   * Several sequences, each with its own past: row r of lane s is at r * lanes + s, the past has lanes * keyValueHead
+   * heads, the mask is [lanes, 1, row, past + row].
+   */
+  readonly lanes?: Dimension | undefined;
+}
+
+export interface KeyValueRows {
+  readonly keys: Tensor; // [past, keyValueHead, headSize], or [batch, position, keyValueHead, headSize] when new
+  readonly values: Tensor;
+}
+
+export interface LayerResult {
+  readonly hidden: Tensor; // [batch, position, hidden]
+  readonly rows: KeyValueRows; // the new rows
+}
+
+export function project(
+  x: Tensor,
+  name: string,
+  inputSize: number,
+  outputSize: number,
+  bias = false,
+): Tensor {
+  const product = matmul(x, weight(`${name}.weight`, [inputSize, outputSize]));
+  return bias ? add(product, weight(`${name}.bias`, [outputSize])) : product;
+}
+
+export function normalise(
+  x: Tensor,
+  name: string,
+  sizes: { hiddenSize: number; normEpsilon: number },
+): Tensor {
+  return rmsNorm(x, weight(`${name}.weight`, [sizes.hiddenSize]), sizes.normEpsilon);
+}
+
+export interface DraftedRows {
+  readonly rows: KeyValueRows;
+  readonly diagonal: readonly KeyValueRows[]; // [earlier depth]
+}
+
+/** What new rows see besides each other. */
+export interface AttentionMemory {
+  /** Before the past, common to all lanes; included in the mask. */
+  readonly prefix?: KeyValueRows | undefined; // [prefix, keyValueHead, headSize]
+  readonly past?: KeyValueRows | undefined; // [past, keyValueHead, headSize]
+  /** Between the past and the new rows; included in the mask. */
+  readonly earlier?: KeyValueRows | undefined; // [batch, earlier, keyValueHead, headSize]
+  /**
+   * For drafts along known tokens: row t sees the given rows up to t, and of each earlier depth only row t.
+   */
+  readonly drafted?: DraftedRows | undefined;
+}
+
+/** The input may be wider than the hidden size (EAGLE-3). */
+export function attend(
+  x: Tensor, // [batch, position, inputSize]
+  name: string,
+  sizes: LayerSizes,
+  context: AttentionContext,
+  { prefix, past, earlier, drafted }: AttentionMemory = {},
+): LayerResult {
+  const { headCount, keyValueHeadCount, headSize, hiddenSize } = sizes;
+  const [batch, position, inputSize] = x.shape as [Dimension, Dimension, number];
+  const heads = (part: string, count: number): Tensor => {
+    const flat = project(x, `${name}.${part}`, inputSize, count * headSize, sizes.queryKeyValueBias);
+    return reshape(flat, [batch, position, count, headSize]);
+  };
+  const turned = (part: string, count: number, norm: string): Tensor => {
+    const raw = heads(part, count);
+    const scale = weight(`${name}.${norm}.weight`, [headSize]);
+    const normed = sizes.queryKeyNorm ? rmsNorm(raw, scale, sizes.normEpsilon) : raw;
+    return rotate(normed, context.cosine, context.sine);
+  };
+  const rows = {
+    keys: turned('k_proj', keyValueHeadCount, 'k_norm'),
+    values: heads('v_proj', keyValueHeadCount),
+  };
+  const { mask, lanes = 1 } = context;
+  const [ownRows, seen] = mask.shape.slice(-2) as [Dimension, Dimension];
+  // Lanes are additional heads.
+  const arrange = (x: Tensor, length: Dimension, count: number): Tensor =>
+    reshape(x, [batch, length, multiplyDimensions(count, lanes), headSize]);
+  const segment = (
+    kind: SegmentKind,
+    { keys, values }: KeyValueRows,
+    length: Dimension,
+  ): AttentionSegment => ({
+    kind,
+    keys: arrange(keys, length, keyValueHeadCount),
+    values: arrange(values, length, keyValueHeadCount),
+  });
+  const visible = drafted?.rows ?? joinRows(earlier, rows);
+  const behind = [prefix, past].map((before) => before?.keys.shape[0] ?? 0);
+  const mixed = attention(
+    arrange(turned('q_proj', headCount, 'q_norm'), ownRows, headCount),
+    [
+      ...(prefix === undefined ? [] : [{ kind: 'common' as const, ...prefix }]),
+      ...(past === undefined ? [] : [{ kind: 'shared' as const, ...past }]),
+      segment('own', visible, behind.reduce(subtractDimensions, seen)),
+      ...(drafted === undefined ? [] : [...drafted.diagonal, rows]).map((diagonal) =>
+        segment('diagonal', diagonal, ownRows),
+      ),
+    ],
+    mask,
+    { heads: headCount, keyValueHeads: keyValueHeadCount, scale: 1 / Math.sqrt(headSize) },
+  );
+  const joined = reshape(mixed, [batch, position, headCount * headSize]);
+  const hidden = project(joined, `${name}.o_proj`, headCount * headSize, hiddenSize, sizes.outputBias);
+  return { hidden, rows };
+}
+
+export function joinRows(first: KeyValueRows | undefined, second: KeyValueRows): KeyValueRows {
+  if (first === undefined) return second;
+  return {
+    keys: concatenate([first.keys, second.keys], 1),
+    values: concatenate([first.values, second.values], 1),
+  };
+}
+
+export function feedForward(x: Tensor, name: string, { hiddenSize, intermediateSize }: LayerSizes): Tensor {
+  const gate = silu(project(x, `${name}.gate_proj`, hiddenSize, intermediateSize));
+  const up = project(x, `${name}.up_proj`, hiddenSize, intermediateSize);
+  return project(multiply(gate, up), `${name}.down_proj`, intermediateSize, hiddenSize);
+}
+
+export function runLayer(
+  x: Tensor, // [batch, position, hidden]
+  name: string,
+  sizes: LayerSizes,
+  context: AttentionContext,
+  memory: AttentionMemory,
+  hasInputNorm = true,
+): LayerResult {
+  const normed = hasInputNorm ? normalise(x, `${name}.input_layernorm`, sizes) : x;
+  const attended = attend(normed, `${name}.self_attn`, sizes, context, memory);
+  const middle = add(x, attended.hidden);
+  const mlp = feedForward(normalise(middle, `${name}.post_attention_layernorm`, sizes), `${name}.mlp`, sizes);
+  return { hidden: add(middle, mlp), rows: attended.rows };
+}
 
 export interface DecoderResult {
   /** After the final norm. [batch, position, hidden] */
@@ -19,6 +187,7 @@ export interface DecoderOptions {
   readonly prefix?: readonly KeyValueRows[] | undefined; // [layer]
   readonly past?: readonly KeyValueRows[] | undefined; // [layer]
   readonly earlier?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly drafted?: readonly DraftedRows[] | undefined; // [layer]
   readonly taps?: readonly number[] | undefined;
 }
 
@@ -27,7 +196,7 @@ export function runDecoder(
   configuration: ModelConfiguration,
   scope: string,
   embeddings: Tensor, // [batch, position, hidden]
-  { context, prefix, past, earlier, taps = [] }: DecoderOptions,
+  { context, prefix, past, earlier, drafted, taps = [] }: DecoderOptions,
 ): DecoderResult {
   let hidden = embeddings;
   const streams: Tensor[] = [];
@@ -38,6 +207,7 @@ export function runDecoder(
       prefix: prefix?.[layer],
       past: past?.[layer],
       earlier: earlier?.[layer],
+      drafted: drafted?.[layer],
     });
     hidden = result.hidden;
     rows.push(result.rows);

@@ -3,7 +3,8 @@
  * width while its text keeps the size of the page. Colors are variables of the page's theme.
  */
 import { largest } from '../core/long-lists.js';
-import { percentText } from '../core/number-text.js';
+import { acceptedLengthText, percentText } from '../core/number-text.js';
+import type { Interval } from '../measure/bootstrap.js';
 import type { Content, Markup } from './markup.js';
 import { fragment } from './markup.js';
 
@@ -45,7 +46,7 @@ export interface Level {
   readonly name: string;
 }
 
-export interface Chart {
+interface Chart {
   /** Read aloud in place of the drawing. */
   readonly description: string;
   /** Of the plot without its labels, in pixels. */
@@ -151,8 +152,7 @@ function roundTicks([from, to]: Axis['domain']): { at: number; text: string }[] 
   });
 }
 
-/** The share of steps that accept each depth of a draft. */
-export interface DepthShares {
+interface DepthShares {
   readonly style: MarkStyle;
   /** [depth - 1] */
   readonly shares: readonly number[];
@@ -188,4 +188,77 @@ export function drawDepths(
     key: hasKey ? present.map(({ style }) => style) : undefined,
     series,
   });
+}
+
+/** Accepted lengths with their intervals, one line for each thing compared: the picture at the top of a page. */
+export const cleanMark: MarkStyle = {
+  name: 'no suffix',
+  color: 'var(--accent)',
+  symbol: 'circle',
+  filled: true,
+};
+export const attackMark: MarkStyle = {
+  name: 'under attack',
+  color: 'var(--attack)',
+  symbol: 'square',
+  filled: true,
+};
+
+export interface IntervalRow {
+  readonly name: string;
+  /** Drawn from top to bottom within the row. */
+  readonly marks: readonly { readonly style: MarkStyle; readonly value: Interval }[];
+}
+
+/** Nothing where no value is known. */
+export function drawIntervals(rows: readonly IntervalRow[]): Content {
+  const known = rows
+    .map(({ name, marks }) => ({ name, marks: marks.filter(({ value }) => Number.isFinite(value.estimate)) }))
+    .filter(({ marks }) => marks.length > 0);
+  if (known.length === 0) return null;
+  const all = known.flatMap(({ marks }) => marks);
+  const styles = [...new Map(all.map(({ style }) => [style.name, style])).values()];
+  const texts = known.flatMap(({ name, marks }) =>
+    marks.map(({ style, value }) => `${name}, ${style.name}: ${intervalText(value)}`),
+  );
+  const highs = all.map(({ value }) => value.high).filter(Number.isFinite);
+  return drawChart({
+    description: `Accepted length with its 95 % interval. ${texts.join('. ')}.`,
+    height: known.reduce((sum, { marks }) => sum + 18 + 20 * marks.length, 0),
+    x: { label: 'accepted length (tokens per step) →', domain: [1, 1.04 * largest(highs, 2)] },
+    y: {
+      domain: [known.length - 0.5, -0.5],
+      ticks: known.map(({ name }, at) => ({ at, text: Array.from(name).slice(0, 22).join('') })),
+    },
+    key: styles,
+    series: styles.map((style) => {
+      const placed = known.flatMap(({ name, marks }, row) =>
+        marks.flatMap(({ style: own, value }, index) =>
+          own.name === style.name
+            ? [{ name, value, y: row + (0.62 * (index + 0.5)) / marks.length - 0.31 }]
+            : [],
+        ),
+      );
+      return {
+        ...style,
+        width: 5,
+        opacity: 0.35,
+        lines: placed.map(({ value: { low, high }, y }) => [
+          { x: low, y },
+          { x: high, y },
+        ]),
+        dots: placed.map(({ name, value, y }) => ({
+          x: value.estimate,
+          y,
+          title: `${name}, ${style.name}: ${intervalText(value)}`,
+        })),
+      };
+    }),
+  });
+}
+
+/** "2.28 (2.10 to 2.45)"; one prompt has no interval. */
+function intervalText({ estimate, low, high, n }: Interval): string {
+  const range = n < 2 ? '' : ` (${acceptedLengthText(low)} to ${acceptedLengthText(high)})`;
+  return `${acceptedLengthText(estimate)}${range}`;
 }

@@ -1,7 +1,6 @@
 import { MistletoeError } from '../core/errors.js';
 import { isHalf } from '../core/half-floats.js';
-import type { DimensionBindings } from '../graph/dimension.js';
-import { bareSymbol, evaluateDimension, formatShape } from '../graph/dimension.js';
+import { bareSymbol, evaluateDimension, formatShape, type DimensionBindings } from '../graph/dimension.js';
 import { sortTopologically } from '../graph/tensor.js';
 import type { InputDescription, NamedTensors, NamedValues, TensorValue } from './program.js';
 

@@ -4,8 +4,7 @@
  * runtimes with a memory of their own.
  */
 import { MistletoeError } from '../core/errors.js';
-import type { HalfType } from '../core/half-floats.js';
-import { isHalf } from '../core/half-floats.js';
+import { isHalf, type HalfType } from '../core/half-floats.js';
 import { formatShape } from '../graph/dimension.js';
 import type { TensorOf } from '../graph/tensor.js';
 

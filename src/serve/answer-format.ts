@@ -58,36 +58,25 @@ interface Ending {
 }
 
 export function endingOf({ finishReason, stopString }: Generation, cut: Cut | undefined): Ending {
-  switch (finishReason) {
-    case 'stop':
-      return { finish_reason: 'stop', stop_reason: null };
-    case 'stop-string':
-      return { finish_reason: 'stop', stop_reason: stopString ?? null };
-    case 'length':
-      return { finish_reason: 'length', stop_reason: null };
-    case 'context':
-      return { finish_reason: 'length', stop_reason: 'context' };
-    case 'aborted':
-      return { finish_reason: 'length', stop_reason: cut === 'shutdown' ? 'shutdown' : 'time_limit' };
-  }
+  const stopReasons = {
+    stop: null,
+    'stop-string': stopString ?? null,
+    length: null,
+    context: 'context',
+    aborted: cut === 'shutdown' ? 'shutdown' : 'time_limit',
+  };
+  return {
+    finish_reason: finishReason === 'stop' || finishReason === 'stop-string' ? 'stop' : 'length',
+    stop_reason: stopReasons[finishReason],
+  };
 }
 
 /** Values of the label `finished_reason` in vLLM's metrics (FinishReason in vllm/v1/engine) that this server uses. */
 export const finishedReasons = ['stop', 'length', 'abort'] as const;
 export type FinishedReason = (typeof finishedReasons)[number];
 
-export function finishedReasonOf({ finishReason }: Generation): FinishedReason {
-  switch (finishReason) {
-    case 'stop':
-    case 'stop-string':
-      return 'stop';
-    case 'length':
-    case 'context':
-      return 'length';
-    case 'aborted':
-      return 'abort';
-  }
-}
+export const finishedReasonOf = (generation: Generation): FinishedReason =>
+  generation.finishReason === 'aborted' ? 'abort' : endingOf(generation, undefined).finish_reason;
 
 interface Usage {
   readonly prompt_tokens: number;

@@ -15,7 +15,7 @@ import { createEngineWorker } from '../decode/engine/engine-worker.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Observation } from '../guard/observation.js';
 import type { PageHandler } from '../guard/proxy/operator.js';
-import { createOperatorServer, requireKey } from '../guard/proxy/operator.js';
+import { createOperatorServer } from '../guard/proxy/operator.js';
 import type { NamedKey } from './access.js';
 import { createAccess } from './access.js';
 import { createApp } from './app.js';
@@ -50,14 +50,9 @@ export interface ServeOptions extends EngineWorkerOptions {
   readonly logPrompts?: boolean;
   /** Called with the guard's record of every finished request. */
   readonly onRecord?: (record: Observation) => void;
-  /** The page and its data have a separate listener, which needs a key on any address but loopback. */
+  /** The page and its data, which have a listener of their own on 127.0.0.1. */
   readonly page?: PageHandler;
   readonly pageState?: ReadPageState;
-  /** Default 127.0.0.1. */
-  readonly operatorHost?: string;
-  /** Default 8002; 0 picks a free one, as does port 0. */
-  readonly operatorPort?: number;
-  readonly operatorKey?: string;
 }
 
 export interface RunningServer {
@@ -76,7 +71,8 @@ export interface RunningServer {
 
 /** Of the bundled target, whose folder is called `target`. */
 const bundledName = 'mistletoe-reference';
-const defaultOperatorPort = 8002;
+const operatorHost = '127.0.0.1';
+const operatorPort = 8002;
 const defaultGraceMs = 10_000;
 /** Time for finished answers to reach their clients. */
 const flushMs = 2000;
@@ -92,9 +88,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   const { host: hostname = '127.0.0.1', port = 8000, keys = [], draft, modelName, limits, ...rest } = options;
   const { guarded = false, ...settings } = rest;
   const { allowAnonymous = false, metricsLevel = 'none', logPrompts = false, ...more } = settings;
-  const { onLog, onRecord, page, pageState, ...served } = more;
-  const { operatorHost = '127.0.0.1', operatorPort, operatorKey, ...given } = served;
-  requireKey(operatorHost, operatorKey);
+  const { onLog, onRecord, page, pageState, ...given } = more;
   const engine = guarded ? { ...given, guarding: given.guarding ?? {} } : given;
   if (draft !== undefined) parseDraftPolicy(draft);
   if (guarded && Object.keys(engine.drafters ?? {}).length === 0)
@@ -140,7 +134,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     page === undefined && pageState === undefined
       ? undefined
       : createOperatorServer({
-          access: { key: operatorKey, hosts: [] },
+          access: { key: undefined, hosts: [] },
           page,
           endpoints: {
             '/mistletoe/api/state': async (parameters) => {
@@ -153,8 +147,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
         });
   try {
     await listen(server, hostname, port);
-    if (operator !== undefined)
-      await listen(operator, operatorHost, operatorPort ?? (port === 0 ? 0 : defaultOperatorPort));
+    if (operator !== undefined) await listen(operator, operatorHost, port === 0 ? 0 : operatorPort);
   } catch (cause) {
     server.close();
     await worker.close();

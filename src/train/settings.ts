@@ -1,8 +1,17 @@
-import { schemaOf } from '../audit/settings.js';
-import { MistletoeError } from '../core/errors.js';
+import { parseSettings, schemaOf } from '../audit/settings.js';
 import { deepestDraft, maxNewTokensLimit } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
-import { byteSize, decimal, integer, oneOf, seedType, stricterFlag, yesNo } from '../core/settings.js';
+import {
+  byteSize,
+  decimal,
+  integer,
+  oneOf,
+  rareSetting,
+  seedType,
+  setting,
+  stricterFlag,
+  yesNo,
+} from '../core/settings.js';
 import type { Drafter } from '../draft/drafter.js';
 import { adamDefaults } from './loop/adamw.js';
 import type { Objective } from './loop/losses.js';
@@ -12,120 +21,78 @@ const share = decimal({ min: 0, max: 1 });
 const weight = decimal({ min: 0 });
 
 export const learningSettings = {
-  steps: { type: count, value: 'count', help: 'weight updates' },
-  batchTokens: { type: count, value: 'count', help: 'tokens in a batch, padding included' },
-  rows: {
-    type: oneOf(['padded', 'packed']),
-    value: 'layout',
-    help: 'batch layout: padded or packed',
-    rare: true,
-  },
-  accumulation: { type: count, value: 'count', help: 'batches per weight update', rare: true },
-  rate: {
-    type: decimal({ above: 0 }),
-    value: 'number',
-    flag: 'learning-rate',
-    help: 'peak learning rate',
-  },
-  warmupSteps: {
-    type: integer(0),
-    value: 'updates',
+  steps: setting(count, 'count', 'weight updates'),
+  batchTokens: setting(count, 'count', 'tokens in a batch, padding included'),
+  rows: rareSetting(oneOf(['padded', 'packed']), 'layout', 'batch layout: padded or packed'),
+  accumulation: rareSetting(count, 'count', 'batches per weight update'),
+  rate: setting(decimal({ above: 0 }), 'number', 'peak learning rate', { flag: 'learning-rate' }),
+  warmupSteps: rareSetting(integer(0), 'updates', 'updates until the peak learning rate', {
     was: ['--warmup'],
-    help: 'updates until the peak learning rate',
     shownDefault: 'a twentieth of the steps',
-    rare: true,
-  },
-  rateFloor: { type: share, value: 'share', help: 'share of the peak that is left at the end', rare: true },
-  weightDecay: { type: weight, value: 'number', help: 'AdamW weight decay', rare: true },
-  clip: { type: decimal({ above: 0 }), value: 'norm', help: 'maximum gradient norm', rare: true },
+  }),
+  rateFloor: rareSetting(share, 'share', 'share of the peak that is left at the end'),
+  weightDecay: rareSetting(weight, 'number', 'AdamW weight decay'),
+  clip: rareSetting(decimal({ above: 0 }), 'norm', 'maximum gradient norm'),
 } as const satisfies SettingTable;
 
 export const objectiveSettings = {
-  depth: {
-    type: integer(1, deepestDraft),
-    value: 'levels',
-    help: 'draft levels that are trained',
-    shownDefault: '1; medusa and hydra: one per head; eagle3: 4',
-    rare: true,
-  },
-  labels: {
-    type: oneOf(['soft', 'tokens']),
-    value: 'kind',
-    help: 'learn the target’s distribution, or the tokens of the text only',
-    rare: true,
-  },
-  decay: { type: share, value: 'factor', help: 'weight of a level relative to the previous one', rare: true },
-  featureWeight: {
-    type: weight,
-    value: 'number',
-    help: 'weight of the distance to the target’s features; eagle only',
-    rare: true,
-  },
-  labelWeight: { type: weight, value: 'number', help: 'weight of the label loss', rare: true },
-  noise: {
-    type: weight,
-    value: 'width',
-    help: 'width of the uniform noise added to the input features',
-    rare: true,
-  },
-  learn: {
-    type: oneOf(['answers', 'all']),
-    value: 'tokens',
-    help: 'tokens to predict: those of the answers, or of the prompts too',
-    rare: true,
-  },
-  freeze: {
-    type: oneOf(['none', 'vocabulary']),
-    value: 'part',
-    help: 'weights that are not trained: none, or embeddings and output',
-    rare: true,
-  },
+  depth: rareSetting(integer(1, deepestDraft), 'levels', 'draft levels that are trained', {
+    shownDefault: '1; medusa and hydra: one per head; eagle3, p-eagle and pard: 4',
+  }),
+  labels: rareSetting(
+    oneOf(['soft', 'tokens']),
+    'kind',
+    'learn the target’s distribution, or the tokens of the text only',
+  ),
+  decay: rareSetting(share, 'factor', 'weight of a level relative to the previous one'),
+  featureWeight: rareSetting(weight, 'number', 'weight of the distance to the target’s features; eagle only'),
+  labelWeight: rareSetting(weight, 'number', 'weight of the label loss'),
+  noise: rareSetting(weight, 'width', 'width of the uniform noise added to the input features'),
+  learn: rareSetting(
+    oneOf(['answers', 'all']),
+    'tokens',
+    'tokens to predict: those of the answers, or of the prompts too',
+  ),
+  freeze: rareSetting(
+    oneOf(['none', 'vocabulary']),
+    'part',
+    'weights that are not trained: none, or embeddings and output',
+  ),
 } as const satisfies SettingTable;
 
 export const textSettings = {
-  maxTokens: {
-    type: stricterFlag(integer(1), integer(2)),
-    value: 'count',
-    help: 'longer texts are cut',
-    rare: true,
-  },
-  maxNewTokens: {
-    type: integer(1, maxNewTokensLimit),
-    value: 'count',
-    short: 'n',
-    help: 'max length of the answers that the target generates',
-  },
-  temperature: { type: weight, value: 'number', help: 'of those answers; 0 is greedy', rare: true },
+  maxTokens: rareSetting(stricterFlag(integer(1), integer(2)), 'count', 'longer texts are cut'),
+  maxNewTokens: setting(
+    integer(1, maxNewTokensLimit),
+    'count',
+    'max length of the answers that the target generates',
+    { short: 'n' },
+  ),
+  temperature: rareSetting(weight, 'number', 'of those answers; 0 is greedy'),
   generate: { type: yesNo, help: 'let the target generate all answers', rare: true },
-  validation: {
-    type: stricterFlag(share, decimal({ min: 0, max: 0.5 })),
-    value: 'share',
-    help: 'conversations held out; 0 holds out none',
-  },
-  validationTexts: { type: count, value: 'count', help: 'max held-out texts to measure', rare: true },
-  chain: {
-    type: integer(1, deepestDraft),
-    value: 'tokens',
-    help: 'draft length in these measurements',
+  validation: setting(
+    stricterFlag(share, decimal({ min: 0, max: 0.5 })),
+    'share',
+    'conversations held out; 0 holds out none',
+  ),
+  validationTexts: rareSetting(count, 'count', 'max held-out texts to measure'),
+  chain: rareSetting(integer(1, deepestDraft), 'tokens', 'draft length in these measurements', {
     shownDefault: '4, or the number of heads if lower',
-    rare: true,
-  },
-  validateEvery: { type: count, value: 'updates', help: 'updates between measurements', rare: true },
-  saveEvery: { type: count, value: 'updates', help: 'updates between saved states', rare: true },
-  keepStates: {
-    type: byteSize(0),
-    value: 'size',
-    help: 'cache the target’s hidden states on disk for later epochs, up to this size, as 20GB',
-    shownDefault: 'none',
-    rare: true,
-  },
-  patience: {
-    type: integer(0),
-    value: 'count',
-    help: 'stop after this many measurements without improvement; 0: never',
-    rare: true,
-  },
-  seed: { type: seedType, value: 'number', help: 'random seed' },
+  }),
+  validateEvery: rareSetting(count, 'updates', 'updates between measurements'),
+  saveEvery: rareSetting(count, 'updates', 'updates between saved states'),
+  keepStates: rareSetting(
+    byteSize(0),
+    'size',
+    'cache the target’s hidden states on disk for later epochs, up to this size, as 20GB',
+    { shownDefault: 'none' },
+  ),
+  patience: rareSetting(
+    integer(0),
+    'count',
+    'stop after this many measurements without improvement; 0: never',
+  ),
+  seed: setting(seedType, 'number', 'random seed'),
 } as const satisfies SettingTable;
 
 export const trainSettings = { ...learningSettings, ...objectiveSettings, ...textSettings };
@@ -178,7 +145,10 @@ export function defaultSettings({
     case 'eagle':
       return { ...common, featureWeight: 1, labelWeight: 0.1, noise: 0.2 };
     case 'eagle3':
+    case 'p-eagle':
       return { ...common, depth: 4, decay: 0.8 };
+    case 'pard':
+      return { ...common, depth: 4, decay: 0.8, learn: 'all' };
     case 'speculative-sampling':
       // A draft model learns the language itself, so prompts help too.
       return { ...common, learn: 'all' };
@@ -187,16 +157,8 @@ export function defaultSettings({
   }
 }
 
-export function completeSettings(given: Readonly<Record<string, unknown>>): TrainSettings {
-  const parsed = settingsSchema.safeParse(given);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const name = issue?.path.join('.') ?? '';
-  throw new MistletoeError(
-    'usage',
-    `The setting "${name}" is ${JSON.stringify(given[name])}: ${issue?.message ?? 'it cannot be used'}.`,
-  );
-}
+export const completeSettings = (given: Readonly<Record<string, unknown>>): TrainSettings =>
+  parseSettings('train', settingsSchema, given);
 
 export function objectiveOf(settings: TrainSettings): Objective {
   const { depth, labels, decay, featureWeight, labelWeight, noise } = settings;

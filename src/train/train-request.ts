@@ -14,9 +14,9 @@ import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { TapConvention } from '../draft/draft-system.js';
-import { refuseAtOnce, tapConventions } from '../draft/draft-system.js';
-import { parseHybrid } from '../draft/hybrid/hybrid.js';
-import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
+import { tapConventions } from '../draft/draft-system.js';
+import { refuseAtOnce } from '../draft/reading/checks.js';
+import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/template/chat-template.js';
@@ -25,7 +25,7 @@ import type { TrainableSystem } from '../draft/fresh/new-drafter.js';
 import { trainableSystems } from '../draft/fresh/new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
-import { settleAnswers } from './data/taken-answers.js';
+import { settleAnswers } from './data/answers-file.js';
 
 const count = z.int().positive();
 
@@ -67,29 +67,33 @@ export const requestSchema = z.strictObject({
 });
 export type TrainRequest = Readonly<z.infer<typeof requestSchema>>;
 
-export interface TrainPlan extends DeviceWish {
+/** What `train` and `harden` are given alike. */
+export interface SharedPlan extends DeviceWish {
   /** Default: the bundled target. */
   readonly target?: string | undefined;
-  /** Not needed with `from`. */
-  readonly system?: string | undefined;
-  /** Folder or bundled name of a drafter to continue; without it, fresh weights. */
-  readonly from?: string | undefined;
   /** Meaning of an EAGLE-3 head's layer ids; by default that of its trainer. */
   readonly taps?: TapConvention | undefined;
-  readonly shape?: DrafterShape | undefined;
   /** JSON lines of conversations (conversations.ts). */
   readonly data: string;
-  readonly limit?: number | undefined;
   /** Folder of an earlier run whose answers are reused. */
   readonly answers?: string | undefined;
   /** A built-in name or a file; by default the target's own. */
   readonly chatTemplate?: string | undefined;
   /** YYYY-MM-DD for chat templates; default today. */
   readonly date?: string | undefined;
-  readonly settings?: Partial<TrainSettings> | undefined;
   readonly threads?: number | undefined;
   readonly cacheFolder?: string | undefined;
   readonly onNotice?: ((message: string) => void) | undefined;
+}
+
+export interface TrainPlan extends SharedPlan {
+  /** Not needed with `from`. */
+  readonly system?: string | undefined;
+  /** Folder or bundled name of a drafter to continue; without it, fresh weights. */
+  readonly from?: string | undefined;
+  readonly shape?: DrafterShape | undefined;
+  readonly limit?: number | undefined;
+  readonly settings?: Partial<TrainSettings> | undefined;
 }
 
 /**
@@ -98,7 +102,7 @@ export interface TrainPlan extends DeviceWish {
  * const outcome = await startTraining('runs/eagle3', request);
  */
 export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest> {
-  const { shape = {}, cacheFolder } = plan;
+  const { shape = {} } = plan;
   const from = plan.from === undefined ? undefined : findStart(plan.from);
   const { system, heads } = from === undefined ? chooseSystem(plan) : await describeStart(from, plan);
   const maximumDepth = heads ?? Infinity;
@@ -107,41 +111,52 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
     ...warmupOf(plan.settings?.steps),
     ...plan.settings,
   });
-  if (settings.depth > maximumDepth || settings.chain > maximumDepth) {
-    throw new MistletoeError(
-      'usage',
-      `The drafter has ${maximumDepth} heads; drafts of ${Math.max(settings.depth, settings.chain)} tokens were asked for.`,
-      { hint: 'Lower --depth and --chain, or make a drafter with more --heads.' },
-    );
-  }
+  refuseDeepDrafts(settings, maximumDepth);
+  return {
+    schema: 'mistletoe.training-run/1',
+    ...(await describeShared(plan, from)),
+    system,
+    shape,
+    ...(from === undefined ? {} : { from: await describeFrom(from, plan) }),
+    ...(plan.limit === undefined ? {} : { limit: plan.limit }),
+    settings,
+  };
+}
+
+export function refuseDeepDrafts({ depth, chain }: TrainSettings, maximumDepth: number): void {
+  const deepest = Math.max(depth, chain);
+  if (deepest <= maximumDepth) return;
+  throw new MistletoeError(
+    'usage',
+    `The drafter has ${maximumDepth} heads; drafts of ${deepest} tokens were asked for.`,
+    { hint: 'Lower --depth and --chain, or make a drafter with more --heads.' },
+  );
+}
+
+/** Identifies target and data, and settles on a device. `from`: the drafter that is trained further, if any. */
+export async function describeShared(
+  plan: SharedPlan,
+  from: string | undefined,
+): Promise<Omit<TrainRequest, 'schema' | 'system' | 'shape' | 'from' | 'limit' | 'settings'>> {
   const targetFolder = resolve(plan.target ?? bundledTarget);
   const folders = [targetFolder, ...(from === undefined ? [] : [from])];
   const device = await settleDevice(await chooseRunDevice(plan), folders, plan.onNotice);
-  const target = await identifyModel(targetFolder, cacheFolder);
+  const target = await identifyModel(targetFolder, plan.cacheFolder);
   const template =
-    plan.chatTemplate === undefined ? {} : { chatTemplate: await pinTemplate(plan.chatTemplate) };
+    plan.chatTemplate === undefined
+      ? {}
+      : { chatTemplate: requestSchema.shape.chatTemplate.parse(await readTemplate(plan.chatTemplate)) };
   return {
-    schema: 'mistletoe.training-run/1',
     version: readVersion(),
     node: process.version,
     targetFolder,
     target,
-    system,
-    shape,
-    ...(from === undefined ? {} : { from: await describeFrom(from, plan) }),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
-    ...(plan.limit === undefined ? {} : { limit: plan.limit }),
     ...settleAnswers(plan, { target, ...template }),
     ...template,
-    settings,
     device: recordDevice(device),
     threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
-}
-
-async function pinTemplate(given: string): Promise<NonNullable<TrainRequest['chatTemplate']>> {
-  const { source, origin, addSpecialTokens } = await readTemplate(given);
-  return { source, origin, ...(addSpecialTokens === undefined ? {} : { addSpecialTokens }) };
 }
 
 /** A short run must reach its peak too. */
@@ -158,10 +173,12 @@ const defaultHeads = 4;
 
 const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
   'speculative-sampling': ['layers', 'hiddenSize', 'targetLayers'],
+  pard: ['layers', 'hiddenSize'],
   medusa: ['heads', 'layers'],
   hydra: ['heads', 'layers', 'prefixLayer'],
   eagle: [],
-  eagle3: ['draftVocabulary'],
+  eagle3: ['draftVocabulary', 'layers'],
+  'p-eagle': ['draftVocabulary', 'layers'],
 };
 
 function refuseForeignSizes(system: TrainableSystem, shape: DrafterShape): void {
@@ -201,13 +218,13 @@ function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
 }
 
 export function findStart(given: string): string {
-  const hybrid = parseHybrid(given);
-  if (hybrid !== undefined) {
+  const folder = folderOf(given);
+  if (folder === given) return resolve(findDrafter(given));
+  if (folder !== undefined) {
     throw new MistletoeError('usage', `${given} begins with a lookup, which has nothing to train.`, {
-      hint: `Name the drafter alone: ${hybrid.behind}.`,
+      hint: `Name the drafter alone: ${folder}.`,
     });
   }
-  if (findWeightless(given) === undefined) return resolve(findDrafter(given));
   throw new MistletoeError('usage', `${given} has no weights: there is nothing to train.`, {
     hint: 'Give the folder of a drafter, or name a system to begin with fresh weights.',
   });

@@ -3,24 +3,103 @@
  * state.safetensors (to resume from), log.jsonl (losses and lengths), best/ and last/ (drafters), and result.json.
  */
 import { MistletoeError } from '../core/errors.js';
-import type { Target } from '../decode/target.js';
-import { describeMachine } from '../measure/machine.js';
-import { withResumption } from '../runs/resumed-run.js';
-import { nameDevice } from '../runtime/device-choice.js';
-import type { TrainingTexts } from './data/training-texts.js';
-import type { TrainedDrafter } from './loop/train-drafter.js';
-import { trainDrafter } from './loop/train-drafter.js';
-import type { LogLine } from './loop/training-log.js';
 import { refuseWholeTarget } from '../draft/draft-model/new-draft-model.js';
 import { refuseShallowTarget } from '../draft/eagle/new-eagle.js';
-import type { TrainingStart } from './training-start.js';
-import { prepareEagle3, prepareStart } from './training-start.js';
+import { describeMachine } from '../measure/machine.js';
+import type { ModelIdentity } from '../runs/identity.js';
+import { withResumption } from '../runs/resumed-run.js';
+import { nameDevice } from '../runtime/device-choice.js';
+import type { BatchPlan } from './data/batches.js';
+import type { ExampleCounts } from './data/examples.js';
+import type { TrainedDrafter } from './loop/train-drafter.js';
+import { trainDrafter } from './loop/train-drafter.js';
+import type { TrainingEnd } from './loop/training-loop.js';
+import type { LengthLine, LogLine, UpdateLine } from './loop/training-state.js';
+import type { TrainSettings } from './settings.js';
 import type { TrainRequest } from './train-request.js';
 import { requestSchema } from './train-request.js';
-import type { TrainingResult } from './training-result.js';
-import { findLengths, resultVersion } from './training-result.js';
-import type { Interruption, ReadyRun, RunEvents, RunOptions } from './training-run.js';
+import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from './training-run.js';
 import { defineRuns, readTexts, writeResult } from './training-run.js';
+import type { TrainingStart } from './training-start.js';
+import { prepareEagle3, prepareStart } from './training-start.js';
+
+export const resultVersion = 'mistletoe-training/1';
+
+export interface TrainingResult {
+  readonly schema: typeof resultVersion;
+  readonly version: string;
+  readonly target: ModelIdentity;
+  readonly system: string;
+  readonly from?: ModelIdentity | undefined;
+  readonly targetLayers?: number | undefined;
+  readonly parameterCount: number;
+  readonly data: TrainingData;
+  readonly settings: TrainSettings;
+  readonly ended: TrainingEnd;
+  readonly updates: number;
+  /** Before the first update, at the best and at the last measurement on held-out texts. */
+  readonly lengths: MeasuredLengths | undefined;
+  readonly log: readonly LogLine[];
+  /** Over all starts, training only. */
+  readonly elapsedMs: number;
+  readonly device: string;
+  readonly machine: ReturnType<typeof describeMachine>;
+}
+
+interface TrainingData {
+  readonly file: string;
+  readonly sha256: string;
+  readonly conversations: number;
+  readonly training: ExampleCounts;
+  readonly heldOut: ExampleCounts;
+  readonly cutConversations: number;
+  readonly batches: Pick<BatchPlan, 'batchesPerEpoch' | 'paddingShare'>;
+  readonly draftVocabulary?: { readonly size: number; readonly coverage: number } | undefined;
+}
+
+export interface MeasuredLengths {
+  readonly first: LengthLine;
+  readonly best: LengthLine;
+  readonly last: LengthLine;
+}
+
+export function findLengths(log: readonly LogLine[]): MeasuredLengths | undefined {
+  const lengths = log.filter((line): line is LengthLine => line.kind === 'length');
+  const [first] = lengths;
+  if (first === undefined) return undefined;
+  const best = lengths.reduce((left, right) => (right.length > left.length ? right : left));
+  return { first, best, last: lengths.at(-1)! };
+}
+
+interface LevelEntropy {
+  /** In nats, over the first and the last tenth of the updates; NaN without rows. */
+  readonly first: number;
+  readonly last: number;
+  readonly rows: number;
+}
+
+/**
+ * [level] Mean cross-entropy over the rows that count for it. Deeper levels have fewer rows: drafts end with their
+ * text, and only tokens of the draft vocabulary count.
+ */
+export function summariseLevels(log: readonly LogLine[]): readonly LevelEntropy[] {
+  const updates = log.filter((line): line is UpdateLine => line.kind === 'update');
+  const tenth = Math.ceil(updates.length / 10);
+  const depth = updates[0]?.levels.length ?? 0;
+  return Array.from({ length: depth }, (_, level) => ({
+    first: meanOf(updates.slice(0, tenth), level),
+    last: meanOf(updates.slice(-tenth), level),
+    rows: countRows(updates, level),
+  }));
+}
+
+const countRows = (updates: readonly UpdateLine[], level: number): number =>
+  updates.reduce((sum, { levelRows }) => sum + levelRows[level]!, 0);
+
+function meanOf(updates: readonly UpdateLine[], level: number): number {
+  const total = updates.reduce((sum, line) => sum + line.levels[level]! * line.levelRows[level]!, 0);
+  return total / countRows(updates, level);
+}
 
 export interface TrainEvents extends RunEvents<TrainRequest> {
   readonly onStart?: ((start: StartedTraining) => void) | undefined;
@@ -63,20 +142,17 @@ function refuseUnfit({
   request: { system, from, shape, targetFolder },
   target,
 }: ReadyRun<TrainRequest>): void {
-  refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
-  const { layerCount } = target.model.configuration;
-  refuseWholeTarget(shape.targetLayers ?? 0, layerCount);
-  if (system === 'eagle3' && from === undefined) refuseShallowTarget(targetFolder, layerCount);
-}
-
-function refuseLargeVocabulary(size: number, { model, folder }: Target): void {
-  const { vocabularySize } = model.configuration;
-  if (size <= vocabularySize) return;
-  throw new MistletoeError(
-    'usage',
-    `A draft vocabulary of ${size} tokens was asked for; the target in ${folder} has ${vocabularySize}.`,
-    { hint: 'Ask for fewer, or leave it out: half of them are usual.' },
-  );
+  const { layerCount, vocabularySize } = target.model.configuration;
+  const { draftVocabulary = 1, targetLayers = 0 } = shape;
+  if (draftVocabulary > vocabularySize)
+    throw new MistletoeError(
+      'usage',
+      `A draft vocabulary of ${draftVocabulary} tokens was asked for; the target in ${targetFolder} has ${vocabularySize}.`,
+      { hint: 'Ask for fewer, or leave it out: half of them are usual.' },
+    );
+  refuseWholeTarget(targetLayers, layerCount);
+  if ((system === 'eagle3' || system === 'p-eagle') && from === undefined)
+    refuseShallowTarget(targetFolder, layerCount);
 }
 
 async function trainIn(
@@ -106,19 +182,17 @@ async function trainIn(
     onStart: (started) => events.onStart?.({ request, texts, ...started }),
   });
   if (trained.ended === 'interrupted') return undefined;
-  const result = describeResult({ request, texts, start, ...trained });
+  const result = describeResult(request, texts, start, trained);
   writeResult(folder, 'train', result);
   return { status: 'complete', folder, result };
 }
 
-interface Made extends TrainedDrafter {
-  readonly request: TrainRequest;
-  readonly texts: TrainingTexts;
-  readonly start: TrainingStart;
-}
-
-function describeResult(made: Made): TrainingResult {
-  const { request, texts, start, ended, progress, parameterCount, log } = made;
+function describeResult(
+  request: TrainRequest,
+  texts: TrainingTexts,
+  start: TrainingStart,
+  { ended, progress, parameterCount, log }: TrainedDrafter,
+): TrainingResult {
   const { version, target, system, from, settings, device, data } = request;
   const { conversations, cutConversations, trainingCounts, heldOutCounts } = texts;
   const { batchesPerEpoch, paddingShare } = texts.plan;

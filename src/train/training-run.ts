@@ -16,13 +16,21 @@ import { createRun, refuseUsedFolder } from '../runs/run-place.js';
 import { writeAtomically } from '../runs/run-writes.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
+import { answersFile, takeAnswers } from './data/answers-file.js';
 import type { AnswersProgress } from './data/answers.js';
-import { refuseUnanswered } from './data/answers.js';
+import { answerConversations, refuseUnanswered } from './data/answers.js';
+import type { BatchPlan, TextBatch } from './data/batches.js';
+import { planBatches } from './data/batches.js';
 import type { Conversation } from './data/conversations.js';
 import { readConversations } from './data/conversations.js';
-import { takeAnswers } from './data/taken-answers.js';
-import type { TrainingTexts } from './data/training-texts.js';
-import { prepareTexts } from './data/training-texts.js';
+import type { Example, ExampleCounts } from './data/examples.js';
+import {
+  countTokens,
+  createExamples,
+  learnAll,
+  refuseUnknownTokens,
+  splitExamples,
+} from './data/examples.js';
 import type { TrainSettings } from './settings.js';
 import type { TrainRequest } from './train-request.js';
 
@@ -68,23 +76,18 @@ interface RunKind<Request, Options, Outcome> {
   readonly explain: (folder: string, failure: unknown) => unknown;
 }
 
-export interface TrainingRuns<Request, Options, Outcome> {
-  readonly start: (place: RunPlace, request: Request, options?: Options) => Promise<Outcome | Interruption>;
-  readonly resume: (folder: string, options?: Options) => Promise<Outcome | Interruption>;
-}
-
 export function defineRuns<Request extends SharedRequest, Options extends Opened<Request>, Outcome>(
   kind: RunKind<Request, Options, Outcome>,
-): TrainingRuns<Request, Options, Outcome> {
+) {
   const { command, schema } = kind;
   return {
-    async start(place, request, options = {} as Options) {
+    async start(place: RunPlace, request: Request, options = {} as Options): Promise<Outcome | Interruption> {
       if (typeof place === 'string') refuseUsedFolder(place, command);
       const saved = asSaved(schema, request);
       const create = () => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, command);
       return execute(kind, create, saved, options);
     },
-    async resume(folder, options = {} as Options) {
+    async resume(folder: string, options = {} as Options): Promise<Outcome | Interruption> {
       const { cacheFolder } = options;
       const { request, open } = await openTrainingRun(folder, { command, schema, cacheFolder });
       return execute(kind, open, request, options);
@@ -150,4 +153,63 @@ export function readTexts<Request extends SharedRequest>(
 
 export function writeResult(folder: string, command: 'train' | 'harden', result: object): void {
   writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, command);
+}
+
+export interface TrainingTexts {
+  readonly conversations: number;
+  readonly cutConversations: number;
+  readonly training: readonly Example[];
+  readonly trainingCounts: ExampleCounts;
+  readonly heldOutCounts: ExampleCounts;
+  readonly plan: BatchPlan;
+  readonly validation: readonly TextBatch[];
+}
+
+interface TextsOptions {
+  readonly folder: string;
+  readonly signal?: AbortSignal | undefined;
+  readonly onAnswers?: ((progress: AnswersProgress) => void) | undefined;
+}
+
+/** Undefined if interrupted; answers so far are kept. */
+async function prepareTexts(
+  target: Target,
+  conversations: readonly Conversation[],
+  settings: TrainSettings,
+  { folder, signal, onAnswers }: TextsOptions,
+): Promise<TrainingTexts | undefined> {
+  const { maxNewTokens, temperature, generate, seed, maxTokens } = settings;
+  const file = join(folder, answersFile);
+  const answers = await answerConversations({
+    target,
+    conversations,
+    maxNewTokens,
+    generate,
+    seed,
+    signal,
+    file,
+    sampling: { temperature },
+    onProgress: onAnswers,
+  });
+  if (answers.interrupted) return undefined;
+  const { examples, counts } = createExamples(answers.conversations, { maxTokens });
+  refuseUnknownTokens(examples, target.model.configuration.vocabularySize, file);
+  const { training, validation } = splitExamples(examples, { validation: settings.validation, seed });
+  const heldOut = validation.slice(0, settings.validationTexts);
+  const learnt = settings.learn === 'all' ? training.map(learnAll) : training;
+  return {
+    conversations: conversations.length,
+    cutConversations: answers.cutCount,
+    training,
+    trainingCounts: { ...counts, ...countTokens(learnt) },
+    heldOutCounts: { ...countTokens(heldOut), cut: 0, withoutLearnt: 0 },
+    plan: planBatches(learnt, settings),
+    validation: listBatches(heldOut, settings),
+  };
+}
+
+function listBatches(examples: readonly Example[], settings: TrainSettings): readonly TextBatch[] {
+  if (examples.length === 0) return [];
+  const plan = planBatches(examples, settings);
+  return Array.from({ length: plan.batchesPerEpoch }, (_, step) => plan.batchAt(step));
 }

@@ -4,9 +4,8 @@
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
-import { adamDefaults } from '../../src/train/loop/adamw.js';
+import { adamDefaults, allSlots, slotName } from '../../src/train/loop/adamw.js';
 import type { Objective } from '../../src/train/loop/losses.js';
-import { allSlots, slotName } from '../../src/train/loop/parameter-buffers.js';
 import { readParameters } from '../../src/train/loop/parameters.js';
 import { Trainer } from '../../src/train/loop/trainer.js';
 import type { TextBatch } from '../../src/train/data/batches.js';

@@ -47,7 +47,7 @@ describeEmulated('turned weights', (bench) => {
     const turned = Object.fromEntries(Object.entries(plain).map(([name, w]) => [name, transpose(w, [1, 0])]));
     const whole = await createDirectWeights(recipes);
     const expected = await (await createInterpreter().compile(turned, [whole])).run({});
-    for (const store of [whole, await createDirectWeights(recipes, { pieceBytes: 30 })]) {
+    for (const store of [whole, await createDirectWeights(recipes, 30)]) {
       const weights = new DeviceWeights(new DeviceMemory(bench.device));
       for (const [name, tensor] of Object.entries(plain)) {
         const found = await readTurned(weights, store, tensor);

@@ -27,7 +27,7 @@ describeEmulated('weights of a checkpoint on a device', (bench) => {
     const outputs = Object.fromEntries(mixedRecipes.map(({ name, shape }) => [name, weight(name, shape)]));
     const whole = await createDirectWeights(recipes);
     const expected = await (await createInterpreter().compile(outputs, [whole])).run({});
-    for (const store of [whole, await createDirectWeights(recipes, { pieceBytes: 30 })]) {
+    for (const store of [whole, await createDirectWeights(recipes, 30)]) {
       const weights = new DeviceWeights(new DeviceMemory(bench.device));
       for (const [name, tensor] of Object.entries(outputs)) {
         const values = floatsOf(expected, name);

@@ -69,9 +69,5 @@ describe('drafters that cannot take turns', () => {
     expect(() => rotateDrafters([ngram, reading, tapping])).toThrow(
       /reads layers .*take turns read the same/,
     );
-    expect(() => rotateDrafters([])).toThrow(/no drafter to rotate/);
-    expect(() => {
-      rotateDrafters([reading, ngram]).use(2);
-    }).toThrow(/no drafter 2 of 2/);
   });
 });

@@ -12,7 +12,7 @@ import { constant, input } from '../../src/graph/operations/leaves.js';
 import { reduceMaximum, softmax, sum } from '../../src/graph/operations/reductions.js';
 import { rotate } from '../../src/graph/operations/rotation.js';
 import * as shaping from '../../src/graph/operations/shaping.js';
-import type { RewriteRule } from '../../src/graph/rewrite.js';
+import type { RewriteRule } from '../../src/graph/simplify.js';
 import { simplify } from '../../src/graph/simplify.js';
 import type { Tensor } from '../../src/graph/tensor.js';
 import { sortTopologically } from '../../src/graph/tensor.js';

@@ -1,9 +1,8 @@
 /** Training gradients against finite differences: along random directions of each weight, for every system. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
-import { adamDefaults } from '../../src/train/loop/adamw.js';
+import { adamDefaults, slotName } from '../../src/train/loop/adamw.js';
 import type { Objective } from '../../src/train/loop/losses.js';
-import { slotName } from '../../src/train/loop/parameter-buffers.js';
 import { readParameters } from '../../src/train/loop/parameters.js';
 import { Trainer } from '../../src/train/loop/trainer.js';
 import type { TextBatch } from '../../src/train/data/batches.js';

@@ -6,9 +6,8 @@
  */
 import { afterAll, expect, it } from 'vitest';
 import { listAllowedTokens } from '../../src/audit/arms/controls.js';
-import type { ArmName } from '../../src/audit/arms/arms.js';
+import type { ArmName, ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
 import { randomSuffix } from '../../src/audit/search/candidates.js';
-import type { ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
 import { searchSuffix } from '../../src/audit/search/search.js';
 import type { Scored } from '../../src/audit/search/search-problem.js';
 import { summariseDrafter } from '../../src/audit/summary.js';

@@ -2,8 +2,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
-import type { AuditPlan } from '../../src/audit/create-request.js';
-import { createRequest } from '../../src/audit/create-request.js';
+import type { AuditPlan } from '../../src/audit/audit-request.js';
+import { createRequest } from '../../src/audit/audit-request.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';
 

@@ -1,7 +1,7 @@
 /** An audit of a drafter that has no gradient: refused with what to do instead, and what to do instead works. */
 import { basename } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { createRequest } from '../../src/audit/create-request.js';
+import { createRequest } from '../../src/audit/audit-request.js';
 import { countDraftsAlong } from '../../src/audit/search/same-answer.js';
 import { resultOf, TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';

@@ -2,14 +2,14 @@
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { AuditPlan } from '../../src/audit/create-request.js';
-import { createRequest } from '../../src/audit/create-request.js';
+import type { AuditPlan } from '../../src/audit/audit-request.js';
+import { createRequest } from '../../src/audit/audit-request.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
 import type { PhaseTimes } from '../../src/audit/arms/phase-clock.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import { rebuildResult } from '../../src/audit/rebuild-result.js';
 import { startAudit } from '../../src/audit/run-audit.js';
+import { rebuildResult } from '../../src/audit/rebuild-result.js';
 import { judge } from '../../src/report/audit/verdict.js';
 import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import {
@@ -78,7 +78,7 @@ describe('an audit', () => {
     const outcome = await audits.start(audits.plan([draftModel], texts.slice(0, 1)), folder);
     if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
     const { timings, result } = outcome;
-    const phasesOf = (name: string): PhaseTimes => timings.arms.find(({ arm }) => arm === name)!.phases!;
+    const phasesOf = (name: string): PhaseTimes => timings.arms.find(({ arm }) => arm === name)!.phases;
     const attack = phasesOf('attack');
     for (const time of Object.values(attack)) expect(time).toBeGreaterThan(0);
     const { gradientMs, scoringMs, exactLengthsMs, decodingMs, totalMs } = attack;

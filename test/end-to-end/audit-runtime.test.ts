@@ -1,6 +1,6 @@
 /** An audit on a runtime of the caller: used, left open, and rid of the programs of a search with the drafter's audit. */
 import { afterAll, expect, it } from 'vitest';
-import { createRequest } from '../../src/audit/create-request.js';
+import { createRequest } from '../../src/audit/audit-request.js';
 import { planAudit } from '../../src/audit/run-audit.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Program, Runtime } from '../../src/runtime/program.js';

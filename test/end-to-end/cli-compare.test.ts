@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
-import { renderResult } from '../../src/report/audit/json.js';
+import { renderResult } from '../../src/report/audit/write-reports.js';
 import { createSampleAudit, type SampleOptions } from '../support/report/sample-audit.js';
 import { judge } from '../../src/report/audit/verdict.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
@@ -31,8 +31,8 @@ async function compare(...argv: readonly string[]) {
   return { code, ...terminal.written };
 }
 
-const weak = finishedRun({ strength: 0.2 });
-const strong = finishedRun({ strength: 0.7 });
+const weak = finishedRun({ strength: 0.2, withoutSuffix: 'none' });
+const strong = finishedRun({ strength: 0.7, withoutSuffix: 'none' });
 
 describe('mistletoe compare', () => {
   it('prints two runs side by side', async () => {
@@ -62,8 +62,10 @@ describe('mistletoe compare', () => {
     expect(out).toContain('The gate passed.');
   });
 
-  it('exits with 4 where too few prompts changed to decide, and passes a run that became better', async () => {
-    const worse = await compare(weak, strong, '--fail-if-worse', '0.1');
+  it('exits with 100 for a run that became worse, with 4 where too few prompts changed to decide', async () => {
+    expect((await compare(weak, strong, '--fail-if-worse', '0.1')).code).toBe(100);
+    const few = [finishedRun({ strength: 0.2 }), finishedRun({ strength: 0.7 })];
+    const worse = await compare(...few, '--fail-if-worse', '0.1');
     expect(worse.code).toBe(4);
     expect(worse.out).toMatch(/^8 prompts, of which 7 changed, are too few to decide/m);
     expect((await compare(strong, weak, '--fail-if-worse', '0.1')).code).toBe(0);

@@ -2,8 +2,7 @@
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { requestSchema } from '../../src/audit/audit-request.js';
-import { createRequest } from '../../src/audit/create-request.js';
+import { createRequest, requestSchema } from '../../src/audit/audit-request.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
 import { settingsSchema } from '../../src/decode/engine/engine-messages.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../../src/checkpoint/read-tensor.js';
-import type { TrainingResult } from '../../src/train/training-result.js';
+import type { TrainingResult } from '../../src/train/train-run.js';
 import { tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
 import { readResult, readWeights, TrainCommands } from './train-commands.js';
 

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { run } from '../../src/cli/program.js';
-import type { TrainingResult } from '../../src/train/training-result.js';
+import type { TrainingResult } from '../../src/train/train-run.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import type { Outcome } from '../support/run-command.js';

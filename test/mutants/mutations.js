@@ -53,8 +53,8 @@ export const mutations = [
   {
     name: 'ONNX Runtime maps every weight from the start of its file',
     file: 'src/runtime/onnx/weight-placement.ts',
-    search: '{ location, ...place }',
-    replace: '{ location, ...place, offsetBytes: 0 }',
+    search: 'dtype, { ...place, location }',
+    replace: 'dtype, { ...place, location, offsetBytes: 0 }',
     tests: ['src/runtime/onnx/weight-placement.test.ts'],
   },
   {
@@ -284,8 +284,8 @@ export const mutations = [
   {
     name: 'the undirected control follows the gradient',
     file: 'src/audit/arms/prompt-audit.ts',
-    search: "  undirected: 'undirected',",
-    replace: "  undirected: 'degradation',",
+    search: "  undirected: { searchMode: 'undirected' },",
+    replace: "  undirected: { searchMode: 'degradation' },",
     tests: ['test/end-to-end/audit-ngram.test.ts'],
   },
   // train
@@ -305,7 +305,7 @@ export const mutations = [
   },
   {
     name: 'resumed training loses the moments of AdamW',
-    file: 'src/train/loop/parameter-buffers.ts',
+    file: 'src/train/loop/adamw.ts',
     search: '    this.write(values);',
     replace: "    this.write(new Map([...values].filter(([key]) => key.startsWith('parameter'))));",
     tests: ['src/train/loop/trainer.test.ts'],
@@ -394,13 +394,13 @@ export const mutations = [
   {
     name: 'generate ignores --seed',
     file: 'src/cli/generate.ts',
-    search: 'return { maxNewTokens, seed,',
-    replace: 'return { maxNewTokens, seed: 0,',
+    search: '        seed,\n        stopStrings',
+    replace: '        seed: 0,\n        stopStrings',
     tests: ['test/end-to-end/cli-generate.test.ts'],
   },
   {
     name: 'terminal escapes of a model are printed',
-    file: 'src/cli/safe-text.ts',
+    file: 'src/cli/terminal.ts',
     search: 'code === undefined ? replacement :',
     replace: 'code === undefined ? _ :',
     tests: ['src/cli/terminal.test.ts'],

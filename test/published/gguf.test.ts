@@ -125,7 +125,7 @@ describe('every way of reading restores the order of queries and keys:', () => {
       const { gguf } = await openBoth(llama, { type });
       const expected = await readAll(gguf);
       const recipes = decoderRecipes(parseConfiguration(gguf.config, 'config.json'), '');
-      const { tensors } = await createDirectWeights(resolveRecipes(gguf, recipes), { pieceBytes: 300 });
+      const { tensors } = await createDirectWeights(resolveRecipes(gguf, recipes), 300);
       for (const [index, part] of tensors.get('layers.1.self_attn.k_proj.weight')!.parts.entries()) {
         expect(index).toBe(0);
         expect(await joined(part.read())).toEqual(expected.get(key));

@@ -1,7 +1,7 @@
 /** The audit does what it is for: on the bundled target, one prompt, a short search. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { createRequest } from '../../src/audit/create-request.js';
+import { createRequest } from '../../src/audit/audit-request.js';
 import { startAudit } from '../../src/audit/run-audit.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { loadPrompts } from '../../src/text/prompts/prompt-set.js';

@@ -1,7 +1,7 @@
 /** A tiny target with its drafters in folders, and requests to audit them that take a second. */
 import { join } from 'node:path';
-import type { AuditPlan } from '../../src/audit/create-request.js';
-import { createRequest } from '../../src/audit/create-request.js';
+import type { AuditPlan } from '../../src/audit/audit-request.js';
+import { createRequest } from '../../src/audit/audit-request.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import type { AuditOptions, AuditOutcome } from '../../src/audit/run-audit.js';
 import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';

@@ -6,14 +6,13 @@
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { cutPart } from '../../src/checkpoint/weight-recipe.js';
 import type { WeightRecipe } from '../../src/checkpoint/weight-recipe.js';
-import { refuseAtOnce } from '../../src/draft/draft-system.js';
+import { refuseAtOnce } from '../../src/draft/reading/checks.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter, recogniseCheckpoint } from '../../src/draft/systems.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
-import type { AdamOptions } from '../../src/train/loop/adamw.js';
+import type { AdamOptions, ParameterSlot } from '../../src/train/loop/adamw.js';
 import type { Objective } from '../../src/train/loop/losses.js';
-import type { ParameterSlot } from '../../src/train/loop/parameter-buffers.js';
-import { slotName } from '../../src/train/loop/parameter-buffers.js';
+import { slotName } from '../../src/train/loop/adamw.js';
 import { readParameters } from '../../src/train/loop/parameters.js';
 import { Trainer } from '../../src/train/loop/trainer.js';
 import type { TextBatch, TextPlace } from '../../src/train/data/batches.js';

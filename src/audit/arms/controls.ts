@@ -5,16 +5,13 @@ import type { Tokenizer } from '../../text/tokenizer/tokenizer.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips } from './audit-prompt.js';
 import { randomSuffix } from '../search/candidates.js';
+import type { AuditSettings } from '../settings.js';
 
 /** Printable ASCII by default, never special or raw-byte tokens. */
-interface TokenRules {
-  readonly allowNonAscii: boolean;
-}
-
 export function listAllowedTokens(
   tokenizer: Tokenizer,
   vocabularySize: number,
-  { allowNonAscii }: TokenRules,
+  { allowNonAscii }: Pick<AuditSettings, 'allowNonAscii'>,
 ): Int32Array {
   const allowed: number[] = [];
   for (let id = 0; id < Math.min(tokenizer.vocabularySize, vocabularySize); id++) {
@@ -59,10 +56,23 @@ export async function drawRandomSuffix(
   throw new MistletoeError(
     'text',
     `None of ${attempts} random suffixes of ${length} tokens survives decoding and encoding.`,
-    {
-      hint: 'The tokenizer round-trips almost nothing: lower --suffix-length or allow text beyond ASCII.',
-    },
+    { hint: 'The tokenizer round-trips almost nothing: lower --suffix-length or allow text beyond ASCII.' },
   );
+}
+
+/** The fluent suffix if it survives, then random ones. */
+export async function drawStarts(
+  target: Target,
+  prompt: AuditPrompt,
+  allowed: Int32Array,
+  { suffixLength, starts: count }: Pick<AuditSettings, 'suffixLength' | 'starts'>,
+  random: Random,
+): Promise<readonly (readonly number[])[]> {
+  const fluent = await fluentSuffix(target, prompt, suffixLength);
+  const starts = fluent === undefined ? [] : [fluent];
+  while (starts.length < count)
+    starts.push(await drawRandomSuffix(target, prompt, allowed, suffixLength, random));
+  return starts;
 }
 
 const fluentText =

@@ -15,7 +15,6 @@ import type { RequestPrompt } from './drafter-units.js';
 import { givenFor, nameUnit, unitKey } from './drafter-units.js';
 import type { ArmKey } from './measure-arm.js';
 import { decodeFreely } from './measure-arm.js';
-import { createObjective, parseObjective } from '../search/objectives.js';
 import type { PassRows } from '../search/pass-rows.js';
 import type { PromptAudit } from './prompt-audit.js';
 import { runArm } from './prompt-audit.js';
@@ -23,7 +22,7 @@ import { readPromptState } from '../search/prompt-state.js';
 import type { UnitData } from '../result.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
-import { compileSearch } from '../search/search-programs.js';
+import { compileAudit } from '../search/search-programs.js';
 
 /** Takes what belongs to a unit beside its data. */
 export interface Recorder {
@@ -124,11 +123,7 @@ export async function preparePromptAudit(
   const models = { target: target.model, drafter };
   const auditPrompt = await preparePrompt(target, prompt, { ...settings, seed });
   requireRoom(audit, auditPrompt);
-  compiled.programs ??= compileSearch(
-    models,
-    createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),
-    { ...settings, draftLevels: audit.draftLevels },
-  );
+  compiled.programs ??= compileAudit(models, settings, audit.draftLevels);
   const given: (readonly number[])[] = [];
   for (const { text, place } of givenFor(request.suffixes, id, prompt.id)) {
     given.push(await encodeSuffix(target, auditPrompt, text, place));

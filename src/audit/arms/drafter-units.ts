@@ -1,14 +1,11 @@
 import type { KeepRule } from '../../measure/kept-class.js';
 import { satisfies } from '../../measure/kept-class.js';
 import type { UnitSource } from '../../runs/run-units.js';
-import type { ArmName } from './arms.js';
-import { isSearched } from './arms.js';
+import type { ArmName, ArmResult, PromptResult, UnitData } from '../result.js';
+import { isSearched, unitSchema } from '../result.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { ArmKey } from './measure-arm.js';
-import type { UnitData } from '../result.js';
-import { unitSchema } from '../result.js';
-import type { ArmResult, PromptResult } from '../result.js';
 
 export type RequestPrompt = AuditRequest['prompts'][number];
 

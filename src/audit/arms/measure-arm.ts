@@ -12,7 +12,7 @@ import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { countSteps, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
+import { countPasses, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
 import { classifyAnswer, satisfies, taskOf } from '../../measure/kept-class.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import { findAddedMarkers } from '../../text/template/role-markers.js';
@@ -20,6 +20,7 @@ import { createTextStream } from '../../text/text-stream.js';
 import type {
   AcceptanceSummary,
   AnswerRecord,
+  ArmName,
   ArmResult,
   EqualLengths,
   HeldRecord,
@@ -27,7 +28,6 @@ import type {
 } from '../result.js';
 import type { Scorer } from '../search/scoring.js';
 import type { KeepBounds } from '../search/search-problem.js';
-import type { ArmName } from './arms.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, suffixText } from './audit-prompt.js';
 import type { ArmTiming } from './phase-clock.js';
@@ -92,7 +92,7 @@ async function perplexity(
 
 export interface ArmMeasure {
   readonly result: ArmResult;
-  readonly timing: Omit<ArmTiming, 'drafter'>;
+  readonly timing: Omit<ArmTiming, 'drafter' | 'phases'>;
 }
 
 /** Everything except the suffix. */
@@ -228,7 +228,7 @@ async function timePlain(
 export function compareLengths(free: SpeculativeGeneration, clean: SpeculativeGeneration): EqualLengths {
   const tokens = Math.min(free.tokenIds.length, clean.tokenIds.length);
   const passesOf = ({ acceptance }: SpeculativeGeneration): number =>
-    countSteps(acceptance.acceptedLengths, tokens).passes;
+    countPasses(acceptance.acceptedLengths, tokens);
   return { tokens, passes: passesOf(free), cleanPasses: passesOf(clean) };
 }
 

@@ -3,7 +3,7 @@
  * them, so they never add up to more than the wall time.
  */
 import { z } from 'zod';
-import { arms } from './arms.js';
+import { arms } from '../result.js';
 import type { SuffixScorer } from '../search/search-problem.js';
 
 const number = z.number();
@@ -31,16 +31,11 @@ export const timingSchema = z.object({
   /** Null if not run. */
   plainTokensPerSecond: number.nullable(),
   speedup: number.nullable(),
-  /** Absent in runs up to version 0.2. */
-  phases: phaseTimesSchema.exactOptional(),
+  phases: phaseTimesSchema,
   /** Absent if the audit ran in one process. */
   worker: z.string().exactOptional(),
 });
 export type ArmTiming = Readonly<z.infer<typeof timingSchema>>;
-
-export type TimedArm = ArmTiming & Required<Pick<ArmTiming, 'phases'>>;
-
-export const isTimedArm = (timing: ArmTiming): timing is TimedArm => timing.phases !== undefined;
 
 export interface AuditTimings {
   readonly machine: string;

@@ -7,18 +7,18 @@ import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
 import { readPrefix } from '../../decode/prefill.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
-import { isSearched, type SearchedArm } from './arms.js';
+import { isSearched, type SearchedArm } from '../result.js';
 import { suffixText } from './audit-prompt.js';
-import { drawRandomSuffix, fluentSuffix } from './controls.js';
+import { drawRandomSuffix, drawStarts, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
 import { compareLengths, decodeFreely, decodeHeld, judgeAnswer, measureArm } from './measure-arm.js';
 import { timeScorer } from './phase-clock.js';
-import { formatProjection, parseProjection } from '../search/projection.js';
+import { formatProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';
-import type { SearchMode, SearchOutcome } from '../search/search-problem.js';
+import type { SearchMode, SearchOutcome, SearchSettings } from '../search/search-problem.js';
 import type { AuditSettings } from '../settings.js';
-import { searchModeOf } from '../settings.js';
+import { attackSearch } from '../settings.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;
@@ -37,13 +37,13 @@ export interface ArmOutcome extends ArmMeasure {
 /** Stopped by the user: nothing of the unit counts. */
 export class Interrupted extends Error {}
 
-/** For drafters with gradients; otherwise the attack is unguided. */
-const searchModes = {
-  attack: 'degradation',
-  unprojected: 'degradation',
-  'preservation-only': 'preservation',
-  undirected: 'undirected',
-} as const satisfies Readonly<Record<SearchedArm, SearchMode>>;
+/** How the search of an arm differs from the attack's. */
+const searches: Readonly<Record<SearchedArm, Partial<SearchSettings>>> = {
+  attack: {},
+  unprojected: { projection: { kind: 'none' }, searchMode: 'degradation' },
+  'preservation-only': { searchMode: 'preservation' },
+  undirected: { searchMode: 'undirected' },
+};
 
 /** Undefined if the prompt has no such arm. */
 export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcome | undefined> {
@@ -53,26 +53,22 @@ export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcom
 }
 
 function chooseSuffix(
-  audit: PromptAudit,
+  { target, prompt, allowed, settings, given, seed, unit }: PromptAudit,
   { arm, repeat }: ArmKey,
 ): Promise<readonly number[] | undefined> | readonly number[] | undefined {
+  const { suffixLength } = settings;
   switch (arm) {
-    case 'random':
-      return drawRandom(audit, createRandom(audit.seed, 'random-control', audit.unit, String(repeat)));
+    case 'random': {
+      const random = createRandom(seed, 'random-control', unit, String(repeat));
+      return drawRandomSuffix(target, prompt, allowed, suffixLength, random);
+    }
     case 'fluent':
-      return fluentSuffix(audit.target, audit.prompt, audit.settings.suffixLength);
+      return fluentSuffix(target, prompt, suffixLength);
     case 'given':
-      return audit.given[repeat - 1];
+      return given[repeat - 1];
     default:
       return [];
   }
-}
-
-function drawRandom(
-  { target, prompt, allowed, settings }: PromptAudit,
-  random: ReturnType<typeof createRandom>,
-): Promise<readonly number[]> {
-  return drawRandomSuffix(target, prompt, allowed, settings.suffixLength, random);
 }
 
 async function searchArm(
@@ -80,17 +76,10 @@ async function searchArm(
   key: ArmKey & { readonly arm: SearchedArm },
 ): Promise<ArmOutcome> {
   const { settings, seed, unit, allowed, scorer, clock } = audit;
-  const searchMode = key.arm === 'attack' ? searchModeOf(settings) : searchModes[key.arm];
-  const projection =
-    key.arm === 'unprojected'
-      ? parseProjection('none', 0)
-      : parseProjection(settings.projection, settings.lambda);
+  const search = { ...attackSearch(settings), ...searches[key.arm] };
   // Directed and undirected searches start from the same suffixes.
   const starting = createRandom(seed, 'starts', unit, String(key.repeat));
-  const starts: (readonly number[])[] = [];
-  const fluent = await fluentSuffix(audit.target, audit.prompt, settings.suffixLength);
-  if (fluent !== undefined) starts.push(fluent);
-  while (starts.length < settings.starts) starts.push(await drawRandom(audit, starting));
+  const starts = await drawStarts(audit.target, audit.prompt, allowed, settings, starting);
   const outcome = await searchSuffix(
     {
       scorer: timeScorer(scorer, clock),
@@ -100,7 +89,7 @@ async function searchArm(
       onStep: (point) => audit.onStep?.(key, point),
       signal: audit.signal,
     },
-    { ...settings, projection, searchMode },
+    search,
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
   const choice = await chooseFinalist(audit, outcome);
@@ -111,8 +100,8 @@ async function searchArm(
     trace: {
       arm: key.arm,
       repeat: key.repeat,
-      objective: nameObjective(audit, searchMode),
-      projection: formatProjection(projection),
+      objective: nameObjective(audit, search.searchMode),
+      projection: formatProjection(search.projection),
       scoredCandidates: outcome.scoredCandidates,
       decodedSuffixes: outcome.finalists.length,
       steps: outcome.trace,

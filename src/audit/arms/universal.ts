@@ -16,20 +16,19 @@ import type { Candidate } from '../search/candidates.js';
 import { drawRandomSuffix } from './controls.js';
 import type { DrafterAudit } from './drafter-audit.js';
 import { decodeFreely, judgeAnswer } from './measure-arm.js';
-import { createObjective, parseObjective } from '../search/objectives.js';
-import { cosine, parseProjection, projectGradient } from '../search/projection.js';
+import { cosine, projectGradient } from '../search/projection.js';
 import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
 import type { StepCounts } from '../../measure/bootstrap.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
-import { compileSearch } from '../search/search-programs.js';
+import { compileAudit } from '../search/search-programs.js';
 import { searchSuffix } from '../search/search.js';
 import type { Scored, SuffixGradients, SuffixScorer } from '../search/search-problem.js';
 import type { RankedTokens } from '../search/steepest-tokens.js';
 import { rankTokens } from '../search/steepest-tokens.js';
-import { searchModeOf } from '../settings.js';
+import { attackSearch } from '../settings.js';
 import { countClasses } from '../summary.js';
 
 export const universalKey = (drafter: string): string => `${drafter}/universal`;
@@ -47,10 +46,7 @@ export async function searchUniversal(
   policy: LoadedDrafter['policy'],
 ): Promise<UniversalResult | undefined> {
   const { target, drafter, request, draftLevels } = audit;
-  const { settings } = request;
-  const depth = Math.min(settings.draftDepth, drafter.maximumDepth);
-  const objective = createObjective(parseObjective(settings.objective), depth);
-  const programs = compileSearch({ target: target.model, drafter }, objective, { ...settings, draftLevels });
+  const programs = compileAudit({ target: target.model, drafter }, request.settings, draftLevels);
   try {
     const prepared = await prepareAll(audit, programs);
     return await searchWith(audit, policy, prepared).finally(() => {
@@ -85,11 +81,7 @@ async function searchWith(
       },
       signal: audit.signal,
     },
-    {
-      ...settings,
-      projection: parseProjection(settings.projection, settings.lambda),
-      searchMode: searchModeOf(settings),
-    },
+    attackSearch(settings),
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
   const [winner] = outcome.finalists;

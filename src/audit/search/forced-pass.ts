@@ -16,7 +16,7 @@ import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { embeddingTable, projectToVocabulary, runDecoder } from '../../model/decoder.js';
-import type { AttentionContext, KeyValueRows } from '../../model/decoder-layer.js';
+import type { AttentionContext, KeyValueRows } from '../../model/decoder.js';
 import type { CacheSizes } from '../../model/cache/cache-pool.js';
 
 export const row = symbol('row');

@@ -10,7 +10,6 @@ import {
   defaultObjective,
   meanDivergence,
   objectiveNames,
-  parseObjective,
   positionDivergence,
 } from './objectives.js';
 
@@ -144,10 +143,6 @@ describe('objectives on distributions that can be counted by hand', () => {
 
   it('the default follows the temperature', () => {
     expect([defaultObjective(0), defaultObjective(0.7)]).toEqual(['margin', 'total-variation']);
-  });
-
-  it('refuses a name that it does not know', () => {
-    expect(() => parseObjective('entropy')).toThrow('The objective "entropy" is not known.');
   });
 });
 

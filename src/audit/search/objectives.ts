@@ -12,7 +12,6 @@
  * one-sided: sum q (log q - log p)+, only tokens with too much draft mass
  * expected-length: K - sum over k of beta_1 ... beta_k, missing accepted tokens of a draft of depth K
  */
-import { MistletoeError } from '../../core/errors.js';
 import type { Tensor } from '../../graph/tensor.js';
 import {
   add,
@@ -86,14 +85,6 @@ export function createObjective(name: ObjectiveName, draftDepth: number): Object
     degradation: (pass, answer) =>
       averageRows(loss(alignDistributions(pass, 0, answer)), answerRows(answer, 1)),
   };
-}
-
-export function parseObjective(name: string): ObjectiveName {
-  const known = objectiveNames.find((candidate) => candidate === name);
-  if (known !== undefined) return known;
-  throw new MistletoeError('usage', `The objective "${name}" is not known.`, {
-    hint: `Choose one of ${objectiveNames.join(', ')}.`,
-  });
 }
 
 /** Greedy drafts fail where the argmax moves; sampling rejects by the overlap. */

@@ -3,8 +3,6 @@
  * gradient. `direction` removes lambda times the component along the mean preservation gradient (1 is orthogonality,
  * the paper's 2 reverses the component); `subspace` removes the span of the preservation gradients of all positions.
  */
-import { MistletoeError } from '../../core/errors.js';
-
 /**
  * Least squares by the normal equations of unit vectors, with a pivoted Cholesky decomposition in double precision.
  * Inner products cost a fraction of an orthonormal basis; dependent vectors drop out.
@@ -103,13 +101,8 @@ export type Projection =
 
 export const projectionKinds = ['none', 'direction', 'subspace'] as const;
 
-export function parseProjection(kind: string, weight: number): Projection {
-  if (kind === 'none' || kind === 'subspace') return { kind };
-  if (kind === 'direction') return { kind, weight };
-  throw new MistletoeError('usage', `The projection "${kind}" is not known.`, {
-    hint: `Choose one of ${projectionKinds.join(', ')}.`,
-  });
-}
+export const createProjection = (kind: (typeof projectionKinds)[number], weight: number): Projection =>
+  kind === 'direction' ? { kind, weight } : { kind };
 
 export function formatProjection(projection: Projection): string {
   return projection.kind === 'direction' ? `direction(${projection.weight})` : projection.kind;

@@ -13,10 +13,17 @@ import type { Drafter } from '../../draft/drafter.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { embeddingTable } from '../../model/decoder.js';
 import type { NamedTensors, NamedValues, Program } from '../../runtime/program.js';
+import type { AuditSettings } from '../settings.js';
 import { buildForcedPass, embedCopies, embedIds, embedOneHotSuffix, row } from './forced-pass.js';
 import { acceptanceAlong, declareAnswer, followsAnswer, window } from './held-answer.js';
-import type { DivergenceDirection, Objective } from './objectives.js';
-import { answerMarginLoss, meanDivergence, positionDivergence, toScalar } from './objectives.js';
+import type { Objective } from './objectives.js';
+import {
+  answerMarginLoss,
+  createObjective,
+  meanDivergence,
+  positionDivergence,
+  toScalar,
+} from './objectives.js';
 import { buildRanking } from './steepest-tokens.js';
 
 export interface SearchModels {
@@ -24,10 +31,7 @@ export interface SearchModels {
   readonly drafter: Drafter;
 }
 
-export interface PassSettings {
-  readonly suffixLength: number;
-  readonly divergence: DivergenceDirection;
-  readonly temperature: number;
+export interface PassSettings extends Pick<AuditSettings, 'suffixLength' | 'divergence' | 'temperature'> {
   /** As in the decoding policy. */
   readonly draftLevels: number;
 }
@@ -52,6 +56,16 @@ export interface SearchPrograms {
   /** For gradients on the device (steepest-tokens.ts). */
   readonly ranking: (count: number) => Promise<Program>;
   dispose(): Promise<void>;
+}
+
+/** For the settings of an audit. */
+export function compileAudit(
+  models: SearchModels,
+  settings: AuditSettings,
+  draftLevels: number,
+): SearchPrograms {
+  const depth = Math.min(settings.draftDepth, models.drafter.maximumDepth);
+  return compileSearch(models, createObjective(settings.objective, depth), { ...settings, draftLevels });
 }
 
 /** Compiled on first use. */

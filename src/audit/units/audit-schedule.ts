@@ -6,7 +6,7 @@
 import { deviceOf } from '../../runs/run-device.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { UnitEstimate, UnitSchedule } from '../../runs/unit.js';
-import { isSearched } from '../arms/arms.js';
+import { isSearched, transferSchema, unitSchema, universalSchema } from '../result.js';
 import type { RequestPrompt } from '../arms/drafter-units.js';
 import {
   armKeys,
@@ -23,7 +23,6 @@ import { universalKey, universalName } from '../arms/universal.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { Effort } from '../effort.js';
-import { transferSchema, unitSchema, universalSchema } from '../result.js';
 import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
 
 type RequestDrafter = AuditRequest['drafters'][number];

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { fileLimits, maxThreads } from '../../core/limits.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { Unit } from '../../runs/unit.js';
-import { arms } from '../arms/arms.js';
+import { arms } from '../result.js';
 import type { AuditRequest } from '../audit-request.js';
 import { requestSchema } from '../audit-request.js';
 

@@ -5,8 +5,7 @@
 import { lstat, lutimes } from 'node:fs/promises';
 import { z } from 'zod';
 import { withFile } from '../binary-file.js';
-import type { CacheFooter } from './cache-file.js';
-import { readFooter } from './cache-file.js';
+import { readFooter, type CacheFooter } from './cache-file.js';
 import { hashBeginning, identifyFile, readRecord, writeRecord } from './content-hash.js';
 
 /**
@@ -58,38 +57,32 @@ export interface CheckOptions {
   readonly verify?: boolean | undefined;
 }
 
-export interface UsableFile {
-  readonly identity: string;
-  readonly footer: CacheFooter;
-}
-
 /** Processes that convert the same checkpoint at the same time replace the file once each. */
 const maxAttempts = 16;
 
 /** Undefined if the file is absent, damaged, or made for something else. */
-export async function checkForUse(path: string, options: CheckOptions): Promise<UsableFile | undefined> {
-  for (let attempt = 0; attempt < maxAttempts; attempt++) {
-    const found = await checkOnce(path, options).catch(() => undefined);
-    if (found !== 'replaced') return found;
-  }
-  return undefined;
-}
-
-/** `replaced`: the file that was checked is no longer the one at this path. */
-async function checkOnce(
+export async function checkForUse(
   path: string,
   { fits, verify = false }: CheckOptions,
-): Promise<UsableFile | 'replaced' | undefined> {
-  if (!(await lstat(path)).isFile()) return undefined;
-  const identity = await identifyFile(path);
-  const footer = await withFile(path, async (file) => {
-    const found = await readFooter(file);
-    if (found === undefined || found === 'other-format' || !fits(found)) return undefined;
-    if (!verify && (await readNote(path))?.identity === identity) return found;
-    return (await hashBeginning(file, found.dataBytes)) === found.sha256 ? found : undefined;
-  });
-  if (footer === undefined) return undefined;
-  return (await identifyFile(path)) === identity ? { identity, footer } : 'replaced';
+): Promise<{ readonly identity: string; readonly footer: CacheFooter } | undefined> {
+  try {
+    for (let attempt = 0; attempt < maxAttempts; attempt++) {
+      if (!(await lstat(path)).isFile()) return undefined;
+      const identity = await identifyFile(path);
+      const footer = await withFile(path, async (file) => {
+        const found = await readFooter(file);
+        if (found === undefined || found === 'other-format' || !fits(found)) return undefined;
+        if (!verify && (await readNote(path))?.identity === identity) return found;
+        return (await hashBeginning(file, found.dataBytes)) === found.sha256 ? found : undefined;
+      });
+      if (footer === undefined) return undefined;
+      // Otherwise the file that was checked is no longer the one at this path.
+      if ((await identifyFile(path)) === identity) return { identity, footer };
+    }
+  } catch {
+    return undefined;
+  }
+  return undefined;
 }
 
 export type CheckResult = 'whole' | 'damaged' | 'other-format';

@@ -4,12 +4,9 @@ import { join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { runWithLimit } from '../../core/run-with-limit.js';
 import { errnoOf, withFile } from '../binary-file.js';
-import type { CheckResult } from './cache-check.js';
-import { checkThoroughly, readLastUse, readNote } from './cache-check.js';
-import type { CacheContent } from './cache-file.js';
-import { readFooter } from './cache-file.js';
-import type { CacheName } from './cache-folder.js';
-import { classifyName, listKeysInUse, readCacheLimit } from './cache-folder.js';
+import { checkThoroughly, readLastUse, readNote, type CheckResult } from './cache-check.js';
+import { readFooter, type CacheContent } from './cache-file.js';
+import { classifyName, listKeysInUse, readCacheLimit, type CacheName } from './cache-folder.js';
 
 export interface CachedWeights {
   readonly key: string;

@@ -8,10 +8,8 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { DerivedRequest, WeightLocation } from '../../runtime/weights.js';
-import type { BinaryFile } from '../binary-file.js';
-import { readBytes } from '../binary-file.js';
-import type { ResolvedRecipe } from '../weight-recipe.js';
-import { streamWeight } from '../weight-recipe.js';
+import { readBytes, type BinaryFile } from '../binary-file.js';
+import { streamWeight, type ResolvedRecipe } from '../weight-recipe.js';
 import type { Append } from '../written-folder.js';
 
 export const formatVersion = 2;

@@ -3,8 +3,7 @@ import { rmSync } from 'node:fs';
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseBytes } from '../../core/byte-size.js';
-import type { HostEnvironment } from '../../core/default-cache-folder.js';
-import { kernelsFolder } from '../../core/default-cache-folder.js';
+import { kernelsFolder, type HostEnvironment } from '../../core/default-cache-folder.js';
 import { MistletoeError } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';
 import { hostTag, isRunning } from '../../core/processes.js';
@@ -31,14 +30,8 @@ export function readCacheLimit(environment: HostEnvironment['environment'] = pro
  */
 export type CacheName =
   | { readonly kind: 'weights' | 'note'; readonly key: string }
-  | { readonly kind: 'temporary'; readonly writer: FileWriter }
+  | { readonly kind: 'temporary'; readonly writer: { readonly pid: number; readonly host: string } }
   | { readonly kind: 'hash' | 'marks' | 'kernels' | 'foreign' };
-
-/** From the file's name. */
-export interface FileWriter {
-  readonly pid: number;
-  readonly host: string;
-}
 
 /** Folder of the marks of running processes. */
 export const marksFolder = 'in-use';
@@ -85,10 +78,6 @@ export async function markInUse(folder: string, key: string): Promise<void> {
   } catch {
     return; // such a folder is most likely read-only, so nothing is removed from it either
   }
-}
-
-export async function isInUse(folder: string, key: string): Promise<boolean> {
-  return (await listKeysInUse(folder)).has(key);
 }
 
 /** Also removes the marks of dead processes. */

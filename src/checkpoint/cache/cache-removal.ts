@@ -10,8 +10,7 @@ import { hostTag, isRunning } from '../../core/processes.js';
 import { notePath } from './cache-check.js';
 import type { CachedWeights, CacheSurvey, SmallFile } from './cache-contents.js';
 import { countBytes, surveyCache } from './cache-contents.js';
-import type { CacheName } from './cache-folder.js';
-import { classifyName, isInUse } from './cache-folder.js';
+import { listKeysInUse } from './cache-folder.js';
 
 export interface Removal {
   readonly removed: readonly CachedWeights[];
@@ -41,17 +40,12 @@ async function removeKernels(folder: string): Promise<void> {
     if (kernelFileName.test(name)) await rm(join(folder, name), { force: true }).catch(() => undefined);
 }
 
-export interface RoomRequest {
-  /** Key of the new file; it replaces an old file of the same key. */
-  readonly key: string;
-  readonly sizeBytes: number;
-  readonly limitBytes: number;
-}
-
-/** Makes room for a file and returns whether it fits. If it cannot fit, nothing is removed. */
+/** Makes room for a file, which may replace one of the same key. If it cannot fit, returns false and removes nothing. */
 export async function makeRoom(
   folder: string,
-  { key, sizeBytes, limitBytes }: RoomRequest,
+  key: string,
+  sizeBytes: number,
+  limitBytes: number,
 ): Promise<boolean> {
   const survey = await surveyCache(folder);
   const abandoned = new Set(findAbandoned(survey));
@@ -69,31 +63,17 @@ export async function makeRoom(
 const restMs = 60 * 60 * 1000;
 
 /**
- * Removes temporary files of killed processes of this host. It only looks at names, so every start can do it. Other
- * leftovers are removed when room is made.
- */
-export async function removeLeftovers(folder: string): Promise<void> {
-  for (const name of await readdir(folder).catch(() => [])) {
-    if (isLeftover(classifyName(name))) await rm(join(folder, name), { force: true }).catch(() => undefined);
-  }
-}
-
-function isLeftover(name: CacheName): boolean {
-  if (name.kind !== 'temporary' || name.writer.host !== hostTag()) return false;
-  return !isRunning(name.writer.pid);
-}
-
-/**
  * Files left by killed processes. If the writer's state is unknown, an hour without a write means that it is dead.
  */
 function findAbandoned({ weights, small }: CacheSurvey): readonly SmallFile[] {
   const keys = new Set(weights.map(({ key }) => key));
   const oldestMs = Date.now() - restMs;
-  return small.filter(
-    ({ name, changedMs }) =>
-      isLeftover(name) ||
-      (changedMs < oldestMs && (name.kind === 'temporary' || (name.kind === 'note' && !keys.has(name.key)))),
-  );
+  return small.filter(({ name, changedMs }) => {
+    const isOld = changedMs < oldestMs;
+    if (name.kind === 'temporary')
+      return isOld || (name.writer.host === hostTag() && !isRunning(name.writer.pid));
+    return isOld && name.kind === 'note' && !keys.has(name.key);
+  });
 }
 
 async function remove(
@@ -120,7 +100,7 @@ async function remove(
   for (const each of survey.weights) {
     if (leftBytes <= maxBytes) break;
     // Checked again: another process may have started to use it since the survey.
-    if (each.isInUse || (await isInUse(folder, each.key))) {
+    if (each.isInUse || (await listKeysInUse(folder)).has(each.key)) {
       inUse.push(each);
     } else if (await unlink(each.path)) {
       // The weights first: if this process is killed in between, the note that remains is harmless.

@@ -8,8 +8,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { readBoundedFile } from '../../core/files.js';
 import { makeProcessTag } from '../../core/processes.js';
-import type { BinaryFile } from '../binary-file.js';
-import { asCheckpointError, readExactly, withFile } from '../binary-file.js';
+import { asCheckpointError, readExactly, withFile, type BinaryFile } from '../binary-file.js';
 import { refuse } from '../stored-tensor.js';
 
 /**

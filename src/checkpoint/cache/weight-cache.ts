@@ -31,8 +31,7 @@ import { createDirectWeights } from '../direct-weights.js';
 import type { Checkpoint } from '../stored-tensor.js';
 import type { ResolvedRecipe, WeightRecipe } from '../weight-recipe.js';
 import { assembleWeight, keepHalves, resolveRecipes } from '../weight-recipe.js';
-import type { Append, FileOutput } from '../written-folder.js';
-import { openFileOutput, writeWholeFile } from '../written-folder.js';
+import { openFileOutput, writeWholeFile, type Append, type FileOutput } from '../written-folder.js';
 import { checkForUse, recordUse } from './cache-check.js';
 import type { CacheFooter } from './cache-file.js';
 import {
@@ -44,7 +43,7 @@ import {
   writeWeights,
 } from './cache-file.js';
 import { markInUse, readCacheLimit, weightsPath } from './cache-folder.js';
-import { makeRoom, removeLeftovers, trimCache } from './cache-removal.js';
+import { makeRoom, trimCache } from './cache-removal.js';
 import { hashFile, identifyFile, requireSameFiles } from './content-hash.js';
 
 export interface CacheOptions {
@@ -100,7 +99,6 @@ async function prepareFile(place: CachePlace, recipes: readonly ResolvedRecipe[]
   const identities = await Promise.all(sources.map(identifyFile));
   const key = await computeKey(folder, sources, recipes);
   const layout = layOutWeights(recipes);
-  await removeLeftovers(folder);
   const { path } = await obtainCacheFile(place, {
     key,
     content: 'converted weights',
@@ -271,20 +269,21 @@ async function obtainCacheFile(
   return { path, footer: usable.footer };
 }
 
-async function makeCacheFile(place: CachePlace, { key, write, ...plan }: CacheFilePlan): Promise<void> {
+async function makeCacheFile(place: CachePlace, plan: CacheFilePlan): Promise<void> {
   const { folder, limitBytes, openOutput } = place;
-  await claimRoom(place, { key, ...plan });
+  const { key, write, confirm } = plan;
+  await claimRoom(place, plan);
   const explain = <Result>(_: string, action: () => Promise<Result>) => onDisk(folder, action);
-  await writeWholeFile(weightsPath(folder, key), write, { openOutput, explain, confirm: plan.confirm });
+  await writeWholeFile(weightsPath(folder, key), write, { openOutput, explain, confirm });
   // Another process may have filled the same room meanwhile.
   if (Number.isFinite(limitBytes)) await trimCache(folder, limitBytes).catch(() => undefined);
 }
 
 async function claimRoom(
   { folder, limitBytes }: CachePlace,
-  { key, content, sizeBytes }: Pick<CacheFilePlan, 'key' | 'content' | 'sizeBytes'>,
+  { key, content, sizeBytes }: CacheFilePlan,
 ): Promise<void> {
-  if (await onDisk(folder, () => makeRoom(folder, { key, sizeBytes, limitBytes }))) return;
+  if (await onDisk(folder, () => makeRoom(folder, key, sizeBytes, limitBytes))) return;
   const limit = `the ${formatBytes(limitBytes)} that the weight cache in ${folder} may hold`;
   throw new CacheFailure(
     sizeBytes > limitBytes

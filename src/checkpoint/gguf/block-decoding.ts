@@ -2,9 +2,8 @@
  * Quantized blocks of ggml as float32. Scales are float16 with small integer factors, so every product here is exact and
  * each element is rounded once: the results are those of ggml's reference code, bit for bit.
  */
-import { decodeHalves } from '../../core/half-floats.js';
-import type { BlockDType } from '../stored-tensor.js';
-import { blockSizeOf } from '../stored-tensor.js';
+import { float16Table } from '../../core/half-floats.js';
+import { blockSizeOf, type BlockDType } from '../stored-tensor.js';
 
 /** One block from `bytes[at...]` to `target[to...]`. */
 type DecodeBlock = (bytes: Uint8Array, at: number, target: Float32Array, to: number) => void;
@@ -39,10 +38,7 @@ export function decodeBlocks(
 let halves: Float32Array | undefined;
 
 function half(bytes: Uint8Array, at: number): number {
-  halves ??= decodeHalves(
-    Uint16Array.from({ length: 65536 }, (_, bits) => bits),
-    'float16',
-  );
+  halves ??= new Float32Array(float16Table().buffer);
   return halves[bytes[at]! | (bytes[at + 1]! << 8)]!;
 }
 

@@ -6,8 +6,7 @@
  * that are not read, rows that are not whole blocks, and tensors that do not follow each other exactly as llama.cpp demands.
  */
 import { fileLimits } from '../../core/limits.js';
-import type { BinaryFile } from '../binary-file.js';
-import { readBytes, refuseGitPointer, withFile } from '../binary-file.js';
+import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';
 import type { StoredDType } from '../stored-tensor.js';
 import {
   blockSizeOf,

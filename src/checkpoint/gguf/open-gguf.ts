@@ -5,12 +5,9 @@
 import { resolve } from 'node:path';
 import { isFolder } from '../../core/files.js';
 import { readFloat32 } from '../read-tensor.js';
-import type { Checkpoint, StoredTensor } from '../stored-tensor.js';
-import { formatShape, quote, refuse } from '../stored-tensor.js';
-import type { GgufFamily } from './gguf-config.js';
-import { describeConfig, requireFamily } from './gguf-config.js';
-import type { GgufHeader, GgufTensor } from './gguf-header.js';
-import { readGgufHeader } from './gguf-header.js';
+import { formatShape, quote, refuse, type Checkpoint, type StoredTensor } from '../stored-tensor.js';
+import { describeConfig, requireFamily, type GgufFamily } from './gguf-config.js';
+import { readGgufHeader, type GgufHeader, type GgufTensor } from './gguf-header.js';
 import { findNumber, requireNumber } from './gguf-metadata.js';
 
 /** By the name of the file; what is inside is checked when it is opened. */

@@ -4,22 +4,14 @@
  * Partial files are named HASH.PID.HOST.RANDOM.incomplete and have one writer. A process takes over a dead one's file
  * by renaming it. Partial files of other libraries (HASH.incomplete) are left alone.
  */
-import type { Hash } from 'node:crypto';
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import type { FileHandle } from 'node:fs/promises';
-import { open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
-import { hostTag, isRunning, makeProcessTag } from '../../core/processes.js';
-import type { HubBody, HubFile } from './hub-client.js';
-import { resumeHint } from './hub-client.js';
-
-/**
- * Paths that this process writes. The pid alone is not enough: in a container it may be the same at every start.
- */
-const beingWritten = new Set<string>();
+import { beginWriting, endWriting, hostTag, isBeingWritten, makeProcessTag } from '../../core/processes.js';
+import { resumeHint, type HubBody, type HubFile } from './hub-client.js';
 
 /** fetch gives up after five silent minutes. */
 const maxSilenceMs = 15 * 60 * 1000;
@@ -40,14 +32,10 @@ export async function listPartialFiles(folder: string, hash: string): Promise<re
     const status = await stat(path).catch(() => undefined);
     if (status?.isFile() !== true) continue;
     const isSilent = Date.now() - status.mtimeMs > maxSilenceMs;
-    if (isSilent || (host === hostTag() && !isWriting(Number(pid), path)))
+    if (isSilent || (host === hostTag() && !isBeingWritten(path, Number(pid))))
       found.push({ path, sizeBytes: status.size });
   }
   return found.sort((left, right) => right.sizeBytes - left.sizeBytes);
-}
-
-function isWriting(pid: number, path: string): boolean {
-  return pid === process.pid ? beingWritten.has(path) : isRunning(pid);
 }
 
 /** Takes over the largest and removes the others. */
@@ -64,19 +52,15 @@ async function claimPartialFile(folder: string, hash: string): Promise<string | 
       () => false, // another process was quicker
     );
     if (isTaken) own = taken;
-    else release(taken);
+    else endWriting(taken);
   }
   return own;
 }
 
 function claimNew(folder: string, hash: string): string {
   const path = join(folder, `${hash}.${makeProcessTag()}.incomplete`);
-  beingWritten.add(path);
+  beginWriting(path);
   return path;
-}
-
-function release(path: string): void {
-  beingWritten.delete(path);
 }
 
 export interface BlobRequest {
@@ -89,12 +73,11 @@ export interface BlobRequest {
   readonly pause?: ((milliseconds: number) => Promise<unknown>) | undefined;
 }
 
-export async function fetchBlob(request: BlobRequest): Promise<string> {
+export async function fetchBlob(request: BlobRequest): Promise<void> {
   const { folder, file } = request;
   const partial = await claimPartialFile(folder, file.hash);
-  if (partial !== undefined && (await finish(request, partial, true))) return join(folder, file.hash);
+  if (partial !== undefined && (await finish(request, partial, true))) return;
   await finish(request, claimNew(folder, file.hash), false);
-  return join(folder, file.hash);
 }
 
 /** Returns false if the bytes of an earlier attempt were wrong; they are then removed. */
@@ -103,7 +86,10 @@ async function finish(request: BlobRequest, path: string, isResumed: boolean): P
   const output = await openOutput(path, request.file, isResumed);
   try {
     await receiveAll(output, request);
-    checkHash(output, request);
+    const { file, host } = request;
+    const found = output.hash.digest('hex');
+    if (found !== file.hash)
+      throw new WrongFile(host, file, `has the hash ${found}; ${file.hash} was expected`);
     await output.handle.sync();
     await output.handle.close();
     await rename(path, blob).catch((cause: unknown) => {
@@ -116,15 +102,9 @@ async function finish(request: BlobRequest, path: string, isResumed: boolean): P
     if (isResumed) return false;
     throw failure;
   } finally {
-    release(path);
+    endWriting(path);
     await output.handle.close();
   }
-}
-
-function checkHash({ hash }: Output, { file, host }: BlobRequest): void {
-  const found = hash.digest('hex');
-  if (found !== file.hash)
-    throw new WrongFile(host, file, `has the hash ${found}; ${file.hash} was expected`);
 }
 
 interface Output {

@@ -9,8 +9,7 @@ import { basename, join, resolve } from 'node:path';
 import { isFolder, readBoundedFile } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
 import { chooseLayout, isWeightName, listFolder, readShardIndex } from '../checkpoint-folder.js';
-import type { HubId, HubSettings } from './hub-settings.js';
-import { formatHubId, isCommit, readHubSettings } from './hub-settings.js';
+import { formatHubId, isCommit, readHubSettings, type HubId, type HubSettings } from './hub-settings.js';
 
 export interface RepositoryFolders {
   readonly refs: string;

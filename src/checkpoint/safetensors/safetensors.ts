@@ -9,8 +9,7 @@
  * numbers that are not sizes, sizes from 2^53 on, and more than 16 dimensions.
  */
 import { fileLimits } from '../../core/limits.js';
-import type { BinaryFile } from '../binary-file.js';
-import { readBytes, refuseGitPointer, withFile } from '../binary-file.js';
+import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';
 import type { StoredTensor } from '../stored-tensor.js';
 import {
   bytesPerElement,
@@ -33,7 +32,7 @@ import {
 const deepest = 127;
 
 /** As a phrase before "in its header". The text must be valid JSON. */
-function findJsonFault(text: string, quote: (value: string) => string): string | undefined {
+function findJsonFault(text: string): string | undefined {
   const open: (Set<string> | undefined)[] = []; // keys of the objects around this place; undefined for a list
   let expectsKey = false;
   for (let position = 0; position < text.length; position += 1) {
@@ -89,7 +88,7 @@ export function readSafetensorsHeader(path: string): Promise<StoredTensor[]> {
     const tensors: StoredTensor[] = [];
     for (const [name, entry] of Object.entries(header)) {
       if (name === '__metadata__') requireTexts(file, entry);
-      else tensors.push(parseEntry({ file, name, entry, dataStart }));
+      else tensors.push(parseEntry(file, dataStart, name, entry));
     }
     checkCoverage(file, dataStart, tensors);
     return tensors;
@@ -130,7 +129,7 @@ function parseHeader(file: BinaryFile, bytes: Uint8Array): Record<string, unknow
   if (!isRecord(header)) throw refuse(`${file.path} has a header that is not a JSON object`, downloadAgain);
   if (!text.startsWith('{'))
     throw refuse(`${file.path} has a header that does not begin with its brace`, downloadAgain);
-  const fault = findJsonFault(text, quote);
+  const fault = findJsonFault(text);
   if (fault !== undefined) {
     throw refuse(
       `${file.path} ${fault} in its header`,
@@ -150,14 +149,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-interface EntrySource {
-  readonly file: BinaryFile;
-  readonly name: string;
-  readonly entry: unknown;
-  readonly dataStart: number;
-}
-
-function parseEntry({ file, name, entry, dataStart }: EntrySource): StoredTensor {
+function parseEntry(file: BinaryFile, dataStart: number, name: string, entry: unknown): StoredTensor {
   const where = `tensor ${quote(name)} in ${file.path}`;
   if (!isRecord(entry)) throw refuse(`${where} is not described by an object`, downloadAgain);
   const { dtype, shape, data_offsets: offsets } = entry;

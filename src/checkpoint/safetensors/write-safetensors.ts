@@ -3,11 +3,9 @@
  * elements are aligned when the file is mapped.
  */
 import { MistletoeError } from '../../core/errors.js';
-import type { PlainDType } from '../stored-tensor.js';
-import { bytesPerElement, countElements, formatShape, quote } from '../stored-tensor.js';
+import { bytesPerElement, countElements, formatShape, quote, type PlainDType } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
-import type { WriteOptions } from '../written-folder.js';
-import { writeWholeFile } from '../written-folder.js';
+import { writeWholeFile, type WriteOptions } from '../written-folder.js';
 
 interface DescribedTensor {
   readonly name: string;

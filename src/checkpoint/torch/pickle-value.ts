@@ -1,18 +1,21 @@
 /** Values of a pickle (pickle.ts). */
-import type { StoredDType } from '../stored-tensor.js';
-import { formatShape, isSize, maximumRank, quote, refuse } from '../stored-tensor.js';
+import { formatShape, isSize, maximumRank, quote, refuse, type PlainDType } from '../stored-tensor.js';
+
+export const storageNames: Readonly<Record<PlainDType, string>> = {
+  F32: 'FloatStorage',
+  F16: 'HalfStorage',
+  BF16: 'BFloat16Storage',
+  F64: 'DoubleStorage',
+  I64: 'LongStorage',
+  I32: 'IntStorage',
+  U8: 'ByteStorage',
+  BOOL: 'BoolStorage',
+};
 
 /** The globals that torch.save writes; "calling" one builds a description. */
-const storageDTypes: ReadonlyMap<string, StoredDType> = new Map<string, StoredDType>([
-  ['torch.FloatStorage', 'F32'],
-  ['torch.HalfStorage', 'F16'],
-  ['torch.BFloat16Storage', 'BF16'],
-  ['torch.DoubleStorage', 'F64'],
-  ['torch.LongStorage', 'I64'],
-  ['torch.IntStorage', 'I32'],
-  ['torch.ByteStorage', 'U8'],
-  ['torch.BoolStorage', 'BOOL'],
-]);
+const storageDTypes: ReadonlyMap<string, PlainDType> = new Map(
+  Object.entries(storageNames).map(([dtype, name]) => [`torch.${name}`, dtype as PlainDType]),
+);
 
 const dictGlobal = 'collections.OrderedDict';
 const tensorGlobal = 'torch._utils._rebuild_tensor_v2';
@@ -73,7 +76,7 @@ function rebuildTensor(parameters: readonly PickleValue[], damaged: Damaged): Pi
 export interface PickledStorage {
   readonly kind: 'storage';
   readonly key: string;
-  readonly dtype: StoredDType;
+  readonly dtype: PlainDType;
   readonly elements: number;
 }
 

@@ -12,8 +12,13 @@ import {
 } from '../../../test/support/checkpoint/write-torch-file.js';
 import { encodeZip } from '../../../test/support/checkpoint/write-zip.js';
 import { readTorchHeader } from './torch-zip.js';
-import type { Picklable } from './write-torch-file.js';
-import { encodePickle, pickleGlobal, pickleTensor, pickleTuple } from './write-torch-file.js';
+import type { Picklable } from '../../../test/support/checkpoint/encode-pickle.js';
+import {
+  encodePickle,
+  pickleGlobal,
+  pickleTensor,
+  pickleTuple,
+} from '../../../test/support/checkpoint/encode-pickle.js';
 
 const folder = makeTemporaryFolder();
 afterAll(folder.remove);

@@ -3,11 +3,9 @@
  * storage each. Several tensors may view one storage with offset and strides. A tensor may not have more elements
  * than its storage, which bounds the cost of reading it.
  */
-import type { BinaryFile } from '../binary-file.js';
-import { readBytes, refuseGitPointer, withFile } from '../binary-file.js';
+import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';
 import { runPickle } from './pickle.js';
-import type { PickleValue, PickledDict, PickledTensor } from './pickle-value.js';
-import { isTensor } from './pickle-value.js';
+import { isTensor, type PickleValue, type PickledDict, type PickledTensor } from './pickle-value.js';
 import type { StoredTensor } from '../stored-tensor.js';
 import {
   bytesPerElement,
@@ -17,8 +15,7 @@ import {
   quote,
   refuse,
 } from '../stored-tensor.js';
-import type { ZipDirectory } from './zip.js';
-import { locateEntry, readZipDirectory } from './zip.js';
+import { locateEntry, readZipDirectory, type ZipDirectory } from './zip.js';
 
 const maximumPickleBytes = 16 * 1024 * 1024;
 const wrapperKeys: readonly string[] = ['state_dict', 'model_state_dict', 'model', 'module'];
@@ -31,7 +28,7 @@ export function readTorchHeader(path: string): Promise<StoredTensor[]> {
     await checkByteOrder(file, directory, root);
     const pickle = await readEntry(file, directory, `${root}data.pkl`, maximumPickleBytes);
     const dict = chooseStateDict(file, runPickle(pickle, `the pickle of ${file.path}`));
-    const storages = new Map<string, { offsetBytes: number; sizeBytes: number }>();
+    const storages = new Map<string, ByteRange>();
     const tensors: StoredTensor[] = [];
     for (const [name, value] of dict) {
       if (!isTensor(value)) continue;
@@ -41,7 +38,7 @@ export function readTorchHeader(path: string): Promise<StoredTensor[]> {
         storage = await locate(file, directory, `${root}data/${key}`);
         storages.set(key, storage);
       }
-      tensors.push(placeTensor({ file, name: String(name), tensor: value, storage }));
+      tensors.push(placeTensor(file, String(name), value, storage));
     }
     return tensors;
   });
@@ -106,11 +103,7 @@ async function readEntry(
   return readBytes(file, offsetBytes, sizeBytes);
 }
 
-function locate(
-  file: BinaryFile,
-  directory: ZipDirectory,
-  name: string,
-): Promise<{ offsetBytes: number; sizeBytes: number }> {
+function locate(file: BinaryFile, directory: ZipDirectory, name: string): Promise<ByteRange> {
   const entry = directory.entries.get(name);
   if (entry === undefined) throw refuse(`${file.path} has no entry ${quote(name)}`, downloadAgain);
   return locateEntry(file, directory, entry);
@@ -120,19 +113,17 @@ function locate(
 function chooseStateDict(file: BinaryFile, root: PickleValue): PickledDict {
   const advice = 'Save the state dict itself: torch.save(model.state_dict(), path).';
   if (!(root instanceof Map)) throw refuse(`${file.path} does not hold a dict of tensors`, advice);
-  if (holdsTensors(root)) {
-    for (const [name, value] of root) {
-      if (typeof name !== 'string' && isTensor(value)) {
+  const requireNames = (dict: PickledDict): PickledDict => {
+    for (const [name, value] of dict)
+      if (typeof name !== 'string' && isTensor(value))
         throw refuse(`${file.path} names a tensor ${name}, expected a string`, advice);
-      }
-      if (value instanceof Map && holdsTensors(value)) {
-        throw refuse(
-          `${file.path} holds tensors and, under ${quote(String(name))}, a dict of tensors`,
-          advice,
-        );
-      }
-    }
-    return root;
+    return dict;
+  };
+  if (holdsTensors(root)) {
+    const inner = [...root].find(([, value]) => value instanceof Map && holdsTensors(value));
+    if (inner === undefined) return requireNames(root);
+    const fault = `holds tensors and, under ${quote(String(inner[0]))}, a dict of tensors`;
+    throw refuse(`${file.path} ${fault}`, advice);
   }
   const wrapped: [string, PickledDict][] = [];
   for (const key of wrapperKeys) {
@@ -148,12 +139,7 @@ function chooseStateDict(file: BinaryFile, root: PickleValue): PickledDict {
       advice,
     );
   }
-  for (const [name, value] of only[1]) {
-    if (typeof name !== 'string' && isTensor(value)) {
-      throw refuse(`${file.path} names a tensor ${name}, expected a string`, advice);
-    }
-  }
-  return only[1];
+  return requireNames(only[1]);
 }
 
 function holdsTensors(dict: PickledDict): boolean {
@@ -161,14 +147,17 @@ function holdsTensors(dict: PickledDict): boolean {
   return false;
 }
 
-interface Placement {
-  readonly file: BinaryFile;
-  readonly name: string;
-  readonly tensor: PickledTensor;
-  readonly storage: { readonly offsetBytes: number; readonly sizeBytes: number };
+interface ByteRange {
+  readonly offsetBytes: number;
+  readonly sizeBytes: number;
 }
 
-function placeTensor({ file, name, tensor, storage }: Placement): StoredTensor {
+function placeTensor(
+  file: BinaryFile,
+  name: string,
+  tensor: PickledTensor,
+  storage: ByteRange,
+): StoredTensor {
   const where = `tensor ${quote(name)} in ${file.path}`;
   const { dtype, elements } = tensor.storage;
   const itemBytes = bytesPerElement(dtype);

@@ -1,102 +1,10 @@
 /** Writes a state dict as torch.save does, for code that reads no safetensors. */
 import { basename } from 'node:path';
-import type { PlainDType } from '../stored-tensor.js';
 import { countElements } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
-import type { Append, WriteOptions } from '../written-folder.js';
-import { writeWholeFile } from '../written-folder.js';
-import type { PlacedEntry } from './zip.js';
-import { checksumOf, encodeDirectory, encodeLocalHeader } from './zip.js';
-
-/** Pickle protocol 2: what state dicts hold and, for tests of refusals, any global. */
-export type Picklable =
-  | null
-  | boolean
-  | number
-  | string
-  | readonly Picklable[]
-  | ReadonlyMap<string | number, Picklable>
-  | PicklableGlobal
-  | PicklableTuple
-  | PicklableStorage
-  | PicklableCall;
-
-interface PicklableGlobal {
-  readonly module: string;
-  readonly name: string;
-}
-
-interface PicklableTuple {
-  readonly tuple: readonly Picklable[];
-}
-
-interface PicklableStorage {
-  readonly persistentId: PicklableTuple;
-}
-
-interface PicklableCall {
-  readonly call: PicklableGlobal;
-  readonly parameters: PicklableTuple;
-}
-
-export function pickleGlobal(module: string, name: string): PicklableGlobal {
-  return { module, name };
-}
-
-export function pickleTuple(...tuple: Picklable[]): PicklableTuple {
-  return { tuple };
-}
-
-function pickleStorage(type: PicklableGlobal, key: string, elements: number): PicklableStorage {
-  return { persistentId: pickleTuple('storage', type, key, 'cpu', elements) };
-}
-
-export function encodePickle(value: Picklable): Buffer {
-  return Buffer.concat([Buffer.from([0x80, 2]), encode(value), Buffer.from('.')]);
-}
-
-function encode(value: Picklable): Buffer {
-  if (value === null) return Buffer.from('N');
-  if (typeof value === 'boolean') return Buffer.from([value ? 0x88 : 0x89]);
-  if (typeof value === 'number') return encodeNumber(value);
-  if (typeof value === 'string') {
-    const text = Buffer.from(value);
-    const length = Buffer.alloc(4);
-    length.writeUInt32LE(text.byteLength);
-    return Buffer.concat([Buffer.from('X'), length, text]);
-  }
-  if (value instanceof Map) {
-    const items = [...(value as ReadonlyMap<string | number, Picklable>)].flat();
-    return Buffer.concat([Buffer.from('}('), ...items.map(encode), Buffer.from('u')]);
-  }
-  if ('module' in value) return Buffer.from(`c${value.module}\n${value.name}\n`);
-  if ('tuple' in value)
-    return Buffer.concat([Buffer.from('('), ...value.tuple.map(encode), Buffer.from('t')]);
-  if ('persistentId' in value) return Buffer.concat([encode(value.persistentId), Buffer.from('Q')]);
-  if ('call' in value) {
-    return Buffer.concat([encode(value.call), encode(value.parameters), Buffer.from('R')]);
-  }
-  const list = value as readonly Picklable[];
-  return Buffer.concat([Buffer.from(']('), ...list.map(encode), Buffer.from('e')]);
-}
-
-function encodeNumber(value: number): Buffer {
-  const bytes = Buffer.alloc(10);
-  if (!Number.isInteger(value)) {
-    bytes.write('G');
-    bytes.writeDoubleBE(value, 1);
-    return bytes.subarray(0, 9);
-  }
-  if (Math.abs(value) < 2 ** 31) {
-    bytes.write('J');
-    bytes.writeInt32LE(value, 1);
-    return bytes.subarray(0, 5);
-  }
-  bytes.writeUInt8(0x8a, 0);
-  bytes.writeUInt8(8, 1);
-  bytes.writeBigInt64LE(BigInt(value), 2);
-  return bytes;
-}
+import { writeWholeFile, type Append, type WriteOptions } from '../written-folder.js';
+import { storageNames } from './pickle-value.js';
+import { checksumOf, encodeDirectory, encodeLocalHeader, type PlacedEntry } from './zip.js';
 
 export async function writeTorchFile(
   path: string,
@@ -108,7 +16,7 @@ export async function writeTorchFile(
     path,
     async (append) => {
       const zip = createZip(append);
-      await zip.add(`${root}/data.pkl`, [encodePickle(describeState(tensors))]);
+      await zip.add(`${root}/data.pkl`, [pickleState(tensors)]);
       await zip.add(`${root}/byteorder`, [Buffer.from('little')]);
       for (const [key, tensor] of tensors.entries())
         await zip.add(`${root}/data/${key}`, await readPieces(tensor));
@@ -146,45 +54,48 @@ async function readPieces(tensor: TensorSource): Promise<Uint8Array[]> {
   return pieces;
 }
 
-function describeState(tensors: readonly TensorSource[]): Picklable {
-  return new Map(
-    tensors.map(({ name, dtype, shape }, key) => [
-      name,
-      pickleTensor({ dtype, shape, key: String(key), elements: countElements(shape) ?? 0 }),
-    ]),
+/** Pickle protocol 2: a dict of row-major tensors, each with a storage of its own. */
+function pickleState(tensors: readonly TensorSource[]): Buffer {
+  const items = tensors.flatMap((tensor, key) => [pickleText(tensor.name), pickleTensor(tensor, key)]);
+  return Buffer.concat([opcodes('\x80\x02}('), ...items, opcodes('u.')]);
+}
+
+function pickleTensor({ dtype, shape }: TensorSource, key: number): Buffer {
+  const strides = shape.map((_, axis) => shape.slice(axis + 1).reduce((product, size) => product * size, 1));
+  const storage = pickleTuple(
+    pickleText('storage'),
+    opcodes(`ctorch\n${storageNames[dtype]}\n`),
+    pickleText(String(key)),
+    pickleText('cpu'),
+    pickleInteger(countElements(shape) ?? 0),
   );
+  const parameters = pickleTuple(
+    Buffer.concat([storage, opcodes('Q')]),
+    pickleInteger(0), // the offset
+    pickleTuple(...shape.map(pickleInteger)),
+    pickleTuple(...strides.map(pickleInteger)),
+    opcodes('\x89'), // needs no gradient
+    opcodes('ccollections\nOrderedDict\n(tR'), // no hooks
+  );
+  return Buffer.concat([opcodes('ctorch._utils\n_rebuild_tensor_v2\n'), parameters, opcodes('R')]);
 }
 
-const storageNames: Readonly<Record<PlainDType, string>> = {
-  F32: 'FloatStorage',
-  F16: 'HalfStorage',
-  BF16: 'BFloat16Storage',
-  F64: 'DoubleStorage',
-  I64: 'LongStorage',
-  I32: 'IntStorage',
-  U8: 'ByteStorage',
-  BOOL: 'BoolStorage',
-};
+const opcodes = (codes: string): Buffer => Buffer.from(codes, 'latin1');
 
-export interface TorchView {
-  readonly dtype: PlainDType;
-  readonly key: string;
-  readonly elements: number;
-  readonly offset?: number | undefined;
-  readonly shape: readonly number[];
-  readonly strides?: readonly number[] | undefined;
+const pickleTuple = (...items: readonly Buffer[]): Buffer =>
+  Buffer.concat([opcodes('('), ...items, opcodes('t')]);
+
+function pickleText(value: string): Buffer {
+  const text = Buffer.from(value);
+  const head = Buffer.from('X....');
+  head.writeUInt32LE(text.byteLength, 1);
+  return Buffer.concat([head, text]);
 }
 
-export function pickleTensor(view: TorchView): Picklable {
-  const { dtype, key, elements, offset = 0, shape, strides = rowMajor(shape) } = view;
-  const storage = pickleStorage(pickleGlobal('torch', storageNames[dtype]), key, elements);
-  const hooks = { call: pickleGlobal('collections', 'OrderedDict'), parameters: pickleTuple() };
-  return {
-    call: pickleGlobal('torch._utils', '_rebuild_tensor_v2'),
-    parameters: pickleTuple(storage, offset, pickleTuple(...shape), pickleTuple(...strides), false, hooks),
-  };
-}
-
-function rowMajor(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => shape.slice(axis + 1).reduce((product, size) => product * size, 1));
+function pickleInteger(value: number): Buffer {
+  const isLong = value >= 2 ** 31;
+  const bytes = isLong ? Buffer.from('\x8a\x08........', 'latin1') : Buffer.from('J....');
+  if (isLong) bytes.writeBigInt64LE(BigInt(value), 2);
+  else bytes.writeInt32LE(value, 1);
+  return bytes;
 }

@@ -3,8 +3,7 @@
  * range. Sizes and offsets are checked against the file, and an entry's own header must repeat its name.
  */
 import { crc32 } from 'node:zlib';
-import type { BinaryFile } from '../binary-file.js';
-import { readBytes } from '../binary-file.js';
+import { readBytes, type BinaryFile } from '../binary-file.js';
 import { downloadAgain, quote, refuse } from '../stored-tensor.js';
 
 /**

@@ -118,6 +118,17 @@ describe('events of an audit', () => {
     expect(take()).toContain('"leftMs":240000');
   });
 
+  it('show every worker, with its steps', () => {
+    const { events, pass, take, finish } = listen('bar', 200);
+    events.onStart(units);
+    events.onUnitStart(units[1]!, 0, 4, { name: 'a', pid: 7 });
+    events.onUnitStart(units[3]!, 0, 4, { name: 'b', pid: null });
+    pass(20_000);
+    events.onStep(units[1]!, point(1), 10, { name: 'a', pid: 7 });
+    finish();
+    expect(take()).toContain('0/4  left 3 min  a: code-1 attack 1/10  b: code-2 attack');
+  });
+
   it('pass notices on', () => {
     const { events, take } = listen('plain');
     events.onNotice('code-1: every candidate was vetoed.');

@@ -1,30 +1,40 @@
-/** The progress of an audit: the plan, the current unit, and the time left. */
+/** The progress of an audit: the plan, the running unit or what each worker does, and the time left. */
 import type { AuditEvents, AuditPlanned, UnitName } from '../../audit/audit-events.js';
-import type { TracePoint } from '../../audit/result.js';
-import type { TimeEstimate } from '../../audit/time-left.js';
-import { createTimeEstimate } from '../../audit/time-left.js';
+import { TimeEstimate } from '../../audit/time-left.js';
 import { fixed } from '../../core/number-text.js';
+import type { WorkerName } from '../../runs/unit.js';
 import type { Progress, ProgressClock, ProgressFields } from '../progress.js';
 import { describeLeft, roughDuration } from '../progress.js';
 
-interface Detail {
-  readonly fields: ProgressFields;
-  readonly words: readonly string[];
-}
-
-const noDetail: Detail = { fields: {}, words: [] };
+/** An audit without workers. */
+const thisProcess: WorkerName = { name: '', pid: null };
 
 export function createAuditProgress(progress: Progress, { now }: ProgressClock): AuditEvents {
-  let done = 0;
-  let expectedMs: number | null = null;
+  const running = new Map<string, { readonly unit: UnitName; readonly step: string }>(); // [worker]
   let estimate: TimeEstimate | undefined;
-  const show = (unit: UnitName, { fields, words }: Detail = noDetail): void => {
+  let expectedMs: number | null = null;
+  let startMs = now();
+  let done = 0;
+  let ended = 0;
+  const listWorkers = (): string[] => {
+    const hours = (now() - startMs) / 3_600_000;
+    return [
+      ...(ended === 0 || hours <= 0 ? [] : [`${fixed(ended / hours, 0)} units/h`]),
+      ...[...running].map(([name, { unit, step }]) =>
+        `${name}: ${unit.prompt} ${unit.arm} ${step}`.trimEnd(),
+      ),
+    ];
+  };
+  const show = (unit: UnitName, { name, pid }: WorkerName, detail: Detail = {}): void => {
     const { drafter, prompt, arm } = unit;
     const leftMs = estimate?.left(now());
-    progress.update(done, { drafter, prompt, arm, ...fields, leftMs: leftMs && Math.round(leftMs) }, () => [
+    const who = name === '' ? {} : { worker: name, pid: pid ?? undefined };
+    const fields = { drafter, prompt, arm, ...detail, ...who, leftMs: leftMs && Math.round(leftMs) };
+    progress.update(done, fields, () => [
       ...describeLeft(estimate?.left(now())),
-      ...[`drafter ${drafter}`, `prompt ${prompt}`, `arm ${arm}`],
-      ...words,
+      ...(name === ''
+        ? [`drafter ${drafter}`, `prompt ${prompt}`, `arm ${arm}`, ...describeDetail(detail)]
+        : listWorkers()),
     ]);
   };
   return {
@@ -33,22 +43,27 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
       progress.note(describePlan(plan), { ...plan });
     },
     onStart(units) {
-      estimate = createTimeEstimate(units, expectedMs);
+      startMs = now();
+      estimate = new TimeEstimate(units, expectedMs);
       progress.start(units.length, 'audit');
     },
-    onUnitStart(unit, finished) {
+    onUnitStart(unit, finished, _total, worker = thisProcess) {
       done = finished;
-      estimate?.start(unit, now());
-      show(unit);
+      estimate?.start(unit, now(), worker.name);
+      running.set(worker.name, { unit, step: '' });
+      show(unit, worker);
     },
-    onStep(unit, point, steps) {
-      estimate?.step(point.step, steps, now());
-      show(unit, describeStep(point, steps));
+    onStep(unit, { step, acceptedLength, divergence }, steps, worker = thisProcess) {
+      estimate?.step(step, steps, now(), worker.name);
+      running.set(worker.name, { unit, step: `${step}/${steps}` });
+      show(unit, worker, { step, steps, accepted: acceptedLength ?? undefined, divergence });
     },
-    onUnitEnd(unit, acceptedLength) {
+    onUnitEnd(unit, accepted, worker = thisProcess) {
       done += 1;
-      estimate?.end(now());
-      show(unit, acceptedLength === undefined ? noDetail : describeLength(acceptedLength));
+      ended += 1;
+      estimate?.end(now(), worker.name);
+      show(unit, worker, { accepted });
+      running.delete(worker.name);
     },
     onNotice(message) {
       progress.note(message);
@@ -56,20 +71,19 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
   };
 }
 
-export function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPlanned): string {
+type Detail = Partial<Record<'step' | 'steps' | 'accepted' | 'divergence', number | undefined>> &
+  ProgressFields;
+
+function describeDetail({ step, steps, accepted, divergence }: Detail): string[] {
+  return [
+    ...(step === undefined ? [] : [`step ${step}/${steps!}`]),
+    ...(accepted === undefined ? [] : [`accepted ${fixed(accepted, 2)}`]),
+    ...(divergence === undefined ? [] : [`KL ${fixed(divergence, 3)}`]),
+  ];
+}
+
+function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPlanned): string {
   const plural = drafters.length === 1 ? 'drafter' : 'drafters';
   const time = expectedMs === null ? 'time not known yet' : `about ${roughDuration(expectedMs)}`;
   return `audit: target ${target}, ${plural} ${drafters.join(', ')}, preset ${preset}, run folder ${folder}, ${time}`;
-}
-
-function describeStep({ step, acceptedLength, divergence }: TracePoint, steps: number): Detail {
-  const length = acceptedLength === null ? noDetail : describeLength(acceptedLength);
-  return {
-    fields: { step, steps, ...length.fields, divergence },
-    words: [`step ${step}/${steps}`, ...length.words, `KL ${fixed(divergence, 3)}`],
-  };
-}
-
-function describeLength(acceptedLength: number): Detail {
-  return { fields: { accepted: acceptedLength }, words: [`accepted ${fixed(acceptedLength, 2)}`] };
 }

@@ -1,25 +1,17 @@
 /** The audit in a terminal: a table with a legend, the tests, the verdict, and the path of the report. */
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import { armLabels, findArm } from '../../report/audit/arm-names.js';
-import {
-  describeCounts,
-  describeDrop,
-  describeTests,
-  keptDigits,
-  keptText,
-} from '../../report/audit/test-text.js';
+import { describeCounts, describeDrop, describeTests, keptText } from '../../report/audit/audit-words.js';
 import {
   acceptedLengthText,
   changeText,
   countText,
   divergenceText,
-  passesText,
   pValueText,
 } from '../../core/number-text.js';
 import { phaseColumns, phaseTable } from '../../report/audit/timing-summary.js';
-import { lengthCell, rowContext } from '../../report/audit/row-columns.js';
-import type { Row } from '../../report/table.js';
+import { auditTable, textColumns } from '../../report/audit/row-columns.js';
+import { transferTable } from '../../report/audit/transfer.js';
 import { tableText } from '../../report/table.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
 import { joinLines } from '../long-runs.js';
@@ -30,12 +22,6 @@ export interface AuditTextOptions {
   readonly colors: Colors;
   readonly timings: AuditTimings;
 }
-
-const columns = [
-  'drafter',
-  { name: 'row', align: 'left' },
-  ...['accepted length', 'change', 'passes', 'answers', 'free-running', 'KL', 'n'],
-] as const;
 
 /** Explains the columns, under the table. */
 const legend = [
@@ -49,7 +35,7 @@ export function formatAudit(
   verdict: Verdict,
   { report, colors, timings }: AuditTextOptions,
 ): string {
-  const [heading = '', ...rows] = tableText({ columns, rows: result.drafters.flatMap(listRows) });
+  const [heading = '', ...rows] = tableText(auditTable(result.drafters, textColumns));
   const notes = [
     '',
     ...result.drafters.flatMap((drafter, index) => describeEvidence(drafter, verdict.drafters[index])),
@@ -70,29 +56,6 @@ export function formatAudit(
     '',
     `Report: ${report}`,
   ]);
-}
-
-function listRows(result: DrafterResult): Row[] {
-  const { drafter, summary } = result;
-  const clean = findArm(summary, 'clean');
-  if (clean === undefined)
-    return [{ cells: [drafter, 'nothing audited', ...columns.slice(3).map(() => '–'), '0'] }];
-  return summary.arms.map((row) => {
-    const context = rowContext(result, row);
-    const free = acceptedLengthText(row.freeRunning);
-    const compared =
-      row.arm === 'clean'
-        ? ['–', passesText(row.passes), '–', free, '–']
-        : [
-            changeText(context.change),
-            `${passesText(row.passes)} ${changeText(row.passes / clean.passes - 1).padStart(6)}`,
-            keptDigits(row.kept),
-            `${free} ${changeText(row.passRatio - 1).padStart(6)}`,
-            divergenceText(row.divergence),
-          ];
-    const length = lengthCell(row.sameAnswer);
-    return { cells: [drafter, armLabels[row.arm], length, ...compared, String(row.sameAnswer.n)] };
-  });
 }
 
 function describeEvidence(
@@ -118,27 +81,17 @@ function describeSkipped({ drafter, prompts }: DrafterResult): string[] {
 
 function describeTransfer(transfer: TransferMatrix | null): string[] {
   if (transfer === null) return [];
-  const { drafters, prompts, attacked, clean } = transfer;
-  const named = [
-    ['no suffix', clean] as const,
-    ...attacked.map((row, index) => [drafters[index]!, row] as const),
-  ];
   return [
     'Transfer: accepted length along the clean answers on each drafter (across) with the suffixes found on each (down),',
-    `over the ${countText(prompts.length, 'prompt')} audited on all of them`,
-    ...tableText({
-      columns: ['', { name: '', align: 'left' }, ...drafters],
-      rows: named.map(([name, lengths]) => ({ cells: [name, '', ...lengths.map(acceptedLengthText)] })),
-    }),
+    `over the ${countText(transfer.prompts.length, 'prompt')} audited on all of them`,
+    ...tableText(transferTable(transfer)),
     '',
   ];
 }
 
 function drawPhases(timings: AuditTimings): string[] {
   const table = phaseTable(timings);
-  if (table === undefined) return [];
-  const rows = table.rows.map(({ cells }) => ({ cells: ['', ...cells] }));
-  return [...tableText({ columns: ['time', { name: '', align: 'left' }, ...phaseColumns], rows }), ''];
+  return table === undefined ? [] : [...tableText({ ...table, columns: ['time', ...phaseColumns] }), ''];
 }
 
 function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {

@@ -10,10 +10,6 @@ import { givenSettings } from './audit-flags.js';
 
 type PlacedFlags = Pick<AuditFlags, 'workers' | 'device' | 'resume'>;
 
-/** Whether several processes were asked for. */
-export const hasWorkers = ({ workers = 1, device = '' }: PlacedFlags): boolean =>
-  workers > 1 || device === 'cuda:all' || device.includes(',');
-
 /** The device of the run itself: the first of several. */
 export async function mainDevice({ device }: Pick<PlacedFlags, 'device'>): Promise<string | undefined> {
   const [first] = (await findDevices(device)) ?? [];

@@ -1,24 +1,16 @@
 /** `mistletoe audit`. */
 import { relative } from 'node:path';
-import { createRequest } from '../../audit/create-request.js';
-import { deviceOf } from '../../runs/run-device.js';
+import { createRequest } from '../../audit/audit-request.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
-import type { Effort } from '../../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
-import { planAudit, resumeAudit, startAudit } from '../../audit/run-audit.js';
+import { resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { MistletoeError } from '../../core/errors.js';
 import { quoteWord, shortenPath } from '../../core/display-paths.js';
-import { pushAll } from '../../core/long-lists.js';
-import { countGpuBytes } from '../../decode/gpu-fit.js';
-import { nameDevice } from '../../runtime/device-choice.js';
-import { renderJson } from '../../report/audit/json.js';
+import { renderJson, writeReports } from '../../report/audit/write-reports.js';
 import { renderMarkdown } from '../../report/audit/audit-markdown.js';
-import { countText, durationText } from '../../core/number-text.js';
+import { countText } from '../../core/number-text.js';
 import { judge } from '../../report/audit/verdict.js';
-import { writeReports } from '../../report/audit/write-reports.js';
-import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { inlinePrompt } from '../../text/prompts/prompt-set.js';
-import type { GivenSuffix } from '../../text/prompts/suffix-list.js';
 import { dropRepeated, parseSuffixes } from '../../text/prompts/suffix-list.js';
 import type { RunVerification } from '../../report/audit/verify-run.js';
 import { verifyFinishedRun } from '../../report/audit/verify-run.js';
@@ -28,20 +20,15 @@ import { defineCommand } from '../command.js';
 import { cacheOf, resumable, targetFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { joinLines, printResult, readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
-import type { ModelFinder } from '../model-source.js';
-import { createModelFinder } from '../model-source.js';
+import { createModelFinder, createPromptFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
-import type { PromptFinder } from '../prompt-source.js';
-import { createPromptFinder } from '../prompt-source.js';
-import { asOneLine } from '../safe-text.js';
+import { asOneLine } from '../terminal.js';
 import type { Output, Terminal } from '../terminal.js';
-import { createNotice } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
 import { auditFlags, givenSettings } from './audit-flags.js';
+import { printPlan } from './audit-plan.js';
 import { createAuditProgress } from './audit-progress.js';
-import { describeUnits, mainDevice, planWorkers, queueOf } from './audit-workers.js';
-import { createFleetProgress } from './fleet-progress.js';
-import { formatDownloads, planDownloads, predictTime } from './planned-downloads.js';
+import { mainDevice, planWorkers, queueOf } from './audit-workers.js';
 import { formatAudit } from './audit-text.js';
 
 export const audit = defineCommand({
@@ -85,18 +72,15 @@ export const audit = defineCommand({
 
 async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<number> {
   const { terminal } = invocation;
-  if (flags.dryRun === true) return describePlan(flags, invocation);
+  if (flags.dryRun === true) {
+    await printPlan(flags, terminal, (onNotice) => readRequest(flags, invocation, onNotice));
+    return exitCodes.success;
+  }
   const progress = createProgress(flags.progress, terminal.stderr);
-  const start = await prepare(flags, invocation, {
-    onNotice: progress.note,
-    findModel: createModelFinder(flags, terminal),
-    findSet: createPromptFinder(flags, terminal),
-  });
+  const start = await prepare(flags, invocation, progress.note);
   // Until here Ctrl-C kills the process: there is nothing to save yet.
   const [workers, queue] = [await planWorkers(flags), queueOf(flags, terminal)];
-  const createEvents =
-    workers === undefined && queue === undefined ? createAuditProgress : createFleetProgress;
-  const events = createEvents(progress, { now: () => performance.now() });
+  const events = createAuditProgress(progress, { now: () => performance.now() });
   const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
     start({ events, signal, workers, queue, ...cacheOf(flags) }),
   );
@@ -106,7 +90,7 @@ async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<numb
 async function prepare(
   flags: AuditFlags,
   invocation: Invocation,
-  reading: RequestOptions,
+  onNotice: (message: string) => void,
 ): Promise<(options: AuditOptions) => Promise<AuditOutcome>> {
   const { resume } = flags;
   if (resume !== undefined) {
@@ -118,29 +102,28 @@ async function prepare(
     );
     return (options) => resumeAudit(resume, options);
   }
-  const request = await readRequest(flags, formatCommandLine(invocation), reading);
+  const request = await readRequest(flags, invocation, onNotice);
   const name = [request.target.name, ...request.drafters.map(({ id }) => id), request.seed].join('-');
   return (options) => startAudit(flags.out ?? { parent: 'runs', name }, request, options);
 }
 
-interface RequestOptions {
-  readonly onNotice: (message: string) => void;
-  readonly findModel: ModelFinder;
-  readonly findSet: PromptFinder;
-}
-
 async function readRequest(
   flags: AuditFlags,
-  command: string,
-  { onNotice, findModel, findSet }: RequestOptions,
+  { commandLine, terminal }: Invocation,
+  onNotice: (message: string) => void,
 ): Promise<AuditRequest> {
+  const { prompt } = flags;
+  const suffixes = await Promise.all(flags.suffix.map(parseSuffixes));
   return createRequest({
     target: flags.target,
     drafters: flags.drafter,
     draft: flags.draft,
     taps: flags.taps,
-    prompts: await readPrompts(flags, findSet),
-    suffixes: dropRepeated(await readSuffixes(flags.suffix), onNotice),
+    prompts:
+      prompt === undefined
+        ? await readPromptSets(flags.prompts, flags, createPromptFinder(flags, terminal))
+        : [inlinePrompt(prompt)],
+    suffixes: dropRepeated(suffixes.flat(), onNotice),
     preset: flags.preset,
     settings: givenSettings(flags),
     seed: flags.seed,
@@ -151,88 +134,11 @@ async function readRequest(
     universal: flags.universal,
     chatTemplate: flags.chatTemplate,
     date: flags.date,
-    command,
+    command: commandLine(irrelevant, shownValues),
     cacheFolder: flags.cacheDir,
-    findModel,
+    findModel: createModelFinder(flags, terminal),
     onNotice,
   });
-}
-
-async function readSuffixes(given: readonly string[]): Promise<GivenSuffix[]> {
-  const suffixes: GivenSuffix[] = [];
-  for (const value of given) pushAll(suffixes, await parseSuffixes(value));
-  return suffixes;
-}
-
-async function describePlan(flags: AuditFlags, invocation: Invocation): Promise<number> {
-  const { terminal } = invocation;
-  if (flags.resume !== undefined) {
-    throw new MistletoeError('usage', '--dry-run and --resume were both given; one was expected.', {
-      hint: 'Leave --dry-run out to resume the run.',
-    });
-  }
-  const { stdout } = terminal;
-  const downloads = await planDownloads(flags, terminal);
-  if (downloads !== undefined) {
-    const effort = await predictTime(flags, downloads);
-    if (flags.format === 'json') stdout.writeData(`${JSON.stringify({ downloads, effort }, undefined, 2)}\n`);
-    else stdout.write(joinLines([...formatDownloads(downloads, effort), describeUnits(flags)]));
-    return exitCodes.success;
-  }
-  const onNotice = createNotice(terminal);
-  const findModel = createModelFinder(flags, terminal);
-  const findSet = createPromptFinder(flags, terminal);
-  const request = await readRequest(flags, formatCommandLine(invocation), { onNotice, findModel, findSet });
-  const effort = await planAudit(request, {
-    events: { onNotice },
-    ...cacheOf(flags),
-  });
-  if (flags.format === 'json')
-    stdout.writeData(
-      `${JSON.stringify({ ...effort, device: request.device, settings: request.settings }, undefined, 2)}\n`,
-    );
-  else {
-    const workers = (await planWorkers(flags))?.count ?? 1;
-    stdout.write(formatPlan(request, effort, await describeMemory(request, effort), workers));
-  }
-  return exitCodes.success;
-}
-
-function formatPlan(request: AuditRequest, effort: Effort, memory: string, workers: number): string {
-  const { settings, prompts, drafters, target, suffixes } = request;
-  const units = countText(prompts.length * drafters.length + effort.searches, 'unit');
-  const what =
-    suffixes.length > 0
-      ? `measure ${countText(suffixes.length, 'given suffix')}`
-      : `run ${countText(effort.searches, 'search')} of ${settings.steps} steps, which score ${effort.scoredCandidates} candidates`;
-  return joinLines([
-    `It would audit ${drafters.map(({ id, policy }) => `${id} (${policy})`).join(', ')} on ${target.name}, ${countText(prompts.length, 'prompt')}, preset ${request.preset}:`,
-    `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens, in ${units}.`,
-    `It would run on ${nameDevice(deviceOf(request))}${workers === 1 ? '' : ` with ${workers} workers`}.`,
-    `Time: about ${durationText(effort.expectedMs / workers)} on this machine. Memory: about ${memory}${workers === 1 ? '' : ' for each worker'}.`,
-    `Settings: ${Object.entries(settings)
-      .map(([name, value]) => `${name} ${value}`)
-      .join(', ')}.`,
-  ]);
-}
-
-async function describeMemory(request: AuditRequest, { memoryBytes, mappedBytes }: Effort): Promise<string> {
-  const mebibytes = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
-  const { kind, dtype } = deviceOf(request);
-  if (kind === 'cuda') {
-    const folders = [request.targetFolder, ...request.drafters.map(({ folder }) => folder)];
-    return `${mebibytes(await countGpuBytes(folders, dtype))} of GPU memory, plus what searches need`;
-  }
-  if (mappedBytes === 0) return mebibytes(memoryBytes);
-  return `${mebibytes(memoryBytes)}, and ${mebibytes(mappedBytes)} of weights mapped from the cache`;
-}
-
-async function readPrompts(
-  { prompt, prompts, ...flags }: AuditFlags,
-  findSet: PromptFinder,
-): Promise<readonly Prompt[]> {
-  if (prompt !== undefined) return [inlinePrompt(prompt)];
-  return readPromptSets(prompts, flags, findSet);
 }
 
 /** Flags that do not change the result. */
@@ -258,8 +164,6 @@ const shownValues: Readonly<Record<string, (value: string) => string>> = {
   draft: (policy) => policy.replace(/(?<=^tree:).*/s, shortenPath),
   suffix: (text) => (/\.(txt|jsonl)$/.test(text) ? shortenPath(text) : text),
 };
-
-const formatCommandLine = ({ commandLine }: Invocation): string => commandLine(irrelevant, shownValues);
 
 async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Terminal): Promise<number> {
   const path = outcome.folder.path;

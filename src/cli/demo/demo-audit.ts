@@ -1,20 +1,20 @@
 /** Part two: an audit of the draft model on code and math prompts, short enough to watch, that ends in a report. */
 import { relative } from 'node:path';
-import type { ArmName } from '../../audit/arms/arms.js';
-import { createRequest } from '../../audit/create-request.js';
-import type { ArmResult, AuditResult, PromptResult } from '../../audit/result.js';
+import type { ArmName, ArmResult, AuditResult, PromptResult } from '../../audit/result.js';
+import { createRequest } from '../../audit/audit-request.js';
 import { startAudit } from '../../audit/run-audit.js';
 import { quoteWord } from '../../core/display-paths.js';
-import { armLabels } from '../../report/audit/arm-names.js';
+import { armLabels } from '../../report/audit/audit-words.js';
 import { judge } from '../../report/audit/verdict.js';
 import { writeReports } from '../../report/audit/write-reports.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import { createAuditProgress } from '../audit/audit-progress.js';
 import { cacheOf } from '../common-flags.js';
+import { wrap } from '../help.js';
 import { createProgress } from '../progress.js';
 import type { Stage } from './demo-stage.js';
-import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js';
+import { sayBars, sayHeading, stageWidth } from './demo-stage.js';
 
 /** Code and math prompts that the bundled model answers correctly. */
 const texts = {
@@ -80,9 +80,7 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
   sayLengths(stage, result);
   sayOneAnswer(stage, result);
   say();
-  const wrapper = createWrapper(stage.write, '', stageWidth);
-  wrapper.add(`${stage.colors.bold(verdict.level)}: ${verdict.headline}`);
-  wrapper.finish();
+  wrap(`${stage.colors.bold(verdict.level)}: ${verdict.headline}`, stageWidth).forEach(say);
   say();
   say('The target is a 12.5 M model trained to ignore stray text; its drafter was not.');
   say('Expect other numbers from your models.');
@@ -105,7 +103,7 @@ function sayLengths(stage: Stage, { drafters: results }: AuditResult): void {
     if (rows.length === 0) say('  no prompt could be audited');
     else
       sayBars(
-        stage,
+        say,
         rows.map(({ arm, sameAnswer: { estimate } }) => ({
           name: armLabels[arm],
           figure: estimate.toFixed(2),
@@ -142,9 +140,7 @@ function sayOneAnswer(stage: Stage, result: AuditResult): void {
   if (example === undefined) return;
   const { prompt, clean, attack } = example;
   const wrapped = (text: string): void => {
-    const wrapper = createWrapper(stage.write, '  ', stageWidth - 2);
-    wrapper.add(text);
-    wrapper.finish();
+    for (const line of wrap(text, stageWidth - 2)) say(`  ${line}`);
   };
   say();
   say('One of the prompts, with the suffix that the search found:');

@@ -4,14 +4,10 @@ import { MistletoeError } from '../../core/errors.js';
 import { bundledDrafterFolder, packageRoot } from '../../decode/bundled-models.js';
 import type { Generation } from '../../decode/plain.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
-import { createPolicy, generateSpeculatively } from '../../decode/speculative-text.js';
+import { generateSpeculatively } from '../../decode/speculative-text.js';
 import { generateText } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { loadDrafter } from '../../draft/systems.js';
-import { parseDraftPolicy } from '../../draft/tree/policy.js';
-import type { BenchmarkResult } from '../../measure/benchmark.js';
-import { runBenchmark } from '../../measure/benchmark.js';
-import { plainSystem } from '../../measure/benchmark-record.js';
 import { median } from '../../report/audit/timing-summary.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { loadPrompts } from '../../text/prompts/prompt-set.js';
@@ -20,7 +16,6 @@ import type { Stage } from './demo-stage.js';
 import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js';
 import { createTokenMarker, draftBrackets } from '../generate-output.js';
 import { createNotice } from '../terminal.js';
-import { createProgress } from '../progress.js';
 
 const promptId = 'code-1';
 const maxNewTokens = 64;
@@ -65,22 +60,17 @@ async function showPrompt(stage: Stage, drafter: Drafter, prompt: Prompt): Promi
   const plain = await streamText(stage, (onToken) =>
     generateText(target, prompt.text, { maxNewTokens, signal, onToken }),
   );
-  if (stage.isOver()) return;
+  if (signal.aborted) return;
   say();
   say('With drafts of 4 tokens from the draft model');
   const speculative = await streamText(stage, (onToken) =>
-    generateSpeculatively(target, drafter, prompt.text, {
-      maxNewTokens,
-      signal,
-      onToken,
-      policy,
-    }),
+    generateSpeculatively(target, drafter, prompt.text, { maxNewTokens, signal, onToken, policy }),
   );
-  if (stage.isOver()) return;
+  if (signal.aborted) return;
   requireSameTokens(plain, speculative);
   say();
   sayCounts(stage, plain, speculative);
-  await saySpeeds(stage, drafter, prompt);
+  await saySpeeds(stage, drafter, prompt.text);
 }
 
 type OnToken = NonNullable<Parameters<typeof generateText>[2]>['onToken'];
@@ -117,70 +107,31 @@ function sayCounts({ say, colors }: Stage, plain: Generation, speculative: Specu
   say(`Mean accepted length: ${acceptance.meanAcceptedLength.toFixed(2)} tokens per pass.`);
 }
 
-async function saySpeeds(stage: Stage, drafter: Drafter, prompt: Prompt): Promise<void> {
-  const { say, colors } = stage;
-  const { records, interrupted } = await measure(stage, drafter, prompt);
-  if (interrupted) return;
-  const speedOf = (wanted: string): number =>
-    median(records.filter((record) => record.policy === wanted).map((record) => record.tokensPerSecond)) ??
-    NaN;
-  const plain = speedOf(plainSystem.policy);
-  const drafted = speedOf(policy);
+async function saySpeeds(
+  { target, signal, say, ...stage }: Stage,
+  drafter: Drafter,
+  text: string,
+): Promise<void> {
+  const options = { maxNewTokens, signal };
+  const speeds: Record<'plain' | 'drafted', number[]> = { plain: [], drafted: [] };
+  for (let run = 0; run < runs && !signal.aborted; run++) {
+    const plain = await generateText(target, text, options);
+    const drafted = await generateSpeculatively(target, drafter, text, { ...options, policy });
+    speeds.plain.push(plain.tokensPerSecond);
+    speeds.drafted.push(drafted.tokensPerSecond);
+  }
+  if (signal.aborted) return;
+  const { colors } = stage;
+  const [plain, drafted] = [median(speeds.plain) ?? NaN, median(speeds.drafted) ?? NaN];
   const figure = (speed: number): string => `${speed.toFixed(0)} tokens/s`;
+  const gain = colors.bold(`${(drafted / plain).toFixed(2)}x`);
   say();
   say(`Speed on this machine, median of ${runs} runs each, interleaved`);
-  sayBars(stage, [
+  sayBars(say, [
     { name: 'plain', figure: figure(plain), value: plain, paint: colors.dim },
-    {
-      name: 'with drafts',
-      figure: figure(drafted),
-      value: drafted,
-      paint: colors.green,
-      note: colors.bold(`${(drafted / plain).toFixed(2)}x`),
-    },
+    { name: 'with drafts', figure: figure(drafted), value: drafted, paint: colors.green, note: gain },
   ]);
   if (drafted / plain >= 1.05) return;
   say('  Not faster in this run: on a busy machine, or with a target this small,');
   say('  drafting can cost more than it saves.');
-}
-
-async function measure(
-  { target, terminal, signal }: Stage,
-  drafter: Drafter,
-  prompt: Prompt,
-): Promise<BenchmarkResult> {
-  const progress = createProgress(terminal.stderr.isTerminal ? 'bar' : 'none', terminal.stderr);
-  const system = {
-    name: drafter.name,
-    policy,
-    drafter,
-    createPolicy: () => createPolicy(parseDraftPolicy(policy), drafter),
-  };
-  // The benchmark answers every prompt once, so one prompt repeated makes several runs.
-  const prompts = Array.from({ length: runs }, (_, run) => ({
-    ...prompt,
-    id: `${prompt.id}, run ${run + 1}`,
-  }));
-  return runBenchmark(
-    {
-      target,
-      systems: [system],
-      signal,
-      maxNewTokens,
-      promptSets: [{ name: prompt.id, prompts }],
-      sampling: { temperature: 0 },
-      seed: 0,
-      warmup: 1,
-    },
-    {
-      onStart: (total) => {
-        progress.start(total, 'measuring');
-      },
-      onGeneration: ({ done }) => {
-        progress.update(done);
-      },
-    },
-  ).finally(() => {
-    progress.finish();
-  });
 }

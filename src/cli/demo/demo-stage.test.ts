@@ -1,8 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createColors } from '../safe-text.js';
-import type { Stage } from './demo-stage.js';
+import { createColors } from '../terminal.js';
 import { createWrapper, sayBars } from './demo-stage.js';
 
 function wrap(pieces: readonly string[], width: number): string {
@@ -54,15 +53,14 @@ describe('bars', () => {
     const say = (line = ''): void => void lines.push(line);
     const paint = (text: string): string => text;
     sayBars(
-      { say } as Stage,
+      say,
       values.map((value) => ({ name: 'x', figure: String(value), value, paint })),
-      10,
     );
     return lines;
   };
 
   it('are as long as their values', () => {
-    expect(draw(10, 5)).toEqual([`  x  10  ${'█'.repeat(10)}`, `  x   5  ${'█'.repeat(5)}`]);
+    expect(draw(10, 5)).toEqual([`  x  10  ${'█'.repeat(32)}`, `  x   5  ${'█'.repeat(16)}`]);
   });
 
   it('survive values of 0', () => {

@@ -1,7 +1,7 @@
 /** Shared by the parts of the demo: the target, and output for 80 columns with and without color. */
-import { stripVTControlCharacters } from 'node:util';
 import type { Target } from '../../decode/target.js';
 import type { MachineFlags } from '../common-flags.js';
+import { wrap } from '../help.js';
 import type { Colors, Terminal } from '../terminal.js';
 import { colorsFor } from '../terminal.js';
 
@@ -16,9 +16,8 @@ export interface Stage {
   readonly terminal: Terminal;
   readonly target: Target;
   readonly flags: DemoFlags;
+  /** Aborts after Ctrl-C, or if output can no longer be written. */
   readonly signal: AbortSignal;
-  /** True after Ctrl-C, or if output can no longer be written. */
-  readonly isOver: () => boolean;
   readonly colors: Colors;
   /** One line, or an empty one. */
   readonly say: (line?: string) => void;
@@ -35,7 +34,6 @@ export function createStage(parts: Pick<Stage, 'terminal' | 'target' | 'flags' |
   };
   return {
     ...parts,
-    isOver: () => parts.signal.aborted,
     colors: colorsFor(stdout, parts.terminal),
     write,
     say: (line = '') => {
@@ -50,7 +48,9 @@ export function sayHeading({ colors, say }: Stage, number: number, title: string
   say(colors.dim('─'.repeat(stageWidth)));
 }
 
-/** A name, a number, and a bar of up to `width` columns. */
+const barWidth = 32;
+
+/** A name, a number, and a bar. */
 export interface BarLine {
   readonly name: string;
   readonly figure: string;
@@ -59,13 +59,13 @@ export interface BarLine {
   readonly note?: string;
 }
 
-export function sayBars({ say }: Stage, lines: readonly BarLine[], width = 32): void {
+export function sayBars(say: Stage['say'], lines: readonly BarLine[]): void {
   const longest = (values: readonly string[]): number => Math.max(...values.map(({ length }) => length));
   const nameWidth = longest(lines.map(({ name }) => name));
   const figureWidth = longest(lines.map(({ figure }) => figure));
   const most = Math.max(...lines.map(({ value }) => value));
   for (const { name, figure, value, paint, note } of lines) {
-    const length = most > 0 ? Math.max(1, Math.round((width * value) / most)) : 0;
+    const length = most > 0 ? Math.max(1, Math.round((barWidth * value) / most)) : 0;
     const parts = [name.padEnd(nameWidth), figure.padStart(figureWidth), paint('█'.repeat(length))];
     say(`  ${[...parts, ...(note === undefined ? [] : [note])].join('  ')}`);
   }
@@ -76,49 +76,20 @@ export interface Wrapper {
   finish(): void;
 }
 
-/**
- * Wraps streamed text behind a gutter. A word is held until a space ends it. Colors have no width; they cover only
- * letters and end before the text's own line breaks.
- */
+/** Wraps streamed text behind a gutter, line by line. */
 export function createWrapper(write: (text: string) => void, gutter: string, width: number): Wrapper {
-  let column = 0;
-  let spaces = '';
-  let word = '';
-  let isFresh = true;
-  const flush = (): void => {
-    const length = stripVTControlCharacters(word).length;
-    if (length > 0) {
-      if (column > 0 && column + spaces.length + length > width) {
-        write('\n');
-        isFresh = true;
-        column = 0;
-        spaces = '';
-      }
-      if (isFresh) write(gutter);
-      isFresh = false;
-      write(spaces);
-      column += spaces.length + length;
-      spaces = '';
-    }
-    write(word);
-    word = '';
+  let line = '';
+  const print = (text: string): void => {
+    for (const part of wrap(text.replaceAll('\t', '    '), width)) write(`${gutter}${part}\n`);
   };
   return {
     add(text) {
-      for (const character of text) {
-        if (character === '\n') {
-          flush();
-          write(isFresh ? `${gutter}\n` : '\n');
-          [column, spaces, isFresh] = [0, '', true];
-        } else if (character === ' ' || character === '\t') {
-          if (word !== '') flush();
-          spaces += character === '\t' ? '    ' : ' ';
-        } else word += character;
-      }
+      const lines = `${line}${text}`.split('\n');
+      line = lines.pop()!;
+      lines.forEach(print);
     },
     finish() {
-      flush();
-      if (!isFresh) write('\n');
+      if (line !== '') print(line);
     },
   };
 }

@@ -56,7 +56,7 @@ async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<number> {
       const stage = createStage({ terminal, target, flags, signal });
       for (const [index, act] of acts.entries()) {
         const isWanted = flags.act === undefined || Number(flags.act) === index + 1;
-        if (isWanted && !stage.isOver()) await act(stage, index + 1);
+        if (isWanted && !signal.aborted) await act(stage, index + 1);
       }
     } finally {
       stopListening();

@@ -16,7 +16,7 @@ import { auditSettingFlags, presetFlag } from '../audit/audit-flags.js';
 import * as common from '../common-flags.js';
 import type { FlagsOf, FlagTable } from '../flags.js';
 import { flag, group, list, pickGiven, settingFlags } from '../flags.js';
-import { conversationFlags, givenTraining } from './train-flags.js';
+import { conversationFlags, givenTraining } from './train.js';
 
 function pick<Table extends FlagTable, Name extends keyof Table & string>(
   table: Table,

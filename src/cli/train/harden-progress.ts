@@ -5,17 +5,12 @@ import type { HardenEvents } from '../../train/harden/harden-run.js';
 import type { RoundPlace } from '../../train/harden/hardening-rounds.js';
 import { auditTitles, roleNames } from '../../report/harden/hardening-words.js';
 import { createAuditProgress } from '../audit/audit-progress.js';
-import { createFleetProgress } from '../audit/fleet-progress.js';
 import { typedPath } from '../long-runs.js';
 import type { Progress, ProgressClock } from '../progress.js';
 import { describeLeft } from '../progress.js';
 import { createPace, createTrainProgress } from './train-progress.js';
 
-export function createHardenProgress(
-  progress: Progress,
-  clock: ProgressClock,
-  hasWorkers = false,
-): HardenEvents {
+export function createHardenProgress(progress: Progress, clock: ProgressClock): HardenEvents {
   const { onAnswers } = createTrainProgress(progress, clock);
   let phase = { pace: createPace(clock.now, 0), total: 0 };
   let clean: number | undefined;
@@ -63,7 +58,7 @@ export function createHardenProgress(
     onAudit(name) {
       progress.note(`harden: ${auditTitles[name].toLowerCase()}`, { audit: name });
     },
-    audit: hasWorkers ? createFleetProgress(progress, clock) : createAuditProgress(progress, clock),
+    audit: createAuditProgress(progress, clock),
   };
 }
 

@@ -21,7 +21,7 @@ import {
   hardeningPace,
   hardeningRate,
 } from '../../train/harden/hardening-settings.js';
-import { hasWorkers, mainDevice, planWorkers } from '../audit/audit-workers.js';
+import { mainDevice, planWorkers } from '../audit/audit-workers.js';
 import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
 import { targetFlag } from '../common-flags.js';
@@ -34,8 +34,7 @@ import {
   runInFolder,
   typedPath,
 } from '../long-runs.js';
-import { createModelFinder } from '../model-source.js';
-import { createPromptFinder } from '../prompt-source.js';
+import { createModelFinder, createPromptFinder } from '../model-source.js';
 import type { Colors } from '../terminal.js';
 import type { HardenFlags } from './harden-flags.js';
 import { givenAudit, givenHardening, givenHardenTraining, hardenFlags, sharedAudit } from './harden-flags.js';
@@ -80,7 +79,7 @@ export const harden = defineCommand({
     runInFolder(flags, invocation, {
       command: 'harden',
       resumable: ['workers', 'device'],
-      createEvents: (progress, clock) => createHardenProgress(progress, clock, hasWorkers(flags)),
+      createEvents: createHardenProgress,
       prepare: (onNotice) => prepare(flags, invocation, onNotice),
       resume: async (folder, options) => {
         const workers = await planWorkers(flags);
@@ -91,7 +90,7 @@ export const harden = defineCommand({
         const isAudited = result.audits[0]?.rows.every(({ promptsAudited }) => promptsAudited > 0) === true;
         return {
           exitCode: isAudited ? exitCodes.success : exitCodes.incomplete,
-          text: (colors) => formatHardening(result, { hardened, report: typedPath(html), target, colors }),
+          text: (colors) => formatHardening(result, hardened, typedPath(html), target, colors),
           json: () => `${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`,
           markdown: () => renderReportMarkdown(createHardeningReport(result)),
         };
@@ -142,14 +141,13 @@ async function prepare(
     startHardening(place, request, { ...options, workers, writeAuditReports: writeReports });
 }
 
-interface TextOptions {
-  readonly hardened: string;
-  readonly report: string;
-  readonly target: string | undefined;
-  readonly colors: Colors;
-}
-
-function formatHardening(result: HardeningResult, { hardened, report, target, colors }: TextOptions): string {
+function formatHardening(
+  result: HardeningResult,
+  hardened: string,
+  report: string,
+  target: string | undefined,
+  colors: Colors,
+): string {
   return joinLines([
     ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
     ...words.resultLegend.map((line) => colors.dim(line)),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { LogLine } from '../../train/loop/training-log.js';
+import type { LogLine } from '../../train/loop/training-state.js';
 import type { StartedTraining } from '../../train/train-run.js';
 import { createFakeTerminal } from '../../../test/support/fake-terminal.js';
 import { createProgress } from '../progress.js';
@@ -20,7 +20,16 @@ const started = (update: number): StartedTraining =>
   }) as unknown as StartedTraining;
 
 const update = (number: number, loss: number): LogLine => ({
-  ...{ kind: 'update', update: number, loss, levels: [loss], norm: 1, rate: 0.001, tokens: 100 },
+  ...{
+    kind: 'update',
+    update: number,
+    loss,
+    levels: [loss],
+    levelRows: [1],
+    norm: 1,
+    rate: 0.001,
+    tokens: 100,
+  },
 });
 
 describe('progress of a training run', () => {

@@ -1,8 +1,11 @@
 /** `mistletoe train`. */
 import { join } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
+import { deepestDraft } from '../../core/limits.js';
 import { durationText } from '../../core/number-text.js';
+import { integer, omitSetting, text } from '../../core/settings.js';
 import { findDrafter } from '../../decode/find-drafter.js';
+import { trainableSystems } from '../../draft/fresh/new-drafter.js';
 import { renderReportMarkdown } from '../../report/document.js';
 import { tableText } from '../../report/table.js';
 import {
@@ -12,23 +15,109 @@ import {
   lengthTable,
   writeTrainingReports,
 } from '../../report/training/training-report.js';
-import { defaultSettings } from '../../train/settings.js';
-import { trainableSystems } from '../../draft/fresh/new-drafter.js';
+import type { TrainSettings } from '../../train/settings.js';
+import {
+  defaultSettings,
+  learningSettings,
+  objectiveSettings,
+  textSettings,
+  trainSettings,
+} from '../../train/settings.js';
+import type { DrafterShape } from '../../train/train-request.js';
 import { createTrainRequest } from '../../train/train-request.js';
-import type { TrainOptions, TrainOutcome } from '../../train/train-run.js';
+import type { TrainingResult, TrainOptions, TrainOutcome } from '../../train/train-run.js';
 import { resumeTraining, startTraining } from '../../train/train-run.js';
-import type { TrainingResult } from '../../train/training-result.js';
 import type { Invocation } from '../command.js';
 import { defineCommand } from '../command.js';
-import { targetFlag } from '../common-flags.js';
+import * as common from '../common-flags.js';
 import { exitCodes } from '../failure.js';
+import type { FlagsOf, Given } from '../flags.js';
+import { flag, group, pickGiven, settingFlags, toggle } from '../flags.js';
 import { describeNext, joinLines, requireData, runInFolder, typedPath } from '../long-runs.js';
-import { createModelFinder } from '../model-source.js';
-import { createPromptFinder } from '../prompt-source.js';
+import { createModelFinder, createPromptFinder } from '../model-source.js';
 import type { Colors } from '../terminal.js';
-import type { TrainFlags } from './train-flags.js';
-import { givenShape, givenTraining, trainFlags } from './train-flags.js';
 import { createTrainProgress } from './train-progress.js';
+
+/** The value that most systems have, and the exceptions. */
+function describeDefault(name: keyof TrainSettings): string {
+  const valueOf = (system: string): string =>
+    String(defaultSettings({ system, maximumDepth: Infinity })[name]);
+  const common = valueOf('speculative-sampling');
+  const others = trainableSystems.filter((system) => valueOf(system) !== common);
+  return [common, ...others.map((system) => `${system}: ${valueOf(system)}`)].join('; ');
+}
+
+export const conversationFlags = {
+  data: flag(
+    'one conversation a line: {"prompt": …}, {"messages": …}, {"turns": …} or {"conversations": …}',
+    text,
+    'file',
+  ),
+  answers: flag(
+    'reuse the answers that the target generated in an earlier run of train or harden; missing answers are generated',
+    text,
+    'run',
+  ),
+};
+
+const otherTextSettings = omitSetting(textSettings, 'generate');
+
+const shapeFlags = {
+  heads: flag('of medusa and hydra', integer(1, deepestDraft), 'count', { rare: true }),
+  layers: flag(
+    'of a draft model or an EAGLE-3 head, or blocks per head of medusa and hydra',
+    integer(1, 1024),
+    'count',
+  ),
+  hiddenSize: flag('of a draft model', integer(1, 2 ** 20), 'width', { rare: true }),
+  targetLayers: flag(
+    'make the draft model from this many of the target’s own layers, at the target’s width',
+    integer(1, 1024),
+    'count',
+    { rare: true },
+  ),
+  draftVocabulary: flag('tokens that eagle3 can propose', integer(1), 'tokens', { rare: true }),
+  prefixLayer: toggle('hydra with an extra layer before the heads: Hydra++', { rare: true }),
+};
+
+const trainFlags = {
+  ...group('What to train', {
+    ...common.targetFlag,
+    system: flag(`start with fresh weights: ${trainableSystems.join(', ')}`, text, 'name'),
+    from: flag('start from this drafter: a folder, a hub name or a bundled name', text, 'model'),
+    ...conversationFlags,
+    limit: { ...common.promptSetFlags.limit, help: 'use only the first conversations' },
+    ...common.tapsFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
+  }),
+  ...group('Size of a fresh drafter (default: as published, or derived from the target)', shapeFlags),
+  ...group('How it learns [default]', {
+    ...settingFlags(learningSettings, describeDefault),
+    ...settingFlags(objectiveSettings, describeDefault),
+  }),
+  ...group('Texts, answers and measurements [default]', {
+    noGenerate: toggle('learn from the answers in the data instead of generating them', { rare: true }),
+    ...settingFlags(otherTextSettings, describeDefault),
+  }),
+  ...group('Run', {
+    ...common.runFlags,
+    ...common.reportFormatFlag,
+    ...common.progressFlag,
+    ...common.machineFlags,
+  }),
+};
+type TrainFlags = FlagsOf<typeof trainFlags>;
+
+/** The settings that were given. */
+export const givenTraining = (
+  flags: Given<TrainSettings> & { readonly noGenerate?: true | undefined },
+): Partial<TrainSettings> => ({
+  ...pickGiven(trainSettings, flags),
+  ...(flags.noGenerate === true ? { generate: false } : {}),
+});
+
+const givenShape = (flags: FlagsOf<typeof shapeFlags>): DrafterShape => pickGiven(shapeFlags, flags);
 
 export const train = defineCommand({
   name: 'train',
@@ -54,7 +143,7 @@ export const train = defineCommand({
     const finite = Object.fromEntries(
       Object.entries(settings).filter(([, value]) => value !== Infinity && value !== undefined),
     );
-    const target = flags.target === targetFlag.target.default ? undefined : flags.target;
+    const target = flags.target === common.targetFlag.target.default ? undefined : flags.target;
     return { ...flags, ...finite, target };
   },
   run: (flags, invocation) =>
@@ -67,7 +156,7 @@ export const train = defineCommand({
         const { html } = await writeTrainingReports(folder, result);
         return {
           exitCode: exitCodes.success,
-          text: (colors) => formatTraining(result, { folder, report: typedPath(html), target, colors }),
+          text: (colors) => formatTraining(result, folder, typedPath(html), target, colors),
           json: () => `${JSON.stringify({ folder, ...result }, undefined, 2)}\n`,
           markdown: () => renderReportMarkdown(createTrainingReport(result)),
         };
@@ -112,14 +201,13 @@ async function prepare(
   return (options) => startTraining(flags.out ?? { parent: 'runs', name: 'train' }, request, options);
 }
 
-interface TextOptions {
-  readonly folder: string;
-  readonly report: string;
-  readonly target: string | undefined;
-  readonly colors: Colors;
-}
-
-function formatTraining(result: TrainingResult, { folder, report, target, colors }: TextOptions): string {
+function formatTraining(
+  result: TrainingResult,
+  folder: string,
+  report: string,
+  target: string | undefined,
+  colors: Colors,
+): string {
   const best = typedPath(join(folder, 'best'));
   return joinLines([
     ...drawLengths(result, colors),

@@ -4,24 +4,18 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { TokenSpelling } from '../../text/tokenizer/token-spelling.js';
-import { spellToken } from '../../text/tokenizer/token-spelling.js';
+import { spellToken, type TokenSpelling } from '../../text/tokenizer/token-spelling.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
-import type { Generation, GenerationRequest } from '../plain.js';
-import { decodePlain } from '../plain.js';
+import { decodePlain, type Generation, type GenerationRequest } from '../plain.js';
 import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
 import type { PolicyChooser } from '../policies/policy-chooser.js';
-import type { ReadPrefix } from '../prefill.js';
-import { readPrefix } from '../prefill.js';
+import { readPrefix, type ReadPrefix } from '../prefill.js';
 import { choosePolicy } from '../speculative-text.js';
-import type { SpeculativeRequest } from '../speculative.js';
-import { decodeSpeculative } from '../speculative.js';
-import type { Target } from '../target.js';
-import { completeRequest, requestFor } from '../target.js';
+import { decodeSpeculative, type SpeculativeRequest } from '../speculative.js';
+import { completeRequest, requestFor, type Target } from '../target.js';
 import type { AnswerProgress, EngineTask, SpelledLikelihood, WorkerTokenEvent } from './engine-messages.js';
-import type { Engine } from './engine.js';
-import { sequenceBytes } from './engine.js';
+import { sequenceBytes, type Engine } from './engine.js';
 
 /**
  * Combines what one pass brings to an answer into one message. Tokens of a pass arrive without an await between them,
@@ -62,10 +56,7 @@ class ProgressReport {
   }
 
   private spellLikelihood(id: number, likelihood: NonNullable<TokenEvent['likelihood']>): SpelledLikelihood {
-    const spell = (token: number, logprob: number) => {
-      const { text, bytes } = this.spell(token);
-      return { id: token, text, bytes: bytes === null ? null : [...bytes], logprob };
-    };
+    const spell = (token: number, logprob: number) => ({ id: token, ...this.spell(token), logprob });
     const top = likelihood.top.map((other) => spell(other.id, other.logprob));
     return { ...spell(id, likelihood.logprob), top };
   }

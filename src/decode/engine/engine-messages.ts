@@ -1,15 +1,18 @@
 /**
- * Messages between the engine's thread (engine-thread.ts) and its callers (engine-worker.ts). Both ends parse them
- * with these schemas, except for generations, which come from the same version of the program.
+ * Messages between the engine's thread (engine-thread.ts) and its callers (engine-worker.ts). Settings and tasks come
+ * from users and are parsed by the caller's side; both sides are the same version of the program.
  */
 import { z } from 'zod';
-import type { ErrorCode } from '../../core/errors.js';
-import { describeCause, MistletoeError } from '../../core/errors.js';
+import { describeCause, MistletoeError, type ErrorCode } from '../../core/errors.js';
 import { maxNewTokensLimit } from '../../core/limits.js';
 import { tapConventions } from '../../draft/draft-system.js';
 import { computeTypes, deviceForm, deviceForms, quantizedTypes } from '../../runtime/device-choice.js';
+import type { TokenSpelling } from '../../text/tokenizer/token-spelling.js';
+import type { StepRecord } from '../acceptance.js';
+import type { TokenEvent } from '../answer.js';
 import type { Generation } from '../plain.js';
 import type { SpeculativeGeneration } from '../speculative.js';
+import type { EngineLoad } from './engine.js';
 import type { VerificationRule } from '../verification/verification.js';
 
 const count = z.number().int().positive();
@@ -83,81 +86,56 @@ export const taskSchema = z.strictObject({
 });
 export type EngineTask = z.infer<typeof taskSchema>;
 
-const id = z.number().int().nonnegative();
-
-export const requestSchema = z.discriminatedUnion('kind', [
+export type EngineRequest =
   /** One answer per id, all to the same prompt. */
-  z.strictObject({ kind: z.literal('generate'), ids: z.array(id).nonempty(), task: taskSchema }),
-  z.strictObject({ kind: z.literal('abort'), id }),
-  z.strictObject({ kind: z.literal('load'), id }),
+  | { readonly kind: 'generate'; readonly ids: readonly number[]; readonly task: EngineTask }
+  | { readonly kind: 'abort' | 'load'; readonly id: number }
   /** Aborts everything and ends the thread once all requests have answered. */
-  z.strictObject({ kind: z.literal('close') }),
-]);
-export type EngineRequest = z.infer<typeof requestSchema>;
+  | { readonly kind: 'close' };
 
-const codes = [
-  ...(['usage', 'checkpoint', 'shape', 'text'] as const),
-  ...(['context', 'drafter', 'incomplete', 'network', 'runtime'] as const),
-] satisfies readonly ErrorCode[];
+interface SpelledToken extends TokenSpelling {
+  readonly id: number;
+  readonly logprob: number;
+}
 
-const failure = z.strictObject({
-  /** Absent for bugs. */
-  code: z.enum(codes).optional(),
-  message: z.string(),
-  hint: z.string().optional(),
-});
-export type Failure = z.infer<typeof failure>;
+export interface SpelledLikelihood extends SpelledToken {
+  readonly top: readonly SpelledToken[];
+}
 
-const spelledToken = {
-  id: z.number().int(),
-  text: z.string(),
-  bytes: z.array(z.number()).nullable(),
-  logprob: z.number(),
-};
-const likelihood = z.strictObject({ ...spelledToken, top: z.array(z.strictObject(spelledToken)) });
-export type SpelledLikelihood = z.infer<typeof likelihood>;
-
-const tokenEvent = z.strictObject({
-  id: z.number().int(),
-  origin: z.enum(['target', 'accepted', 'bonus']),
-  text: z.string(),
-  likelihood: likelihood.optional(),
-});
-export type WorkerTokenEvent = z.infer<typeof tokenEvent>;
-
-const step = z.object({
-  proposed: z.number(),
-  accepted: z.number(),
-  depth: z.number(),
-  /** The rung of a guarded answer's ladder. */
-  drafter: z.number().optional(),
-});
+export interface WorkerTokenEvent extends Omit<TokenEvent, 'likelihood'> {
+  readonly likelihood?: SpelledLikelihood | undefined;
+}
 
 /** The tokens and steps of one pass. */
-const progress = z.strictObject({ tokens: z.array(tokenEvent), steps: z.array(step) });
-export type AnswerProgress = z.infer<typeof progress>;
+export interface AnswerProgress {
+  readonly tokens: readonly WorkerTokenEvent[];
+  readonly steps: readonly StepRecord[];
+}
 
-const load = z.strictObject({ running: z.number(), waiting: z.number(), usedBytes: z.number() });
-
-export const answerSchema = z.discriminatedUnion('kind', [
-  z.strictObject({
-    kind: z.literal('ready'),
-    target: z.strictObject({ name: z.string(), contextLength: count, vocabularySize: count }),
-    device: z.string(),
-    isChat: z.boolean(),
-  }),
-  z.strictObject({ kind: z.literal('progress'), id, progress }),
-  z.strictObject({ kind: z.literal('load'), id, load }),
+export type EngineAnswer =
+  | {
+      readonly kind: 'ready';
+      readonly target: {
+        readonly name: string;
+        readonly contextLength: number;
+        readonly vocabularySize: number;
+      };
+      readonly device: string;
+      readonly isChat: boolean;
+    }
+  | { readonly kind: 'progress'; readonly id: number; readonly progress: AnswerProgress }
+  | { readonly kind: 'load'; readonly id: number; readonly load: EngineLoad }
   /** Without an id: while opening the models. */
-  z.strictObject({ kind: z.literal('notice'), id: id.optional(), text: z.string() }),
-  z.strictObject({
-    kind: z.literal('done'),
-    id,
-    generation: z.custom<Generation | SpeculativeGeneration>((value) => typeof value === 'object'),
-  }),
-  z.strictObject({ kind: z.literal('failed'), id: id.optional(), failure }),
-]);
-export type EngineAnswer = z.infer<typeof answerSchema>;
+  | { readonly kind: 'notice'; readonly id?: number; readonly text: string }
+  | { readonly kind: 'done'; readonly id: number; readonly generation: Generation | SpeculativeGeneration }
+  | { readonly kind: 'failed'; readonly id?: number; readonly failure: Failure };
+
+export interface Failure {
+  /** Absent for bugs. */
+  readonly code?: ErrorCode | undefined;
+  readonly message: string;
+  readonly hint?: string | undefined;
+}
 
 /** Errors lose their class between threads, so they travel as records. */
 export function describeFailure(cause: unknown): Failure {

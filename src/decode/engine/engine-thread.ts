@@ -1,16 +1,14 @@
 /** The thread of createEngineWorker. Weights, caches and logits stay here; only small messages pass. */
-import type { MessagePort } from 'node:worker_threads';
-import { parentPort, workerData } from 'node:worker_threads';
+import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
 import type { Drafter } from '../../draft/drafter.js';
 import { loadDrafter } from '../../draft/systems.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice, nameDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
-import type { AnswerListener, OpenedModels } from './answering.js';
-import { Answering } from './answering.js';
+import { Answering, type AnswerListener, type OpenedModels } from './answering.js';
 import { Engine } from './engine.js';
-import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages.js';
-import { describeFailure, requestSchema, settingsSchema } from './engine-messages.js';
+import type { EngineAnswer, EngineRequest, EngineSettings, EngineTask } from './engine-messages.js';
+import { describeFailure } from './engine-messages.js';
 import { findDrafter } from '../find-drafter.js';
 import { settleDevice } from '../gpu-fit.js';
 import { BudgetedDrafting } from '../policies/budgeted-drafting.js';
@@ -121,15 +119,14 @@ async function serve(port: MessagePort): Promise<void> {
   const post: Reporter = (answer) => {
     port.postMessage(answer);
   };
-  const settings = settingsSchema.parse(workerData);
+  const settings = workerData as EngineSettings;
   let runtime: Runtime | undefined;
   try {
     const { runtime: opened, device } = await openSettled(settings, post);
     runtime = opened;
     const models = await openModels(settings, opened, post);
     const thread = new AnsweringThread(models, settings, post);
-    port.on('message', (given: unknown) => {
-      const request = requestSchema.parse(given);
+    port.on('message', (request: EngineRequest) => {
       if (request.kind === 'generate') thread.start(request.ids, request.task);
       else if (request.kind === 'abort') thread.abort(request.id);
       else if (request.kind === 'load') thread.reportLoad(request.id);

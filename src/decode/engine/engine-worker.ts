@@ -16,7 +16,7 @@ import type {
   EngineTask,
   WorkerTokenEvent,
 } from './engine-messages.js';
-import { answerSchema, createFailure, settingsSchema, taskSchema } from './engine-messages.js';
+import { createFailure, settingsSchema, taskSchema } from './engine-messages.js';
 import type { Generation } from '../plain.js';
 import type { SpeculativeGeneration } from '../speculative.js';
 
@@ -118,8 +118,7 @@ class Connection {
     disableTelemetry(); // from the thread it would be too late
     this.worker = new Worker(new URL('./engine-thread.js', import.meta.url), { workerData: settings });
     this.opened = new Promise((resolve, reject) => {
-      this.worker.on('message', (given: unknown) => {
-        const answer = answerSchema.parse(given);
+      this.worker.on('message', (answer: EngineAnswer) => {
         if (answer.kind === 'ready') {
           this.unrefIfIdle();
           resolve(answer);
@@ -149,8 +148,7 @@ class Connection {
     if (this.isClosed || this.fault !== undefined)
       throw this.fault ?? new MistletoeError('runtime', closedText);
     const ids = Array.from({ length: count }, () => this.count++);
-    const [first, ...more] = ids;
-    if (first === undefined) return [];
+    if (count === 0) return [];
     const { signal } = listeners;
     const abort = (): void => {
       for (const id of ids) this.post({ kind: 'abort', id });
@@ -162,7 +160,7 @@ class Connection {
         }),
     );
     this.worker.ref();
-    this.post({ kind: 'generate', ids: [first, ...more], task });
+    this.post({ kind: 'generate', ids, task });
     if (signal?.aborted === true) abort();
     else signal?.addEventListener('abort', abort, { once: true });
     const ended = Promise.allSettled(answers).finally(() => {

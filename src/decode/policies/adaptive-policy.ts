@@ -57,19 +57,14 @@ const treeDecay = 0.98;
 const fixedRows = 8;
 const levelShare = 0.1;
 
-export interface AdaptiveOptions {
-  readonly chainLengths?: readonly number[] | undefined;
-  /** Nodes, rounds and width of the tree; null for none. */
-  readonly tree?: readonly [number, number, number] | null | undefined;
-}
-
 type DrafterTraits = Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly' | 'parameterCount'>;
 
 const defaultLengths = [1, 2, 3, 4];
 const weightlessLengths = [...defaultLengths, 6, 8];
+const smallTree = { kind: 'dynamic', total: 8, depth: 2, topK: 2 } as const;
 
-export function createAdaptivePolicy(drafter: DrafterTraits, options: AdaptiveOptions = {}): PolicyChooser {
-  return new AdaptivePolicy(listChoices(drafter, options));
+export function createAdaptivePolicy(drafter: DrafterTraits): PolicyChooser {
+  return new AdaptivePolicy(listChoices(drafter));
 }
 
 class AdaptivePolicy implements PolicyChooser {
@@ -211,23 +206,17 @@ class AdaptivePolicy implements PolicyChooser {
   }
 }
 
-function listChoices(
-  { maximumDepth, vocabularySize, isChainOnly = false, parameterCount }: DrafterTraits,
-  {
-    chainLengths = parameterCount === 0 ? weightlessLengths : defaultLengths,
-    tree = [8, 2, 2],
-  }: AdaptiveOptions,
-): readonly Choice[] {
+function listChoices(drafter: DrafterTraits): readonly Choice[] {
+  const { maximumDepth, vocabularySize, isChainOnly = false, parameterCount } = drafter;
   const plain: Choice = { policy: undefined, kind: 'plain', levels: 0, rows: 1, lastTried: -Infinity };
-  const chains = chainLengths
+  const chains = (parameterCount === 0 ? weightlessLengths : defaultLengths)
     .filter((levels) => levels <= maximumDepth)
     .map((levels): Choice => {
       const policy = { kind: 'chain', length: levels } as const;
       return { policy, kind: 'chain', levels, rows: levels + 1, lastTried: 0 };
     });
-  if (isChainOnly || tree === null || chains.length === 0) return [plain, ...chains];
-  const [total, depth, topK] = tree;
-  if (depth + 1 > maximumDepth || topK > vocabularySize) return [plain, ...chains];
-  const policy = { kind: 'dynamic', total, depth, topK } as const;
-  return [plain, ...chains, { policy, kind: 'tree', levels: depth + 1, rows: total, lastTried: 0 }];
+  const { total: rows, depth, topK } = smallTree;
+  const levels = depth + 1;
+  if (isChainOnly || levels > maximumDepth || topK > vocabularySize) return [plain, ...chains];
+  return [plain, ...chains, { policy: smallTree, kind: 'tree', levels, rows, lastTried: 0 }];
 }

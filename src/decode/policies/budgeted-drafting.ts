@@ -4,16 +4,13 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { RotatingDrafter } from '../../draft/rotating-drafter.js';
-import { rotateDrafters } from '../../draft/rotating-drafter.js';
+import { rotateDrafters, type RotatingDrafter } from '../../draft/rotating-drafter.js';
 import { findWeightless } from '../../draft/systems.js';
-import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import { resolvePolicy } from '../../draft/tree/grow-tree.js';
+import { resolvePolicy, type ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { StepRecord } from '../acceptance.js';
-import type { Rung } from './budgeted-policy.js';
-import { createBudgetedPolicy } from './budgeted-policy.js';
+import { createBudgetedPolicy, type Rung } from './budgeted-policy.js';
 import type { DrafterSwitch, Guarding, PolicyChooser } from './policy-chooser.js';
 
 /**

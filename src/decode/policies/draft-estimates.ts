@@ -128,7 +128,7 @@ function pushWithin(length: number, window: number[], value: number): void {
 }
 
 /** The lower one of two: interruptions only make a step slower. */
-function median(values: readonly number[]): number | undefined {
+export function median(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((left, right) => left - right);
   return sorted[Math.floor((sorted.length - 1) / 2)];
 }

@@ -6,6 +6,8 @@
  * one outlier decides nothing. The present time of a plain pass follows from the last three verifying passes (their
  * median).
  */
+import { median } from './draft-estimates.js';
+
 const ratioWindow = 8;
 const paceWindow = 3;
 const draftWindow = 7;
@@ -17,14 +19,6 @@ export interface StepTimes {
   readonly verifyMs: number;
 }
 
-interface Unsettled {
-  readonly rung: number;
-  readonly draftMs: number;
-  readonly proposed: number;
-  readonly missed: number;
-  readonly cost: number;
-}
-
 export class StepPrices {
   private readonly paces: number[] = [];
   /** [draft tokens] */
@@ -33,13 +27,19 @@ export class StepPrices {
   private readonly drafts = new Map<number, number[]>();
   private readonly reads = new Map<number, number[]>();
   private readonly proposals = new Map<number, number>();
-  private readonly unsettled: Unsettled[] = [];
+  private readonly unsettled: {
+    readonly rung: number;
+    readonly draftMs: number;
+    readonly proposed: number;
+    readonly missed: number;
+    readonly cost: number;
+  }[] = [];
   private steps = 0;
   private previous: { readonly proposed: number; readonly verifyMs: number } | undefined;
 
   /** Time of a plain step now; undefined before the first step. */
   get plainMs(): number | undefined {
-    return middle(this.paces);
+    return median(this.paces);
   }
 
   /** Measurements behind a rung's ratio. */
@@ -49,13 +49,13 @@ export class StepPrices {
 
   /** Expected cost of the next step; undefined before the first one. */
   priceOf(rung: number): number | undefined {
-    const drafting = middle(this.drafts.get(rung) ?? []);
+    const drafting = median(this.drafts.get(rung) ?? []);
     return drafting === undefined ? undefined : this.ratioOf(this.proposals.get(rung) ?? 0) + drafting;
   }
 
   /** Cost of reading a step that the drafter missed. */
   readingOf(rung: number): number {
-    return middle(this.reads.get(rung) ?? []) ?? 0;
+    return median(this.reads.get(rung) ?? []) ?? 0;
   }
 
   /**
@@ -101,7 +101,7 @@ export class StepPrices {
       remember(windowOf(this.drafts, rung), drafting, draftWindow);
       return;
     }
-    const usual = middle(this.drafts.get(rung) ?? []) ?? drafting;
+    const usual = median(this.drafts.get(rung) ?? []) ?? drafting;
     remember(windowOf(this.reads, rung), Math.max(0, drafting - usual) / missed, draftWindow);
   }
 
@@ -146,11 +146,6 @@ function remember(window: number[], value: number, length: number): void {
   if (!Number.isFinite(value)) return;
   window.push(value);
   if (window.length > length) window.shift();
-}
-
-function middle(values: readonly number[]): number | undefined {
-  const sorted = [...values].sort((left, right) => left - right);
-  return sorted[Math.floor((sorted.length - 1) / 2)];
 }
 
 /** The second highest; the third highest of six or more. */

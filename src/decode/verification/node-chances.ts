@@ -2,12 +2,10 @@
  * What is left of the target's and the drafter's distributions at a node while its children are judged. The rules in
  * verification.ts need only this, so rows may be on the host or on a device that has judged all nodes at once.
  */
-import type { Random } from '../../core/random.js';
-import { drawFrom } from '../../core/random.js';
+import { drawFrom, type Random } from '../../core/random.js';
 import { sum } from '../../core/vector.js';
 import type { TokenTree } from '../../draft/tree/token-tree.js';
-import type { JudgedNodes, NodesToJudge } from '../../model/lanes/token-draws.js';
-import { minResidualMass } from '../../model/lanes/token-draws.js';
+import { minResidualMass, type JudgedNodes, type NodesToJudge } from '../../model/lanes/token-draws.js';
 
 /** Children are judged in order, each once. */
 export interface NodeChances {

@@ -4,11 +4,9 @@
  * Lossless rules emit tokens with exactly the target's distribution, whatever the drafter proposes. They expect
  * processed distributions (temperature, top-k, top-p) and never write to them.
  */
-import type { Random } from '../../core/random.js';
-import { drawFrom } from '../../core/random.js';
+import { drawFrom, type Random } from '../../core/random.js';
 import { argmax, sum } from '../../core/vector.js';
-import type { TokenTree } from '../../draft/tree/token-tree.js';
-import { pathTo } from '../../draft/tree/token-tree.js';
+import { pathTo, type TokenTree } from '../../draft/tree/token-tree.js';
 import { minResidualMass } from '../../model/lanes/token-draws.js';
 import type { ChancesOf, TargetDistribution } from './node-chances.js';
 
@@ -152,20 +150,15 @@ function excessOver(target: Float32Array, weight: number, draft: Float32Array): 
   return target.map((probability, token) => Math.max(0, weight * probability - draft[token]!));
 }
 
-export interface TypicalOptions {
-  readonly epsilon?: number | undefined;
-  readonly delta?: number | undefined;
-}
+/** Medusa's defaults. */
+const typicalEpsilon = 0.09;
+const typicalDelta = 0.3;
 
 /**
  * LOSSY. Typical acceptance (Medusa, arXiv 2401.10774): a token is kept if p(x) > min(epsilon, delta exp(-H(p))).
  * The longest kept path wins, the likelier one among equals, and the next token is the most likely one.
  */
-export function verifyTypical(
-  tree: TokenTree,
-  targetDistribution: TargetDistribution,
-  { epsilon = 0.09, delta = 0.3 }: TypicalOptions = {},
-): Verification {
+export function verifyTypical(tree: TokenTree, targetDistribution: TargetDistribution): Verification {
   const { tokens, parents, depths } = tree;
   const thresholds = new Float64Array(tokens.length).fill(-1); // [node], for the node's children
   const scores = new Float64Array(tokens.length).fill(-Infinity); // [node], summed log p; -Infinity is not kept
@@ -176,7 +169,7 @@ export function verifyTypical(
     if (scores[parent] === -Infinity) continue;
     const distribution = targetDistribution(parent);
     if (thresholds[parent] === -1)
-      thresholds[parent] = Math.min(epsilon, delta * Math.exp(-entropy(distribution)));
+      thresholds[parent] = Math.min(typicalEpsilon, typicalDelta * Math.exp(-entropy(distribution)));
     const targetProbability = distribution[tokens[node]!]!;
     if (targetProbability <= thresholds[parent]!) continue;
     scores[node] = scores[parent]! + Math.log(targetProbability);

@@ -1,13 +1,11 @@
 /** Verification rules as the decoding loop uses them. */
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
-import type { SamplingOptions } from '../../core/sampling.js';
-import { toDistribution } from '../../core/sampling.js';
+import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
 import type { TokenTree } from '../../draft/tree/token-tree.js';
 import type { ForwardResult } from '../../model/forward.js';
 import type { LogitsOnDevice } from '../plain.js';
-import type { TargetDistribution } from './node-chances.js';
-import { askAbout, hostChances, judgedChances } from './node-chances.js';
+import { askAbout, hostChances, judgedChances, type TargetDistribution } from './node-chances.js';
 import type { Verification, VerificationRule } from './verification.js';
 import { verifyBlock, verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
@@ -135,18 +133,12 @@ export function checkRule(rule: VerificationRule, { temperature }: SamplingOptio
       },
     );
   }
-  if (rule === 'block' && temperature === 0) {
-    throw new MistletoeError(
-      'usage',
-      'Block verification was asked for at temperature 0, where drafts are not drawn.',
-      { hint: 'Leave --verification-rule out for greedy verification, or give --temperature.' },
-    );
-  }
-  if (rule === 'typical' && temperature === 0) {
-    throw new MistletoeError(
-      'usage',
-      'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
-      { hint: 'Leave --verification-rule out for greedy verification, or give --temperature.' },
-    );
-  }
+  if ((rule !== 'block' && rule !== 'typical') || temperature > 0) return;
+  throw new MistletoeError(
+    'usage',
+    rule === 'block'
+      ? 'Block verification was asked for at temperature 0, where drafts are not drawn.'
+      : 'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
+    { hint: 'Leave --verification-rule out for greedy verification, or give --temperature.' },
+  );
 }

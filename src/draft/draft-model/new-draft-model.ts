@@ -3,13 +3,10 @@ import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import { floatSource } from '../../checkpoint/tensor-source.js';
 import { MistletoeError } from '../../core/errors.js';
 import { parseConfiguration } from '../../model/configuration.js';
-import { embeddingName, outputName } from '../../model/tied-output.js';
-import { decoderRecipes } from '../../model/weights.js';
-import { freshOf, makeFresh } from '../fresh/fresh-tensors.js';
-import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
-import { describingFiles } from '../fresh/new-checkpoint.js';
-import type { LayerChoice, NewTarget, WantedLayers } from '../fresh/new-target.js';
-import { llamaConfig } from '../fresh/new-target.js';
+import { embeddingName, outputName, decoderRecipes } from '../../model/weights.js';
+import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
+import { describingFiles, type NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { llamaConfig, type LayerChoice, type NewTarget, type WantedLayers } from '../fresh/new-target.js';
 
 /** Two fifths of the heads and a quarter of the layers: a tenth of the weights of the target's layers. */
 export function chooseDraftModel({ configuration }: NewTarget, wanted: WantedLayers): LayerChoice {
@@ -42,18 +39,14 @@ export function createDraftModel(
   }
   const config = llamaConfig(target, choice);
   const recipes = decoderRecipes(parseConfiguration(config, 'the configuration of the draft model'), '');
-  const tables = new Map([
-    [embeddingName, target.embedding],
-    [outputName, target.output],
-  ]);
-  const fresh = freshOf(recipes).map((tensor) => {
-    const folded = tables.get(tensor.name);
-    return folded === undefined ? tensor : { ...tensor, start: { folded } };
-  });
+  const startOf = (name: string): Start | undefined => {
+    if (name === embeddingName) return { folded: target.embedding };
+    return name === outputName ? { folded: target.output } : undefined;
+  };
   return {
     config,
     file: 'model.safetensors',
-    tensors: makeFresh(fresh, { seed, deviation: target.deviation }),
+    tensors: makeFresh(recipes, { seed, deviation: target.deviation, startOf }),
     copies: describingFiles(target.folder),
   };
 }
@@ -77,9 +70,11 @@ export function createShortenedTarget(target: NewTarget, layers: number): NewChe
       ...('dtype' in config ? { dtype: 'float32' } : { torch_dtype: 'float32' }),
     },
     file: 'model.safetensors',
-    tensors: freshOf(decoderRecipes({ ...configuration, layerCount: layers }, '')).map(({ name, shape }) =>
-      floatSource({ name, shape, dtype: 'F32' }, () => readFloat32(tensors.get(nameInTarget(name))!)),
-    ),
+    tensors: decoderRecipes({ ...configuration, layerCount: layers }, '')
+      .flatMap(({ parts }) => parts)
+      .map(({ tensor: name, shape }) =>
+        floatSource({ name, shape, dtype: 'F32' }, () => readFloat32(tensors.get(nameInTarget(name))!)),
+      ),
     copies: describingFiles(folder),
   };
 }

@@ -3,8 +3,7 @@
  * 151,936 rows at 0.5B, 152,064 at 7B, for 151,665 tokens). The drafter proposes from the common ids, renormalized,
  * which keeps verification lossless; ids that only the target has are never proposed.
  */
-import type { Tokenizer } from '../../text/tokenizer/tokenizer.js';
-import { findVocabularyDifference } from '../../text/tokenizer/tokenizer.js';
+import { findVocabularyDifference, type Tokenizer } from '../../text/tokenizer/tokenizer.js';
 import { misfit } from '../reading/checks.js';
 import type { Vocabularies } from '../programs/scores.js';
 

@@ -2,9 +2,9 @@
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { flattenConfig } from '../reading/draft-configuration.js';
-import type { ReadingOptions, Refuse } from '../draft-system.js';
-import type { DrafterFacts } from '../reading/drafter-facts.js';
-import { sizeIn } from '../reading/drafter-facts.js';
+import type { DrafterFacts, ReadingOptions } from '../draft-system.js';
+import type { Refuse } from '../reading/checks.js';
+import { sizeIn } from '../reading/drafter-reading.js';
 import type { Eagle3Parts, EagleParts } from './eagle-parts.js';
 import { describeTapRule, readTapRule, unknownTaps } from './taps.js';
 

@@ -7,25 +7,28 @@
  * input_norm with norm_before_fc: one norm over the joined taps (EAGLE-3)
  * fc_norm.<i> with fc_norm: one norm per tap (EAGLE-3)
  * norm_before_residual, norm_output
+ * layers.1, layers.2, ...: further layers (EAGLE-3)
+ * mask_hidden: the state of rows that have no token yet (P-EAGLE)
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
-import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
-import type { Refuse } from '../draft-system.js';
-import { refuseAtOnce } from '../draft-system.js';
-import { listUnread, misfit, shapeOf } from '../reading/checks.js';
-import type { KnownSizes } from '../reading/draft-configuration.js';
+import { layerRecipes, linearRecipes, matrixRecipe, vectorRecipe } from '../../model/weights.js';
+import type { DescribingContext } from '../draft-system.js';
+import type { Refuse, Reject } from '../reading/checks.js';
+import { incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
+import type { Config, KnownSizes } from '../reading/draft-configuration.js';
 import {
   flattenConfig,
   isSpeculatorsFormat,
   readDraftConfiguration,
   readEagleSetting,
 } from '../reading/draft-configuration.js';
-import { sizeIn } from '../reading/drafter-facts.js';
-import { measureLayer } from '../reading/tensor-sizes.js';
+import { readMaskToken } from '../reading/mask-token.js';
+import { sizeIn } from '../reading/drafter-reading.js';
+import { measureLayer } from '../reading/draft-configuration.js';
 
 /** One norm over all taps, or one per tap. */
 type FusionNorm = 'none' | 'joined' | 'each';
@@ -60,19 +63,6 @@ function embeddingRecipes(
   return [matrixRecipe(`${scope}embed_tokens.weight`, `${prefix}embed_tokens.weight`, [rows, hiddenSize])];
 }
 
-function linearRecipes(
-  name: string,
-  source: string,
-  inputSize: number,
-  outputSize: number,
-  hasBias: boolean,
-): WeightRecipe[] {
-  return [
-    projectionRecipe(`${name}.weight`, `${source}.weight`, inputSize, outputSize),
-    ...(hasBias ? [vectorRecipe(`${name}.bias`, `${source}.bias`, outputSize)] : []),
-  ];
-}
-
 export interface EagleParts {
   readonly prefix: string;
   readonly configuration: ModelConfiguration;
@@ -92,33 +82,28 @@ export interface Eagle3Parts extends EagleParts {
   readonly normBeforeResidual: boolean;
   /** The next step reads the normed output. */
   readonly feedsNormed: boolean;
+  /** The mask token of P-EAGLE. */
+  readonly maskToken: number | undefined;
 }
-
-type TargetSizes = Pick<
-  ModelConfiguration,
-  'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize' | 'hiddenSize' | 'contextLength'
->;
-
-export interface EagleContext {
-  readonly refuse?: Refuse | undefined;
-  /** Used if config.json has no head counts. */
-  readonly target?: TargetSizes | undefined;
-}
-
-const incomplete = 'The file is incomplete: download it again.';
 
 export function describeEagle(
   checkpoint: Checkpoint,
   scope: string,
-  { refuse = refuseAtOnce, target }: EagleContext = {},
+  { refuse = refuseAtOnce, target }: DescribingContext = {},
 ): EagleParts {
+  const reject = rejectBy(refuse, checkpoint);
   const prefix = findPrefix(checkpoint);
   const layer = `${prefix}layers.0`;
-  const common = describeCommon(checkpoint, { prefix, layer }, refuse, target);
+  const common = describeCommon(checkpoint, { prefix, layer }, { refuse, target });
   const { configuration, hasFusionBias, ownVocabulary, output, draftVocabulary, hasOutputBias } = common;
-  const { hiddenSize } = configuration;
+  const { hiddenSize, layerCount } = configuration;
+  if (layerCount !== 1)
+    reject(
+      `has ${layerCount} layers`,
+      'An EAGLE head of one layer is supported; EAGLE-3 heads may have several.',
+    );
   if (checkpoint.config.bias === true && !hasFusionBias)
-    refuse(misfit(checkpoint.folder, 'declares "bias": true and lacks fc.bias', incomplete));
+    reject('declares "bias": true and lacks fc.bias', incomplete);
   const recipes = [
     ...linearRecipes(`${scope}fc`, `${prefix}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias),
     ...layerRecipes(`${scope}layer`, layer, configuration, { inputNorm: false }),
@@ -133,27 +118,24 @@ export function describeEagle(
 export function describeEagle3(
   checkpoint: Checkpoint,
   scope: string,
-  { refuse = refuseAtOnce, target }: EagleContext = {},
+  { refuse = refuseAtOnce, target }: DescribingContext = {},
 ): Eagle3Parts {
-  const { tensors, folder, config } = checkpoint;
+  const { tensors, config } = checkpoint;
+  const reject = rejectBy(refuse, checkpoint);
   const prefix = findPrefix(checkpoint);
   const hasMidlayer = [...tensors.keys()].some((name) => name.startsWith(`${prefix}midlayer.`));
   const layer = hasMidlayer ? `${prefix}midlayer` : `${prefix}layers.0`;
-  const common = describeCommon(checkpoint, { prefix, layer }, refuse, target);
+  const common = describeCommon(checkpoint, { prefix, layer }, { refuse, target });
   const { configuration, hasFusionBias, ownVocabulary, output, draftVocabulary, hasOutputBias } = common;
   const { hiddenSize } = configuration;
-  if (draftVocabulary === undefined) refuse(misfit(folder, `lacks the tensor ${output}.weight`, incomplete));
+  if (draftVocabulary === undefined) reject(`lacks the tensor ${output}.weight`, incomplete);
   if (readEagleSetting(config, 'use_aux_hidden_state') === false) {
-    refuse(
-      misfit(
-        folder,
-        'asks for "use_aux_hidden_state": false',
-        "An EAGLE-3 head that reads only the target's last feature is not supported.",
-      ),
-    );
+    const hint = "An EAGLE-3 head that reads only the target's last feature is not supported.";
+    reject('asks for "use_aux_hidden_state": false', hint);
   }
   const stateWidth = shapeOf(checkpoint, `${prefix}fc.weight`)[1] ?? 0;
-  const isAsked = createAsker(checkpoint, refuse);
+  const isMasked = tensors.has(`${prefix}mask_hidden`);
+  const isAsked = createAsker(config, reject);
   const fusionNorm =
     isAsked('fc_norm') === true ? 'each' : isAsked('norm_before_fc') === true ? 'joined' : 'none';
   const tapWidth = target?.hiddenSize ?? sizeIn(flattenConfig(config), 'target_hidden_size') ?? hiddenSize;
@@ -164,6 +146,10 @@ export function describeEagle3(
     ...linearRecipes(`${scope}fc`, `${prefix}fc`, stateWidth, hiddenSize, hasFusionBias),
     vectorRecipe(`${scope}layer.hidden_norm.weight`, `${layer}.hidden_norm.weight`, hiddenSize),
     ...layerRecipes(`${scope}layer`, layer, configuration, { attentionInputSize: 2 * hiddenSize }),
+    ...Array.from({ length: configuration.layerCount - 1 }, (_, index) =>
+      layerRecipes(`${scope}layers.${index + 1}`, `${prefix}layers.${index + 1}`, configuration),
+    ).flat(),
+    ...(isMasked ? [maskRecipe(scope, prefix, stateWidth)] : []),
     vectorRecipe(`${scope}norm.weight`, `${prefix}norm.weight`, hiddenSize),
     ...(draftVocabulary === undefined
       ? []
@@ -174,28 +160,32 @@ export function describeEagle3(
     ...common,
     stateWidth,
     fusionNorm,
-    // vLLM treats a speculators head without the key as true (vllm-project/vllm, pull request 25961).
-    normBeforeResidual: isAsked('norm_before_residual') ?? isSpeculatorsFormat(config),
+    // vLLM treats a speculators head without the key as true (vllm-project/vllm, pull request 25961), P-EAGLE's as false.
+    normBeforeResidual: isAsked('norm_before_residual') ?? (isSpeculatorsFormat(config) && !isMasked),
     feedsNormed: isAsked('norm_output') ?? false,
+    maskToken: isMasked ? readMaskToken(checkpoint, configuration.vocabularySize, refuse) : undefined,
     recipes,
     unread: listUnread(checkpoint, recipes, [/^(model\.)?(d2t|t2d)$/]),
   };
 }
 
-const findPrefix = ({ tensors }: Checkpoint): string => (tensors.has('fc.weight') ? '' : 'model.');
+/** No published head has more than a few. */
+const maxLayers = 64;
 
-interface Places {
-  readonly prefix: string;
-  readonly layer: string;
-}
+const maskRecipe = (scope: string, prefix: string, stateWidth: number): WeightRecipe => {
+  const shape = [1, 1, stateWidth];
+  return { name: `${scope}mask_hidden`, shape, parts: [{ tensor: `${prefix}mask_hidden`, shape }] };
+};
+
+const findPrefix = ({ tensors }: Checkpoint): string => (tensors.has('fc.weight') ? '' : 'model.');
 
 function describeCommon(
   checkpoint: Checkpoint,
-  { prefix, layer }: Places,
-  refuse: Refuse,
-  target: TargetSizes | undefined,
+  { prefix, layer }: { readonly prefix: string; readonly layer: string },
+  { refuse, target }: { readonly refuse: Refuse; readonly target: ModelConfiguration | undefined },
 ) {
-  const { tensors, config, folder } = checkpoint;
+  const { tensors, config } = checkpoint;
+  const reject = rejectBy(refuse, checkpoint);
   const [hiddenSize = 1] = shapeOf(checkpoint, `${prefix}fc.weight`);
   const ownVocabulary = tensors.get(`${prefix}embed_tokens.weight`)?.shape[0];
   const measured = measureLayer(checkpoint, layer, hiddenSize);
@@ -211,30 +201,30 @@ function describeCommon(
   const configuration = readConfiguration(checkpoint, known, refuse);
   // Without a target, config.json and tensors are compared by the caller.
   if (target !== undefined && configuration.hiddenSize !== hiddenSize) {
-    refuse(
-      misfit(
-        folder,
-        `declares hidden_size ${configuration.hiddenSize}, but its fc has ${hiddenSize} rows`,
-        'Take config.json and the weights from the same drafter.',
-      ),
+    reject(
+      `declares hidden_size ${configuration.hiddenSize}, but its fc has ${hiddenSize} rows`,
+      'Take config.json and the weights from the same drafter.',
     );
   }
   const { num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
-  // A file that lost its further layers would run as one layer.
-  if (layers !== 1)
-    refuse(misfit(folder, `has ${showValue(layers)} layers`, 'A head of one layer is supported.'));
-  if (scale !== 1) {
-    const fault = `scales its logits by ${showValue(scale)}`;
-    refuse(misfit(folder, fault, 'A head without "logit_scale" is supported.'));
-  }
-  refuseUnusualPositions(checkpoint, configuration, target, refuse);
+  const isCounted =
+    typeof layers === 'number' && Number.isInteger(layers) && layers >= 1 && layers <= maxLayers;
+  if (!isCounted)
+    reject(`has "num_hidden_layers": ${showValue(layers)}`, `1 to ${maxLayers} layers are supported.`);
+  if (scale !== 1)
+    reject(`scales its logits by ${showValue(scale)}`, 'A head without "logit_scale" is supported.');
+  refuseUnusualPositions(config, configuration, target, reject);
   const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
   if (config.attention_bias === true && !queryKeyValueBias)
-    refuse(misfit(folder, 'declares "attention_bias": true and lacks the biases', incomplete));
+    reject('declares "attention_bias": true and lacks the biases', incomplete);
   const output = tensors.has('lm_head.weight') ? 'lm_head' : `${prefix}lm_head`;
   return {
     prefix,
-    configuration: { ...configuration, hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm },
+    configuration: {
+      ...configuration,
+      ...{ hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm },
+      layerCount: isCounted ? layers : 1,
+    },
     hasFusionBias: tensors.has(`${prefix}fc.bias`),
     ownVocabulary,
     output,
@@ -250,27 +240,20 @@ function readConfiguration(checkpoint: Checkpoint, known: KnownSizes, refuse: Re
   } catch (fault) {
     if (!(fault instanceof MistletoeError)) throw fault;
     refuse(fault);
-    // Any even head size is valid here.
-    const heads = { headCount: 1, keyValueHeadCount: 1, headSize: 2 };
     const { headCount, keyValueHeadCount, headSize } = known;
     const readable = readDraftConfiguration(
       { ...checkpoint, config: { rms_norm_eps: 1e-6 } },
-      { ...known, ...heads },
+      { ...known, headCount: 1, keyValueHeadCount: 1, headSize: 2 }, // any even head size is valid here
     );
-    return {
-      ...readable,
-      headCount: headCount ?? 1,
-      keyValueHeadCount: keyValueHeadCount ?? 1,
-      headSize: headSize ?? 2,
-    };
+    return { ...readable, headCount, keyValueHeadCount, headSize };
   }
 }
 
-function createAsker({ config, folder }: Checkpoint, refuse: Refuse) {
+function createAsker(config: Config, reject: Reject) {
   return (key: string): boolean | undefined => {
     const value = readEagleSetting(config, key);
     if (value === undefined || value === null || typeof value === 'boolean') return value ?? undefined;
-    refuse(misfit(folder, `has "${key}": ${showValue(value)}`, 'true or false was expected.'));
+    reject(`has "${key}": ${showValue(value)}`, 'true or false was expected.');
     return undefined;
   };
 }
@@ -284,21 +267,21 @@ function createAsker({ config, folder }: Checkpoint, refuse: Refuse) {
  * it off by `use_sliding_window`
  */
 function refuseUnusualPositions(
-  { config, folder }: Pick<Checkpoint, 'config' | 'folder'>,
-  { rotaryScaling }: Pick<ModelConfiguration, 'rotaryScaling'>,
-  target: Pick<ModelConfiguration, 'contextLength'> | undefined,
-  refuse: Refuse,
+  config: Config,
+  { rotaryScaling }: ModelConfiguration,
+  target: ModelConfiguration | undefined,
+  reject: Reject,
 ): void {
   if (rotaryScaling.kind === 'dynamic') {
     const hint =
       'Engines compute it in different ways. Use a head without it; if yours was trained with plain angles, remove rope_scaling from its config.json.';
-    refuse(misfit(folder, 'asks for the rotary scaling "dynamic", which is not supported in a head', hint));
+    reject('asks for the rotary scaling "dynamic", which is not supported in a head', hint);
   }
   if (rotaryScaling.kind === 'longrope' && target !== undefined) {
     const { originalContext } = rotaryScaling;
     if (target.contextLength > originalContext) {
       const fault = `asks for the rotary scaling "longrope" beyond ${originalContext} positions; the target reads ${target.contextLength}`;
-      refuse(misfit(folder, fault, 'Its factors for longer sequences are not supported: use another head.'));
+      reject(fault, 'Its factors for longer sequences are not supported: use another head.');
     }
   }
   const {
@@ -308,11 +291,10 @@ function refuseUnusualPositions(
   } = flattenConfig(config);
   const unsupported = 'A head that sees only the last positions is not supported.';
   if (Array.isArray(kinds)) {
-    if (kinds.includes('sliding_attention'))
-      refuse(misfit(folder, 'asks for sliding attention in layer_types', unsupported));
+    if (kinds.includes('sliding_attention')) reject('asks for sliding attention in layer_types', unsupported);
   } else if (window !== undefined && usesWindow !== false) {
     const fault = `asks for sliding attention by "sliding_window": ${showValue(window)}`;
     const off = 'If it was trained without a window, set "use_sliding_window": false in its config.json.';
-    refuse(misfit(folder, fault, `${unsupported} ${off}`));
+    reject(fault, `${unsupported} ${off}`);
   }
 }

@@ -4,24 +4,13 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { concatenate } from '../../graph/operations/shaping.js';
-import { projectToVocabulary } from '../../model/decoder.js';
-import { project, runLayer } from '../../model/decoder-layer.js';
-import { createRotary } from '../../model/rotary/rotary.js';
-import {
-  anotherTarget,
-  countParameters,
-  misfit,
-  refuseUnread,
-  requireSizes,
-  requireWidth,
-} from '../reading/checks.js';
-import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
+import { projectToVocabulary, project, runLayer } from '../../model/decoder.js';
+import { anotherTarget, misfit, requireSizes, requireWidth } from '../reading/checks.js';
+import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
-import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
+import { createEagleDrafter, ofLayer, type EagleHead } from './eagle-drafter.js';
 import { describeEagleFacts } from './eagle-facts.js';
 import { describeEagle } from './eagle-parts.js';
-import type { EagleHead } from './eagle-session.js';
 
 const scope = 'eagle.';
 
@@ -55,35 +44,24 @@ async function loadEagle(checkpoint: Checkpoint, options: DrafterOptions): Promi
       anotherTarget,
     );
   }
-  refuseUnread(checkpoint.folder, parts.unread);
-  const weights = await prepareDrafterWeights(checkpoint, parts.recipes, options);
-  const options0 = { inputNorm: false };
+  const weights = await prepareDrafterWeights(checkpoint, parts, options);
   const head: EagleHead = {
-    target,
-    configuration,
-    stateWidth: hiddenSize,
+    parts,
+    scope,
+    described: { system: eagle.name, name: 'EAGLE', reads: 'features', taps: [] },
     vocabularies: { targetSize: vocabularySize, draftSize: vocabularySize },
-    rotary: createRotary(configuration),
-    embedding: embeddingOf(checkpoint, parts, scope, target),
     fuse: (states) => states,
-    step(features, embeddings, context, memory) {
-      const joined = concatenate([embeddings, features], -1);
+    step(embeddings, features, context, memory) {
+      const joined = concatenate([embeddings, features!], -1);
       const fused = project(joined, `${scope}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias);
-      const { hidden, rows } = runLayer(fused, `${scope}layer`, configuration, context, memory, options0);
-      return { features: hidden, rows };
+      const layer = `${scope}layer`;
+      const { hidden, rows } = runLayer(fused, layer, configuration, context, ofLayer(memory), false);
+      return { features: hidden, rows: [rows] };
     },
     score: (features) =>
       draftVocabulary === undefined
         ? projectToVocabulary(target.configuration, target.scope, features)
         : project(features, `${scope}lm_head`, hiddenSize, draftVocabulary, hasOutputBias),
   };
-  return createEagleDrafter({
-    head,
-    system: eagle.name,
-    name: 'EAGLE',
-    reads: 'features',
-    taps: [],
-    weights,
-    parameterCount: countParameters(weights),
-  });
+  return createEagleDrafter(checkpoint, head, target, weights);
 }

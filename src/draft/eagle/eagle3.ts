@@ -2,25 +2,25 @@
  * EAGLE-3 (arXiv 2503.01840): fc fuses residual streams of the target; one layer reads [norm(e(x_t+1));
  * norm(feature)]; own norm and output projection over a draft vocabulary (target token = draft token + d2t). Later
  * heads ("EAGLE 3.1") add norms before the fusion, use the normed state for the residual, or feed the normed output
- * back (eagle-parts.ts).
+ * back (eagle-parts.ts), and have several layers: the first is the one above, the others are plain.
+ *
+ * P-EAGLE (arXiv 2602.01469) drafts all levels in one pass: behind the verified rows it reads masks, a token and a
+ * learned state in the place of the target's, and feeds nothing back.
  */
+import { readIntegers } from '../../checkpoint/read-tensor.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { add } from '../../graph/operations/elementwise.js';
+import { weight } from '../../graph/operations/leaves.js';
 import { concatenate, slice } from '../../graph/operations/shaping.js';
-import { attend, feedForward, normalise, project } from '../../model/decoder-layer.js';
-import { createRotary } from '../../model/rotary/rotary.js';
-import { countParameters, misfit, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
-import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
+import { attend, feedForward, normalise, project, runLayer } from '../../model/decoder.js';
+import { incomplete, misfit, requireSizes, requireWidth } from '../reading/checks.js';
+import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
-import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
+import { createEagleDrafter, ofLayer, type EagleHead } from './eagle-drafter.js';
 import { describeEagle3Facts } from './eagle-facts.js';
-import type { Eagle3Parts } from './eagle-parts.js';
-import { describeEagle3 } from './eagle-parts.js';
-import type { EagleHead } from './eagle-session.js';
+import { describeEagle3, type Eagle3Parts } from './eagle-parts.js';
 import { readTaps } from './taps.js';
-import { readVocabularyMap } from '../programs/vocabulary-map.js';
 
 const scope = 'eagle3.';
 
@@ -38,6 +38,16 @@ export const eagle3: WeightedSystem = {
     return { ...parts, facts: describeEagle3Facts(checkpoint, parts, refuse, options) };
   },
   load: loadEagle3,
+};
+
+export const pEagle: WeightedSystem = {
+  ...eagle3,
+  name: 'p-eagle',
+  title: 'P-EAGLE',
+  recognise: (names) =>
+    names.some(/^(model\.)?mask_hidden$/) && eagle3.recognise(names) !== undefined
+      ? { layout: 'P-EAGLE head' }
+      : undefined,
 };
 
 async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
@@ -58,49 +68,55 @@ async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Prom
   const { taps, notice } = readTaps(checkpoint, layerCount, options.taps);
   if (notice !== undefined) options.onNotice?.(notice);
   requireWidth(checkpoint, `${parts.prefix}fc.weight`, 1, taps.length * target.configuration.hiddenSize);
-  refuseUnread(checkpoint.folder, parts.unread);
   const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);
-  const weights = await prepareDrafterWeights(checkpoint, parts.recipes, options);
+  const weights = await prepareDrafterWeights(checkpoint, parts, options);
   const finish = (hidden: Tensor): Tensor => normalise(hidden, `${scope}norm`, configuration);
+  const fuse = (states: Tensor): Tensor =>
+    project(
+      normaliseTaps(states, parts, taps.length),
+      `${scope}fc`,
+      stateWidth,
+      hiddenSize,
+      parts.hasFusionBias,
+    );
+  const { maskToken } = parts;
   const head: EagleHead = {
-    target,
-    configuration,
-    stateWidth,
+    parts,
+    scope,
+    described:
+      maskToken === undefined
+        ? { system: eagle3.name, name: 'EAGLE-3', reads: 'taps', taps }
+        : { system: pEagle.name, name: 'P-EAGLE', reads: 'taps', taps },
+    mask:
+      maskToken === undefined
+        ? undefined
+        : { token: maskToken, features: fuse(weight(`${scope}mask_hidden`, [1, 1, stateWidth])) },
     vocabularies: { targetSize: vocabularySize, draftSize, targetTokens },
-    rotary: createRotary(configuration),
-    embedding: embeddingOf(checkpoint, parts, scope, target),
-    fuse: (states) =>
-      project(
-        normaliseTaps(states, parts, taps.length),
-        `${scope}fc`,
-        stateWidth,
-        hiddenSize,
-        parts.hasFusionBias,
-      ),
-    step(features, embeddings, context, memory) {
+    fuse,
+    step(embeddings, given, context, memory) {
+      const features = given!;
       const tokens = normalise(embeddings, `${scope}layer.input_layernorm`, configuration);
       const states = normalise(features, `${scope}layer.hidden_norm`, configuration);
       const joined = concatenate([tokens, states], -1);
-      const attention = attend(joined, `${scope}layer.self_attn`, configuration, context, memory);
+      const attention = attend(joined, `${scope}layer.self_attn`, configuration, context, ofLayer(memory));
       const middle = add(normBeforeResidual ? states : features, attention.hidden);
       const normed = normalise(middle, `${scope}layer.post_attention_layernorm`, configuration);
-      const hidden = add(middle, feedForward(normed, `${scope}layer.mlp`, configuration));
-      return { features: feedsNormed ? finish(hidden) : hidden, rows: attention.rows };
+      let hidden = add(middle, feedForward(normed, `${scope}layer.mlp`, configuration));
+      const rows = [attention.rows];
+      for (let layer = 1; layer < configuration.layerCount; layer++) {
+        const name = `${scope}layers.${layer}`;
+        const result = runLayer(hidden, name, configuration, context, ofLayer(memory, layer));
+        hidden = result.hidden;
+        rows.push(result.rows);
+      }
+      return { features: feedsNormed ? finish(hidden) : hidden, rows };
     },
     score(features) {
       const normed = feedsNormed ? features : finish(features);
       return project(normed, `${scope}lm_head`, hiddenSize, draftSize, parts.hasOutputBias);
     },
   };
-  return createEagleDrafter({
-    head,
-    system: eagle3.name,
-    name: 'EAGLE-3',
-    reads: 'taps',
-    taps,
-    weights,
-    parameterCount: countParameters(weights),
-  });
+  return createEagleDrafter(checkpoint, head, target, weights);
 }
 
 /** [batch, position, taps * width] */
@@ -120,4 +136,50 @@ function normaliseTaps(
     }),
   );
   return concatenate(each, -1);
+}
+
+/** The target tokens of the draft vocabulary; undefined if it is the target's. */
+async function readVocabularyMap(
+  checkpoint: Checkpoint,
+  draftSize: number,
+  targetSize: number,
+): Promise<Int32Array | undefined> {
+  const { tensors, folder } = checkpoint;
+  const offsets = tensors.get('d2t') ?? tensors.get('model.d2t');
+  if (offsets === undefined) {
+    if (draftSize === targetSize) return undefined;
+    throw misfit(folder, `drafts over ${draftSize} of ${targetSize} tokens and lacks d2t`, incomplete);
+  }
+  const values = await readIntegers(offsets);
+  const targetTokens = values.map((offset, token) => token + offset);
+  const hint = `Expected ${draftSize} distinct tokens below ${targetSize}: the drafter belongs to another target or is damaged.`;
+  const outside = targetTokens.findIndex((token) => token < 0 || token >= targetSize);
+  if (outside >= 0) {
+    const found = targetTokens[outside]!;
+    throw misfit(
+      folder,
+      `has a d2t that maps draft token ${outside} to ${found}; the target has ${targetSize} tokens`,
+      hint,
+    );
+  }
+  const distinct = new Set(targetTokens).size;
+  if (targetTokens.length !== draftSize || distinct !== draftSize) {
+    throw misfit(
+      folder,
+      `has a d2t that maps ${targetTokens.length} draft tokens to ${distinct} target tokens; the drafter has ${draftSize}`,
+      hint,
+    );
+  }
+  const mask = tensors.get('t2d') ?? tensors.get('model.t2d');
+  if (mask !== undefined) {
+    const known = await readIntegers(mask);
+    const wrong = targetTokens.find((token) => known[token] !== 1);
+    if (wrong !== undefined)
+      throw misfit(
+        folder,
+        `has d2t and t2d that disagree on target token ${wrong}`,
+        'The file is damaged: download it again.',
+      );
+  }
+  return targetTokens;
 }

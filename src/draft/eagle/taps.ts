@@ -17,8 +17,7 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
 import { misfit } from '../reading/checks.js';
-import type { Config } from '../reading/draft-configuration.js';
-import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
+import { isSpeculatorsFormat, type Config } from '../reading/draft-configuration.js';
 import type { TapConvention } from '../draft-system.js';
 
 interface Meaning {

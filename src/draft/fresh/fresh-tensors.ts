@@ -1,17 +1,10 @@
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
-import type { StoredTensor } from '../../checkpoint/stored-tensor.js';
-import { bytesPerElement } from '../../checkpoint/stored-tensor.js';
-import type { TensorSource } from '../../checkpoint/tensor-source.js';
-import { floatSource } from '../../checkpoint/tensor-source.js';
+import { bytesPerElement, type StoredTensor } from '../../checkpoint/stored-tensor.js';
+import { floatSource, type TensorSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import type { Random } from '../../core/random.js';
-import { createRandom } from '../../core/random.js';
+import { createRandom, type Random } from '../../core/random.js';
 
-export interface FreshTensor {
-  readonly name: string;
-  readonly shape: readonly number[];
-  readonly start: 'normal' | 'zeros' | 'ones' | CopiedRows | FoldedColumns;
-}
+export type Start = 'normal' | 'zeros' | 'ones' | CopiedRows | FoldedColumns;
 
 export interface CopiedRows {
   readonly from: StoredTensor; // [row, column]
@@ -29,34 +22,33 @@ export interface FoldedColumns {
 export interface FreshOptions {
   readonly seed: number | string;
   readonly deviation: number;
+  /** By the tensor's name. By default norms start at 1, biases at 0, and the rest is random. */
+  readonly startOf?: ((name: string) => Start | undefined) | undefined;
 }
 
 /** Each tensor has its own random stream. */
 export function makeFresh(
-  tensors: readonly FreshTensor[],
-  { seed, deviation }: FreshOptions,
+  recipes: readonly WeightRecipe[],
+  { seed, deviation, startOf }: FreshOptions,
 ): TensorSource[] {
-  return tensors.map(({ name, shape, start }) =>
-    floatSource({ name, shape, dtype: 'F32' }, () => {
-      const random = createRandom(seed, 'fresh weights', name);
-      if (typeof start === 'object')
-        return 'folded' in start ? foldColumns(start, shape, random) : copyRows(start);
-      const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
-      if (start === 'ones') values.fill(1);
-      if (start === 'normal') fillNormal(values, deviation, random);
-      return values;
-    }),
-  );
+  return recipes
+    .flatMap(({ parts }) => parts)
+    .map(({ tensor: name, shape }) =>
+      floatSource({ name, shape, dtype: 'F32' }, () => {
+        const random = createRandom(seed, 'fresh weights', name);
+        const start = startOf?.(name) ?? defaultStart(name);
+        if (typeof start === 'object')
+          return 'folded' in start ? foldColumns(start, shape, random) : copyRows(start);
+        const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
+        if (start === 'ones') values.fill(1);
+        if (start === 'normal') fillNormal(values, deviation, random);
+        return values;
+      }),
+    );
 }
 
-/** Norms start at 1, biases at 0, the rest is random. */
-export function freshOf(recipes: readonly WeightRecipe[]): FreshTensor[] {
-  return recipes.flatMap(({ parts }) =>
-    parts.map(({ tensor, shape }) => {
-      const start = tensor.endsWith('.bias') ? 'zeros' : tensor.endsWith('norm.weight') ? 'ones' : 'normal';
-      return { name: tensor, shape, start } satisfies FreshTensor;
-    }),
-  );
+function defaultStart(name: string): Start {
+  return name.endsWith('.bias') ? 'zeros' : name.endsWith('norm.weight') ? 'ones' : 'normal';
 }
 
 async function copyRows({ from, rows }: CopiedRows): Promise<Float32Array> {
@@ -105,14 +97,4 @@ function fillNormal(values: Float32Array, deviation: number, random: Random): vo
     values[index] = radius * Math.cos(angle);
     if (index + 1 < values.length) values[index + 1] = radius * Math.sin(angle);
   }
-}
-
-export const indices = (count: number): number[] => Array.from({ length: count }, (_, index) => index);
-
-/** A residual block that starts as the identity. */
-export function zeroLinear(name: string, outputs: number, inputs: number): FreshTensor[] {
-  return [
-    { name: `${name}.weight`, shape: [outputs, inputs], start: 'zeros' },
-    { name: `${name}.bias`, shape: [outputs], start: 'zeros' },
-  ];
 }

@@ -1,10 +1,8 @@
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
-import type { ModelConfiguration } from '../../model/configuration.js';
-import { parseConfiguration } from '../../model/configuration.js';
-import { embeddingName, outputName } from '../../model/tied-output.js';
-import { decoderRecipes, requireLayers } from '../../model/weights.js';
+import { parseConfiguration, type ModelConfiguration } from '../../model/configuration.js';
+import { embeddingName, outputName, decoderRecipes, requireLayers } from '../../model/weights.js';
 
 export interface NewTarget {
   /** As given by the user; the drafter's config.json names its target like this. */

@@ -4,8 +4,7 @@
  * nothing and depends on the text alone, so a suffix that misleads the drafter leaves it as it is.
  */
 import type { Drafter, DraftSession } from '../drafter.js';
-import type { MatchLengths } from '../ngram/lookup-index.js';
-import { LookupIndex } from '../ngram/lookup-index.js';
+import { LookupIndex, type MatchLengths } from '../ngram/lookup-index.js';
 import { formatNgram, observeText, parseNgram } from '../ngram/ngram.js';
 
 /** Longer than those of a lookup alone: a short match is less reliable than a drafter. */

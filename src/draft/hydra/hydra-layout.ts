@@ -1,13 +1,22 @@
 /** Layouts of published Hydra heads: `mlp`, and `prefix-mlp` (Hydra++) with a layer of its own. */
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { storedSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import type { ModelConfiguration } from '../../model/configuration.js';
-import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
-import { listUnread, misfit } from '../reading/checks.js';
-import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from '../draft-system.js';
-import { holdsDecoder, refuseAtOnce } from '../draft-system.js';
-import { countHeads, measureLayer } from '../reading/tensor-sizes.js';
+import type { LayerSizes } from '../../model/decoder.js';
+import { layerRecipes, linearRecipes, vectorRecipe } from '../../model/weights.js';
+import type {
+  DescribingContext,
+  DrafterDescription,
+  RecognisedLayout,
+  TensorNames,
+} from '../draft-system.js';
+import { holdsDecoder } from '../draft-system.js';
+import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
+import { hydraFile, type NewCheckpoint } from '../fresh/new-checkpoint.js';
+import type { NewTarget } from '../fresh/new-target.js';
+import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
+import { countHeads, measureLayer } from '../reading/draft-configuration.js';
 
 export interface HydraSizes {
   readonly heads: number;
@@ -37,22 +46,17 @@ const configSchema = z.object({
 });
 type HydraConfig = z.infer<typeof configSchema>;
 
-export interface HydraContext {
-  readonly refuse?: Refuse | undefined;
-  /** Used instead of sizes from the tensors. */
-  readonly target?: ModelConfiguration | undefined;
-}
-
 export function describeHydra(
   checkpoint: Checkpoint,
   scope: string,
-  { refuse = refuseAtOnce, target }: HydraContext = {},
+  { refuse = refuseAtOnce, target }: DescribingContext = {},
 ): HydraParts {
   const { tensors } = checkpoint;
-  const config = readConfig(checkpoint, refuse);
+  const reject = rejectBy(refuse, checkpoint);
+  const config = readConfig(checkpoint, reject);
   const hasPrefix = config.hydra_head_arch === 'prefix-mlp';
   const names = nameTensors(hasPrefix);
-  const sizes = { hasPrefix, ...countBlocks(checkpoint, config, names, refuse) };
+  const sizes = { hasPrefix, ...countBlocks(checkpoint, config, names, reject) };
   const sizeOf = (name: (head: number) => string, axis: number): number | undefined => {
     const known = Array.from({ length: sizes.heads }, (_, head) => tensors.get(`${name(head)}.weight`));
     return known.find((tensor) => tensor !== undefined)?.shape[axis];
@@ -60,19 +64,8 @@ export function describeHydra(
   const hiddenSize = sizeOf((head) => `${names.block(head, 0)}.linear`, 0) ?? sizeOf(names.output, 1);
   const vocabularySize = sizeOf(names.output, 0);
   const width = target?.hiddenSize ?? hiddenSize ?? 1;
-  const recipes = [
-    ...headRecipes(scope, sizes, names, [width, target?.vocabularySize ?? vocabularySize ?? 1]),
-    ...(hasPrefix
-      ? [
-          ...layerRecipes(
-            `${scope}prefix`,
-            prefixLayer,
-            target ?? measureLayer(checkpoint, prefixLayer, width),
-          ),
-          vectorRecipe(`${scope}prefix.norm.weight`, 'prefix_embeding_layer.norm.weight', width),
-        ]
-      : []),
-  ];
+  const layer = target ?? measureLayer(checkpoint, prefixLayer, width);
+  const recipes = hydraRecipes(scope, sizes, layer, target?.vocabularySize ?? vocabularySize ?? 1);
   return {
     sizes,
     firstOutput: `${names.output(0)}.weight`,
@@ -88,29 +81,19 @@ export function describeHydra(
   };
 }
 
-function readConfig({ config, folder }: Checkpoint, refuse: Refuse): HydraConfig {
+function readConfig({ config }: Checkpoint, reject: Reject): HydraConfig {
   const parsed = configSchema.safeParse(config);
   if (!parsed.success) {
-    refuse(
-      misfit(
-        folder,
-        "has a config.json that cannot be read as Hydra's",
-        'Expected hydra_num_heads and hydra_num_layers.',
-      ),
-    );
+    const hint = 'Expected hydra_num_heads and hydra_num_layers.';
+    reject("has a config.json that cannot be read as Hydra's", hint);
     return configSchema.parse({});
   }
   const { hydra_head_arch: kind, grounded_heads: isGrounded, hidden_state_offset: offset } = parsed.data;
   if (kind !== 'mlp' && kind !== 'prefix-mlp')
-    refuse(misfit(folder, `has heads of kind "${kind}"`, 'Supported: mlp and prefix-mlp.'));
+    reject(`has heads of kind "${kind}"`, 'Supported: mlp and prefix-mlp.');
   if (!isGrounded || offset !== 0) {
-    refuse(
-      misfit(
-        folder,
-        'has ungrounded heads or a hidden state offset',
-        'Supported: grounded_heads true, hidden_state_offset 0.',
-      ),
-    );
+    const hint = 'Supported: grounded_heads true, hidden_state_offset 0.';
+    reject('has ungrounded heads or a hidden state offset', hint);
   }
   return parsed.data;
 }
@@ -130,10 +113,10 @@ function nameTensors(hasPrefix: boolean): HydraNames {
 
 /** Counts come from an untrusted file; they are limited by the tensors. */
 function countBlocks(
-  { tensors, folder }: Checkpoint,
+  { tensors }: Checkpoint,
   { hydra_num_heads: heads, hydra_num_layers: layers, hydra_head_arch: kind }: HydraConfig,
   names: HydraNames,
-  refuse: Refuse,
+  reject: Reject,
 ): Pick<HydraSizes, 'heads' | 'extraBlocks'> {
   const found = countHeads(tensors, (name) => {
     const [, head, place] =
@@ -148,39 +131,41 @@ function countBlocks(
       : heads > found.heads
         ? names.block(found.heads, 0)
         : undefined;
-  if (lost !== undefined) {
-    const incomplete = 'The file is incomplete: download it again.';
-    refuse(misfit(folder, `lacks the tensor ${lost}.linear.weight`, incomplete));
-  }
+  if (lost !== undefined) reject(`lacks the tensor ${lost}.linear.weight`, incomplete);
   return {
     heads: Math.max(1, Math.min(heads, found.heads)),
     extraBlocks: Math.max(1, Math.min(layers, found.blocks)) - 1,
   };
 }
 
-function headRecipes(
+export function hydraRecipes(
   scope: string,
-  { heads, extraBlocks }: HydraSizes,
-  names: HydraNames,
-  [hiddenSize, vocabularySize]: readonly [number, number],
+  { heads, extraBlocks, hasPrefix }: HydraSizes,
+  layer: LayerSizes,
+  vocabularySize: number,
 ): WeightRecipe[] {
-  const linear = (name: string, source: string, from: number, to: number): WeightRecipe[] => [
-    projectionRecipe(`${name}.weight`, `${source}.weight`, from, to),
-    vectorRecipe(`${name}.bias`, `${source}.bias`, to),
-  ];
-  return Array.from({ length: heads }, (_, head) => {
+  const names = nameTensors(hasPrefix);
+  const { hiddenSize } = layer;
+  const ofHeads = Array.from({ length: heads }, (_, head) => {
     const name = `${scope}${head}`;
     const first = names.block(head, 0);
     const width = (head + 2) * hiddenSize;
     return [
-      ...linear(`${name}.first`, `${first}.linear`, width, hiddenSize),
-      ...linear(`${name}.residual`, `${first}.res_connection`, width, hiddenSize),
-      ...Array.from({ length: extraBlocks }, (_, block) =>
-        linear(`${name}.block${block}`, `${names.block(head, block + 1)}.linear`, hiddenSize, hiddenSize),
-      ).flat(),
-      ...linear(`${name}.lm_head`, names.output(head), hiddenSize, vocabularySize),
+      ...linearRecipes(`${name}.first`, `${first}.linear`, width, hiddenSize),
+      ...linearRecipes(`${name}.residual`, `${first}.res_connection`, width, hiddenSize),
+      ...Array.from({ length: extraBlocks }, (_, block) => {
+        const source = `${names.block(head, block + 1)}.linear`;
+        return linearRecipes(`${name}.block${block}`, source, hiddenSize, hiddenSize);
+      }).flat(),
+      ...linearRecipes(`${name}.lm_head`, names.output(head), hiddenSize, vocabularySize),
     ];
   }).flat();
+  if (!hasPrefix) return ofHeads;
+  return [
+    ...ofHeads,
+    ...layerRecipes(`${scope}prefix`, prefixLayer, layer),
+    vectorRecipe(`${scope}prefix.norm.weight`, 'prefix_embeding_layer.norm.weight', hiddenSize),
+  ];
 }
 
 /** Refuses heads for another width, or that do not see earlier tokens. */
@@ -200,4 +185,46 @@ export function requireGroundedHeads(
       'It was trained for another target, or its heads are not grounded.',
     );
   }
+}
+
+export interface HydraChoice {
+  readonly heads: number;
+  readonly layers: number;
+  readonly hasPrefix: boolean;
+}
+
+/** New heads that start by drafting what the target's output says. */
+export function createHydra(
+  { name, configuration, deviation, output, embedding }: NewTarget,
+  { heads, layers, hasPrefix }: HydraChoice,
+  seed: number | string,
+): NewCheckpoint {
+  const { hiddenSize, vocabularySize } = configuration;
+  const recipes = hydraRecipes(
+    '',
+    { heads, extraBlocks: layers - 1, hasPrefix },
+    configuration,
+    vocabularySize,
+  );
+  const startOf = (tensor: string): Start | undefined => {
+    if (/^hydra_mlp\..*\.linear\.weight$/.test(tensor)) return 'zeros'; // such a block is the identity
+    return /^hydra_lm_head\..*\.weight$/.test(tensor) ? { from: output } : undefined;
+  };
+  // Unused, but the authors' module has it and their loader expects it.
+  const unused = { ...storedSource(embedding), name: 'prefix_embeding_layer.embed_tokens.weight' };
+  return {
+    config: {
+      hydra_num_heads: heads,
+      hydra_num_layers: layers,
+      hydra_head_arch: hasPrefix ? 'prefix-mlp' : 'mlp',
+      grounded_heads: true,
+      hidden_state_offset: 0,
+      base_model_name_or_path: name,
+      hidden_size: hiddenSize,
+      vocab_size: vocabularySize,
+      torch_dtype: 'float32',
+    },
+    file: hydraFile,
+    tensors: [...makeFresh(recipes, { seed, deviation, startOf }), ...(hasPrefix ? [unused] : [])],
+  };
 }

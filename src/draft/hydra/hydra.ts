@@ -12,34 +12,16 @@ import { broadcast, concatenate, reshape } from '../../graph/operations/shaping.
 import type { Tensor } from '../../graph/tensor.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import type { AttentionContext, AttentionMemory } from '../../model/decoder-layer.js';
-import { normalise, project, runLayer } from '../../model/decoder-layer.js';
+import type { AttentionContext, AttentionMemory } from '../../model/decoder.js';
+import { normalise, project, runLayer } from '../../model/decoder.js';
 import { embeddingTable } from '../../model/decoder.js';
-import {
-  declareAttention,
-  declarePast,
-  joinLanes,
-  lanes,
-  row,
-  selectRows,
-  stackRows,
-} from '../../model/lanes/lane-graph.js';
-import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
-import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
-import type { NamedTensors } from '../../runtime/program.js';
-import { bufferOf, int32, resident } from '../../runtime/program.js';
+import * as lane from '../../model/lanes/lane-graph.js';
+import { compileLanes, runDirectly, type PassScheduler } from '../../model/lanes/lane-program.js';
+import { bufferOf, int32, resident, type NamedTensors } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
-import type {
-  DraftGraph,
-  DraftSession,
-  DraftedLogits,
-  Drafter,
-  GrowingDraft,
-  TeacherForcing,
-} from '../drafter.js';
+import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
+import type { DraftedLogits, Drafter, GrowingDraft, TeacherForcing } from '../drafter.js';
 import {
   chainNames,
   chainOutputs,
@@ -48,13 +30,11 @@ import {
   readChain,
 } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
-import type { PreparedDrafts } from '../programs/program-drafts.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
-import { countParameters, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
-import type { HydraSizes } from './hydra-layout.js';
-import { describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
+import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
+import { describeHydra, recogniseHydra, requireGroundedHeads, type HydraSizes } from './hydra-layout.js';
 
 /** Hydra's heads and Hydra++'s layer as graphs. */
 const hydraScope = 'hydra.';
@@ -114,19 +94,19 @@ function buildHydraHead(model: HydraModel, head: number): NamedTensors {
   const { configuration, scope: targetScope } = model.target;
   const { hiddenSize } = configuration;
   const width = head + 1;
-  const path = input('path', [row, lanes, width], 'int32');
-  const feature = input('feature', [1, lanes, hiddenSize]);
+  const path = input('path', [lane.row, lane.lanes, width], 'int32');
+  const feature = input('feature', [1, lane.lanes, hiddenSize]);
   const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
-  const embeddings = reshape(embedded, [row, lanes, width * hiddenSize]);
-  const logits = runHead(model, head, broadcast(feature, [row, lanes, hiddenSize]), embeddings);
+  const embeddings = reshape(embedded, [lane.row, lane.lanes, width * hiddenSize]);
+  const logits = runHead(model, head, broadcast(feature, [lane.row, lane.lanes, hiddenSize]), embeddings);
   return scoreOutputs(logits, model.target.runtime);
 }
 
 function buildHydraChain(model: HydraModel, length: number): NamedTensors {
   const { configuration, scope: targetScope } = model.target;
-  const feature = input('feature', [1, lanes, configuration.hiddenSize]);
+  const feature = input('feature', [1, lane.lanes, configuration.hiddenSize]);
   const embed = (token: Tensor): Tensor => gatherRows(embeddingTable(configuration, targetScope), token);
-  const path = [embed(input('root', [1, lanes], 'int32'))];
+  const path = [embed(input('root', [1, lane.lanes], 'int32'))];
   const choose = chooseBest(undefined);
   const chosen = Array.from({ length }, (_, head) => {
     const best = choose(runHead(model, head, feature, concatenate([...path], -1)));
@@ -138,11 +118,11 @@ function buildHydraChain(model: HydraModel, length: number): NamedTensors {
 
 function buildHydraPrefix(model: HydraModel): NamedTensors {
   const { configuration } = model.target;
-  const features = joinLanes(input('features', [row, lanes, configuration.hiddenSize]));
+  const features = lane.joinLanes(input('features', [lane.row, lane.lanes, configuration.hiddenSize]));
   const sizes = { ...configuration, layerCount: 1 };
-  const [past] = declarePast(sizes);
-  const prefix = runPrefix(model, features, declareAttention(configuration), { past });
-  return { features: selectRows(prefix.features), rows: stackRows([prefix.rows], sizes) };
+  const [past] = lane.declarePast(sizes);
+  const prefix = runPrefix(model, features, lane.declareAttention(configuration), { past });
+  return { features: lane.selectRows(prefix.features), rows: lane.stackRows([prefix.rows], sizes) };
 }
 
 export const hydra: WeightedSystem = {
@@ -160,135 +140,101 @@ async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promi
   const parts = describeHydra(checkpoint, hydraScope, { target: target.configuration });
   requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
   requireGroundedHeads(checkpoint, parts.sizes, hiddenSize);
-  refuseUnread(checkpoint.folder, parts.unread);
-  return new Hydra(parts.sizes, target, await prepareDrafterWeights(checkpoint, parts.recipes, options));
+  return createDrafter(parts.sizes, target, await prepareDrafterWeights(checkpoint, parts, options));
 }
 
-class Hydra implements Drafter {
-  readonly system = 'hydra';
-  readonly name: string;
-  readonly reads = 'features';
-  readonly taps = [];
-  readonly maximumDepth: number;
-  readonly vocabularySize: number;
-  readonly parameterCount: number;
-  readonly graph: DraftGraph;
-  private readonly cacheSizes;
-  private readonly siblings: ReturnType<typeof createSiblingDraws>;
-  private readonly compileHead: (head: number) => Promise<LaneProgram>;
-  private readonly compileChain: (length: number) => Promise<LaneProgram>;
-  private readonly compilePrefix: () => Promise<LaneProgram>;
-
-  constructor(
-    private readonly sizes: HydraSizes,
-    private readonly target: CausalModel,
-    weights: WeightStore,
-  ) {
-    const { configuration, runtime } = target;
-    this.name = sizes.hasPrefix ? 'Hydra++' : 'Hydra';
-    this.maximumDepth = sizes.heads;
-    this.vocabularySize = configuration.vocabularySize;
-    this.parameterCount = countParameters(weights);
-    const { vocabularySize } = configuration;
-    this.siblings = createSiblingDraws(runtime, { targetSize: vocabularySize, draftSize: vocabularySize });
-    this.cacheSizes = { ...configuration, layerCount: 1 };
-    const stores = [weights, target.weights];
-    const model = { sizes, target };
-    this.compileHead = lazilyBy((head) =>
-      compileLanes(runtime, 'draft', buildHydraHead(model, head), stores),
-    );
-    this.compileChain = createChainCompiler(runtime, stores, (length) => buildHydraChain(model, length));
-    this.compilePrefix = lazily(() => compileLanes(runtime, 'draft', buildHydraPrefix(model), [weights]));
-    this.graph = {
-      weights: stores,
-      targetTokens: undefined,
-      attention: sizes.hasPrefix
-        ? {
-            sizes: this.cacheSizes,
-            rotary: target.rotary,
-            readPrefix: async (verified, cache) => {
-              const memory = this.createMemory(cache, runDirectly);
-              await memory.readPrefix(verified, await this.compilePrefix());
-            },
-          }
-        : undefined,
-      draftLogits: (teacher, depth) => draftHydraLogits(model, teacher, depth),
-    };
-  }
-
-  async prepare({ chains = [] }: PreparedDrafts = {}): Promise<void> {
-    for (const length of chains) await this.compileChain(length);
-    for (let head = 0; head < this.sizes.heads; head++) await this.compileHead(head);
-    if (this.sizes.hasPrefix) await this.compilePrefix();
-  }
-
-  private createMemory(cache: KvCache, scheduler: PassScheduler): DraftMemory {
-    const { configuration, rotary } = this.target;
-    const { hiddenSize } = configuration;
-    return new DraftMemory({
+function createDrafter(sizes: HydraSizes, target: CausalModel, weights: WeightStore): Drafter {
+  const { configuration, runtime, rotary } = target;
+  const { hiddenSize, vocabularySize } = configuration;
+  const model = { sizes, target };
+  const stores = [weights, target.weights];
+  const cacheSizes = { ...configuration, layerCount: 1 };
+  const vocabularies = { targetSize: vocabularySize, draftSize: vocabularySize };
+  const siblings = createSiblingDraws(runtime, vocabularies);
+  const compileHead = lazilyBy((head: number) =>
+    compileLanes(runtime, 'draft', buildHydraHead(model, head), stores),
+  );
+  const compileChain = createChainCompiler(runtime, stores, (length) => buildHydraChain(model, length));
+  const compilePrefix = lazily(() => compileLanes(runtime, 'draft', buildHydraPrefix(model), [weights]));
+  const createMemory = (cache: KvCache, scheduler: PassScheduler): DraftMemory =>
+    new DraftMemory({
       cache,
       rotary,
       stateWidth: hiddenSize,
       scheduler,
       inputsOf: (features) => ({ features: resident(features) }),
     });
-  }
-
-  startSession(scheduler: PassScheduler = runDirectly): DraftSession {
-    const { runtime, configuration } = this.target;
-    const { hiddenSize, vocabularySize } = configuration;
-    const pending = new PendingStates(runtime, hiddenSize);
-    const memory = this.sizes.hasPrefix
-      ? this.createMemory(new KvCache(this.cacheSizes, runtime), scheduler)
-      : undefined;
-    let feature: RowBuffer = runtime.allocate(1, hiddenSize);
-    let root = 0;
-    const readFeature = async (): Promise<RowBuffer> => {
-      if (memory === undefined) return pending.takeLast();
-      const outputs = await memory.read(await this.compilePrefix(), ['features', 'rows']);
-      return bufferOf(outputs, 'features');
-    };
-
-    return {
-      room: Infinity,
-      observe: (verified) => {
-        if (memory === undefined) pending.push(verified);
-        else memory.observe(verified);
-        root = verified.next;
-      },
-      catchUp: async () => {
-        if (memory !== undefined) await memory.catchUp(await this.compilePrefix());
-      },
-      expand: async (draft, nodes, want) => {
-        const depth = draft.depths[nodes[0]!]!;
-        if (depth === 0) {
+  return {
+    system: hydra.name,
+    name: sizes.hasPrefix ? 'Hydra++' : 'Hydra',
+    reads: 'features',
+    taps: [],
+    maximumDepth: sizes.heads,
+    vocabularySize,
+    parameterCount: countParameters(weights),
+    graph: {
+      weights: stores,
+      targetTokens: undefined,
+      attention: sizes.hasPrefix
+        ? {
+            sizes: cacheSizes,
+            rotary,
+            readPrefix: async (verified, cache) =>
+              createMemory(cache, runDirectly).readPrefix(verified, await compilePrefix()),
+          }
+        : undefined,
+      draftLogits: (teacher, depth) => draftHydraLogits(model, teacher, depth),
+    },
+    async prepare({ chains = [] } = {}) {
+      for (const length of chains) await compileChain(length);
+      for (let head = 0; head < sizes.heads; head++) await compileHead(head);
+      if (sizes.hasPrefix) await compilePrefix();
+    },
+    startSession(scheduler = runDirectly) {
+      const pending = new PendingStates(runtime, hiddenSize);
+      const memory = sizes.hasPrefix ? createMemory(new KvCache(cacheSizes, runtime), scheduler) : undefined;
+      let feature: RowBuffer = runtime.allocate(1, hiddenSize);
+      let root = 0;
+      const readFeature = async (): Promise<void> => {
+        feature.free();
+        feature =
+          memory === undefined
+            ? pending.takeLast()
+            : bufferOf(await memory.read(await compilePrefix(), ['features', 'rows']), 'features');
+      };
+      return {
+        room: Infinity,
+        observe(verified) {
+          if (memory === undefined) pending.push(verified);
+          else memory.observe(verified);
+          root = verified.next;
+        },
+        async catchUp() {
+          if (memory !== undefined) await memory.catchUp(await compilePrefix());
+        },
+        async expand(draft, nodes, want) {
+          const depth = draft.depths[nodes[0]!]!;
+          if (depth === 0) await readFeature();
+          const program = await compileHead(depth);
+          const paths = nodes.flatMap((node) => tokensTo(draft, node));
+          const inputs = { feature: resident(feature), path: int32(paths, [nodes.length, depth + 1]) };
+          return readScores(await scheduler.run(program, { inputs }, scoreNames(want)), want, vocabularies);
+        },
+        siblings: siblings?.(scheduler),
+        async draftChain(length) {
+          const program = await compileChain(length);
+          await readFeature();
+          const inputs = { feature: resident(feature), root: int32([root]) };
+          return readChain(await scheduler.run(program, { inputs }, chainNames));
+        },
+        close() {
           feature.free();
-          feature = await readFeature();
-        }
-        const program = await this.compileHead(depth);
-        const paths = nodes.flatMap((node) => tokensTo(draft, node));
-        const inputs = {
-          feature: resident(feature),
-          path: int32(paths, [nodes.length, depth + 1]),
-        };
-        const outputs = await scheduler.run(program, { inputs }, scoreNames(want));
-        return readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
-      },
-      siblings: this.siblings?.(scheduler),
-      draftChain: async (length) => {
-        const program = await this.compileChain(length);
-        feature.free();
-        feature = await readFeature();
-        const inputs = { feature: resident(feature), root: int32([root]) };
-        return readChain(await scheduler.run(program, { inputs }, chainNames));
-      },
-      close() {
-        feature.free();
-        pending.close();
-        memory?.close();
-      },
-    };
-  }
+          pending.close();
+          memory?.close();
+        },
+      };
+    },
+  };
 }
 
 /** From the root to a node, both included. */

@@ -4,13 +4,20 @@
 import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import type { ModelConfiguration } from '../../model/configuration.js';
-import { projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import { showValue } from '../../core/json-text.js';
-import { listUnread, misfit } from '../reading/checks.js';
-import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from '../draft-system.js';
-import { holdsDecoder, namesOf, refuseAtOnce } from '../draft-system.js';
-import { countHeads } from '../reading/tensor-sizes.js';
+import { linearRecipes } from '../../model/weights.js';
+import type {
+  DescribingContext,
+  DrafterDescription,
+  RecognisedLayout,
+  TensorNames,
+} from '../draft-system.js';
+import { holdsDecoder, namesOf } from '../draft-system.js';
+import { makeFresh } from '../fresh/fresh-tensors.js';
+import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import type { NewTarget } from '../fresh/new-target.js';
+import { incomplete, listUnread, refuseAtOnce, rejectBy } from '../reading/checks.js';
+import { countHeads } from '../reading/draft-configuration.js';
 
 export interface MedusaSizes {
   readonly heads: number;
@@ -53,8 +60,9 @@ const namedByVllm = (prefix: string): Layout => ({
   block: (head, layer) => `${prefix}blocks.${head}.layers.${layer}`,
   output: (head) => `${prefix}lm_heads.${head}`,
 });
+export const authorsLayout = numbered('');
 const layouts: readonly Layout[] = [
-  numbered(''),
+  authorsLayout,
   numbered('medusa_head.'),
   numbered('medusa_heads.'),
   namedByVllm(''),
@@ -73,34 +81,29 @@ export function recogniseMedusa(names: TensorNames): RecognisedLayout | undefine
   return found === undefined ? undefined : { layout: found.words };
 }
 
-export interface MedusaContext {
-  readonly refuse?: Refuse | undefined;
-  /** Used instead of sizes from the tensors. */
-  readonly target?: Pick<ModelConfiguration, 'hiddenSize' | 'vocabularySize'> | undefined;
-}
+const declaredHeads = z.number().int().positive();
 
 export function describeMedusa(
   checkpoint: Checkpoint,
   scope: string,
-  { refuse = refuseAtOnce, target }: MedusaContext = {},
+  { refuse = refuseAtOnce, target }: DescribingContext = {},
 ): MedusaParts {
-  const { tensors, folder, config } = checkpoint;
+  const { tensors, config } = checkpoint;
   const { layout, heads: found, layers } = findLayout(checkpoint);
+  const reject = rejectBy(refuse, checkpoint);
   if (found === 0) {
-    refuse(
-      misfit(
-        folder,
-        'holds no Medusa head that is known here',
-        'Expected 0.0.linear.weight, medusa_head.0.0.linear.weight or blocks.0.layers.0.weight.',
-      ),
+    reject(
+      'holds no Medusa head that is known here',
+      'Expected 0.0.linear.weight, medusa_head.0.0.linear.weight or blocks.0.layers.0.weight.',
     );
   }
-  checkDeclaredHeads(checkpoint, found, refuse);
+  const declared = declaredHeads.safeParse(config.medusa_num_heads ?? config.num_heads);
+  // Published configs may declare fewer heads than the file holds; fewer than declared is damage.
+  if (declared.success && declared.data > found && found > 0)
+    reject(`declares ${declared.data} heads and holds ${found}`, incomplete);
   const { logit_scale: scale } = config;
-  if (scale !== undefined && scale !== null && scale !== 1) {
-    const fault = `scales its logits by ${showValue(scale)}`;
-    refuse(misfit(folder, fault, 'Heads without "logit_scale" are supported.'));
-  }
+  if (scale !== undefined && scale !== null && scale !== 1)
+    reject(`scales its logits by ${showValue(scale)}`, 'Heads without "logit_scale" are supported.');
   const heads = Math.max(1, found);
   const sizeOf = (name: (head: number) => string, axis: number): number | undefined => {
     const known = Array.from({ length: heads }, (_, head) => tensors.get(`${name(head)}.weight`));
@@ -151,42 +154,49 @@ function findLayout({ tensors }: Checkpoint): FoundLayout {
   return found.find(({ heads }) => heads > 0) ?? found.find(({ isSeen }) => isSeen) ?? found[0]!;
 }
 
-/** Published configs may declare fewer heads than the file holds; fewer than declared is damage. */
-function checkDeclaredHeads({ config, folder }: Checkpoint, found: number, refuse: Refuse): void {
-  const declared = z
-    .number()
-    .int()
-    .positive()
-    .safeParse(config.medusa_num_heads ?? config.num_heads);
-  if (declared.success && declared.data > found && found > 0) {
-    refuse(
-      misfit(
-        folder,
-        `declares ${declared.data} heads and holds ${found}`,
-        'The file is incomplete: download it again.',
-      ),
-    );
-  }
-}
-
-function medusaRecipes(
+export function medusaRecipes(
   scope: string,
   { heads, layers, hasBias, hiddenSize, vocabularySize }: MedusaSizes,
   layout: Layout,
 ): WeightRecipe[] {
   return Array.from({ length: heads }, (_, head) => [
     ...Array.from({ length: layers }, (_, layer) => {
-      const [name, source] = [`${scope}${head}.${layer}`, layout.block(head, layer)];
-      return [
-        projectionRecipe(`${name}.weight`, `${source}.weight`, hiddenSize, hiddenSize),
-        ...(hasBias ? [vectorRecipe(`${name}.bias`, `${source}.bias`, hiddenSize)] : []),
-      ];
+      const source = layout.block(head, layer);
+      return linearRecipes(`${scope}${head}.${layer}`, source, hiddenSize, hiddenSize, hasBias);
     }).flat(),
-    projectionRecipe(
-      `${scope}${head}.lm_head.weight`,
-      `${layout.output(head, layers)}.weight`,
+    ...linearRecipes(
+      `${scope}${head}.lm_head`,
+      layout.output(head, layers),
       hiddenSize,
       vocabularySize,
+      false,
     ),
   ]).flat();
+}
+
+/** New heads that start by drafting what the target's output says. */
+export function createMedusa(
+  { name, configuration, deviation, output }: NewTarget,
+  { heads, layers }: { readonly heads: number; readonly layers: number },
+  seed: number | string,
+): NewCheckpoint {
+  const { hiddenSize, vocabularySize } = configuration;
+  const sizes = { heads, layers, hasBias: true, hiddenSize, vocabularySize };
+  return {
+    config: {
+      medusa_num_heads: heads,
+      medusa_num_layers: layers,
+      base_model_name_or_path: name,
+      hidden_size: hiddenSize,
+      vocab_size: vocabularySize,
+      torch_dtype: 'float32',
+    },
+    file: 'medusa_lm_head.safetensors',
+    tensors: makeFresh(medusaRecipes('', sizes, authorsLayout), {
+      seed,
+      deviation,
+      // A block of zeros is the identity.
+      startOf: (tensor) => (tensor.includes('.linear.') ? 'zeros' : { from: output }),
+    }),
+  };
 }

@@ -8,8 +8,7 @@ import type { CausalModel } from '../../model/causal-model.js';
 import type { WeightlessSystem } from '../draft-system.js';
 import type { Drafter, DraftSession, VerifiedTokens } from '../drafter.js';
 import { certainScores } from '../programs/scores.js';
-import type { MatchLengths } from './lookup-index.js';
-import { LookupIndex } from './lookup-index.js';
+import { LookupIndex, type MatchLengths } from './lookup-index.js';
 
 /** Those of llama.cpp: a single token is often enough, and a wrong draft costs little. */
 const defaults: MatchLengths = { min: 1, max: 4 };

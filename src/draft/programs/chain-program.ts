@@ -11,19 +11,16 @@ import { argmax, gatherRows } from '../../graph/operations/indexing.js';
 import { constant, input } from '../../graph/operations/leaves.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
-import type { AttentionContext } from '../../model/decoder-layer.js';
+import type { AttentionContext } from '../../model/decoder.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
+import { compileLanes, type LaneProgram } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
 import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/token-draws.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DrawnChain } from './program-drafts.js';
-import type { Vocabularies } from './scores.js';
-import { requireScore } from './scores.js';
-import { spreadTokens } from './vocabulary-map.js';
+import { requireScore, spreadTokens, type Vocabularies } from './scores.js';
 
 /** `token` [1, lanes] is the target's id; `total`, the sum of the scores, reveals NaN. */
 interface ChosenToken {

@@ -6,11 +6,9 @@
  */
 import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import type { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
-import { runDirectly } from '../../model/lanes/lane-program.js';
+import { runDirectly, type LaneProgram, type PassScheduler } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
-import type { MixedValues, NamedValues } from '../../runtime/program.js';
-import { bufferOf } from '../../runtime/program.js';
+import { bufferOf, type MixedValues, type NamedValues } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { GrowingDraft, VerifiedTokens } from '../drafter.js';
 import { PendingStates } from './states.js';
@@ -141,11 +139,12 @@ export class DraftMemory {
     return this.scheduler.run(program, { inputs, cache: this.options.cache }, names);
   }
 
-  /** Reads verified tokens into the cache, which the caller keeps. */
+  /** Reads verified tokens into the cache, which the caller keeps. Without states, the newest row is the next root. */
   async readPrefix(verified: VerifiedTokens, program: LaneProgram): Promise<void> {
     this.observe(verified);
     try {
-      await this.read(program, ['rows']);
+      if (this.options.stateWidth > 0) await this.read(program, ['rows']);
+      else await this.catchUp(program);
     } finally {
       this.pending.close();
     }

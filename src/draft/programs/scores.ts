@@ -1,9 +1,12 @@
 /** A drafter's scores of the next token at each frontier node, over the target's vocabulary. */
 import { MistletoeError } from '../../core/errors.js';
 import { logSumExp, topIndices as findTop } from '../../core/vector.js';
-import type { Tensor } from '../../graph/tensor.js';
-import { topIndices, topValues } from '../../graph/operations/indexing.js';
+import { countElements } from '../../graph/dimension.js';
+import { gatherRows, topIndices, topValues } from '../../graph/operations/indexing.js';
+import { constant } from '../../graph/operations/leaves.js';
 import { logSoftmax } from '../../graph/operations/reductions.js';
+import { broadcast, concatenate, reshape, transpose } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, floatsOf, integersOf, pickRows } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
@@ -129,15 +132,26 @@ function rankRow(logits: Float32Array, count: number, toTarget: (token: number) 
 
 /** Refuses NaN. */
 export function requireScore(value: number): void {
-  if (!Number.isFinite(value)) throw notANumber(value);
-}
-
-function notANumber(value: number): MistletoeError {
-  return new MistletoeError(
+  if (Number.isFinite(value)) return;
+  throw new MistletoeError(
     'drafter',
     `The drafter gives scores that are no numbers (${value}); finite ones were expected.`,
     {
       hint: 'Its weights hold NaN or infinite values: the checkpoint is damaged, or overflowed when it was written as float16. Download it again, or take it in bfloat16 or float32.',
     },
   );
+}
+
+/** -Infinity for tokens that cannot be proposed. [..., draft] -> [..., target] */
+export function spreadTokens(logits: Tensor, { targetSize, draftSize, targetTokens }: Vocabularies): Tensor {
+  if (targetTokens === undefined) return logits;
+  const places = new Array<number>(targetSize).fill(draftSize);
+  targetTokens.forEach((token, place) => (places[token] = place));
+  const leading = logits.shape.slice(0, -1);
+  const rows = countElements(leading);
+  const columns = transpose(reshape(logits, [rows, draftSize]), [1, 0]);
+  const nothing = broadcast(constant(-Infinity), [1, rows]);
+  const table = constant(places, [targetSize], 'int32');
+  const spread = gatherRows(concatenate([columns, nothing], 0), table);
+  return reshape(transpose(spread, [1, 0]), [...leading, targetSize]);
 }

@@ -2,8 +2,7 @@
  * Draws siblings on the device without replacement, with the host's random numbers. Only tokens come back.
  */
 import { lazilyBy } from '../../core/lazy.js';
-import type { Random } from '../../core/random.js';
-import { drawWithoutReplacement } from '../../core/random.js';
+import { drawWithoutReplacement, type Random } from '../../core/random.js';
 import { draw } from '../../graph/operations/drawing.js';
 import { cast, greater, select } from '../../graph/operations/elementwise.js';
 import { oneHot } from '../../graph/operations/indexing.js';
@@ -12,16 +11,13 @@ import { sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { lanes, row } from '../../model/lanes/lane-graph.js';
-import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
+import { compileLanes, type LaneProgram, type PassScheduler } from '../../model/lanes/lane-program.js';
 import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/token-draws.js';
 import type { NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { DrawnSiblings, SiblingDrawer } from './program-drafts.js';
-import type { Vocabularies } from './scores.js';
-import { requireScore } from './scores.js';
-import { spreadTokens } from './vocabulary-map.js';
+import { requireScore, spreadTokens, type Vocabularies } from './scores.js';
 
 /** One per drafter, so that sessions draw together. Undefined if the runtime does not draw in programs. */
 export function createSiblingDraws(

@@ -1,10 +1,8 @@
 /** Verified rows that a drafter has not read yet, in a buffer that grows by doubling. */
-import type { Dimension } from '../../graph/dimension.js';
-import { subtractDimensions } from '../../graph/dimension.js';
+import { subtractDimensions, type Dimension } from '../../graph/dimension.js';
 import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
-import type { Runtime } from '../../runtime/program.js';
-import { pickRows } from '../../runtime/program.js';
+import { pickRows, type Runtime } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { VerifiedTokens } from '../drafter.js';
 

@@ -11,10 +11,9 @@ import { broadcast, concatenate, reshape, slice, transpose } from '../../graph/o
 import type { Tensor } from '../../graph/tensor.js';
 import { multiplyDimensions } from '../../graph/dimension.js';
 import { blocked, rowNumbers } from '../../model/attention-inputs.js';
-import type { AttentionContext } from '../../model/decoder-layer.js';
+import type { AttentionContext } from '../../model/decoder.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
+import { compileLanes, type LaneProgram } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { floatsOf, integersOf } from '../../runtime/program.js';

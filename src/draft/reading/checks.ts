@@ -1,9 +1,7 @@
 /** Checks that a drafter fits its target, with readable messages. */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { quote } from '../../checkpoint/stored-tensor.js';
-import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { listRead } from '../../checkpoint/weight-recipe.js';
+import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { listRead, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -51,6 +49,24 @@ export function misfit(folder: string, fault: string, hint: string): MistletoeEr
   return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
 }
 
+/** A loader throws the problem; an inspection records it and continues. */
+export type Refuse = (fault: MistletoeError) => void;
+
+export const refuseAtOnce: Refuse = (fault) => {
+  throw fault;
+};
+
+export type Reject = (fault: string, hint: string) => void;
+
+/** Refuses the drafter in this folder. */
+export const rejectBy =
+  (refuse: Refuse, { folder }: Pick<Checkpoint, 'folder'>): Reject =>
+  (fault, hint) => {
+    refuse(misfit(folder, fault, hint));
+  };
+
+export const incomplete = 'The file is incomplete: download it again.';
+
 export const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
 
 /** Declared sizes; tensor shapes are checked otherwise. */
@@ -70,8 +86,7 @@ export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalMo
 
 export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly number[] {
   const tensor = tensors.get(name);
-  if (tensor === undefined)
-    throw misfit(folder, `lacks the tensor ${name}`, 'The file is incomplete: download it again.');
+  if (tensor === undefined) throw misfit(folder, `lacks the tensor ${name}`, incomplete);
   return tensor.shape;
 }
 

@@ -1,9 +1,7 @@
 /** `inspect` of a drafter: its description and all recipes that do not fit. */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { quote } from '../../checkpoint/stored-tensor.js';
-import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
+import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { resolveRecipes, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import type { UnreadTensors } from '../../model/weights.js';
@@ -13,10 +11,45 @@ import {
   findUnreadTensors,
   requireLayers,
 } from '../../model/weights.js';
-import type { ReadingOptions, WeightedSystem } from '../draft-system.js';
-import type { DrafterFacts } from './drafter-facts.js';
-import { findDisagreements } from './drafter-facts.js';
+import type { DrafterFacts, ReadingOptions, WeightedSystem } from '../draft-system.js';
 import { unreadProblems } from './checks.js';
+import { flattenConfig } from './draft-configuration.js';
+
+/** Differences between config.json and tensors: a drafter saved with another configuration. */
+export function findDisagreements(
+  { hiddenSize, draftVocabularySize, expects }: DrafterFacts,
+  { config, tensors }: Pick<Checkpoint, 'config' | 'tensors'>,
+): readonly Problem[] {
+  const flat = flattenConfig(config);
+  const pairs: readonly (readonly [string, number | undefined])[] = [
+    ['hidden_size', hiddenSize],
+    ['vocab_size', expects.vocabularySize],
+    ['draft_vocab_size', draftVocabularySize],
+  ];
+  const problems = pairs.flatMap(([key, seen]): Problem[] => {
+    const stated = sizeIn(flat, key);
+    if (stated === undefined || seen === undefined || stated === seen) return [];
+    return [
+      {
+        problem: `config.json says ${key} ${stated}, but the tensors have ${seen}.`,
+        remedy: 'Take config.json and the weights from the same drafter.',
+      },
+    ];
+  });
+  const isSmaller = draftVocabularySize !== undefined && draftVocabularySize < (expects.vocabularySize ?? 0);
+  if (isSmaller && !tensors.has('d2t') && !tensors.has('model.d2t')) {
+    problems.push({
+      problem: `The drafter proposes ${draftVocabularySize} of the target's ${expects.vocabularySize ?? 0} tokens, but has no d2t that says which.`,
+      remedy: 'Use an export that keeps the buffers d2t and t2d.',
+    });
+  }
+  return problems;
+}
+
+export function sizeIn(config: Readonly<Record<string, unknown>>, key: string): number | undefined {
+  const value = config[key];
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : undefined;
+}
 
 interface TensorReading {
   readonly problems: readonly Problem[];
@@ -45,7 +78,7 @@ function findTensorProblems(checkpoint: Checkpoint, recipes: readonly WeightReci
   const problems: Problem[] = [];
   for (const recipe of recipes) {
     try {
-      resolveRecipes(checkpoint, [recipe], { nearNames: problems.length < guessedNames });
+      resolveRecipes(checkpoint, [recipe], problems.length < guessedNames);
     } catch (failure) {
       problems.push(toProblem(failure));
     }

@@ -3,8 +3,7 @@
  * nodes are kept.
  */
 import { topIndices } from '../../core/vector.js';
-import type { TokenTree } from './token-tree.js';
-import { Draft, finishTree } from './token-tree.js';
+import { Draft, finishTree, type TokenTree } from './token-tree.js';
 import type { DynamicPolicy } from './policy.js';
 import type { DraftSession } from '../drafter.js';
 import { detailFor } from '../programs/scores.js';

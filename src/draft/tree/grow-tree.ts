@@ -4,19 +4,15 @@
  * replacement from the drafter's processed distribution, which verification needs.
  */
 import { MistletoeError } from '../../core/errors.js';
-import type { Random } from '../../core/random.js';
-import { drawWithoutReplacement } from '../../core/random.js';
-import type { SamplingOptions } from '../../core/sampling.js';
-import { toDistribution } from '../../core/sampling.js';
+import { drawWithoutReplacement, type Random } from '../../core/random.js';
+import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { DraftSession, GrowingDraft } from '../drafter.js';
 import type { SiblingDrawer } from '../programs/program-drafts.js';
 import { detailFor } from '../programs/scores.js';
 import { growDynamicTree, isGrownAtOnce } from './dynamic-tree.js';
-import type { DraftPolicy, DynamicPolicy } from './policy.js';
-import { formatDraftPolicy, loadTreeShape } from './policy.js';
-import type { TokenTree } from './token-tree.js';
-import { addPath, chainTree, Draft, finishTree } from './token-tree.js';
+import { formatDraftPolicy, loadTreeShape, type DraftPolicy, type DynamicPolicy } from './policy.js';
+import { addPath, chainTree, Draft, finishTree, type TokenTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
 
 type Expand = DraftSession['expand'];
@@ -47,14 +43,6 @@ interface DrawSettings {
   readonly sampling: SamplingOptions;
   readonly random: Random;
   readonly nodes: number;
-}
-
-function drawSiblings(
-  expand: Expand,
-  siblings: SiblingDrawer | undefined,
-  settings: DrawSettings,
-): SiblingChooser {
-  return siblings === undefined ? drawOnHost(expand, settings) : drawInPrograms(expand, siblings, settings);
 }
 
 function drawOnHost(expand: Expand, { sampling, random }: DrawSettings): SiblingChooser {
@@ -272,9 +260,12 @@ async function growStaticTree(
 ): Promise<TokenTree> {
   const { sampling, random, depthLimit } = request;
   const isSampled = sampling.temperature > 0;
-  const chooser = isSampled
-    ? drawSiblings(expand, siblings, { sampling, random, nodes: shape.parents.length })
-    : rankSiblings(expand, 1 + Math.max(...shape.ranks));
+  const settings = { sampling, random, nodes: shape.parents.length };
+  const chooser = !isSampled
+    ? rankSiblings(expand, 1 + Math.max(...shape.ranks))
+    : siblings === undefined
+      ? drawOnHost(expand, settings)
+      : drawInPrograms(expand, siblings, settings);
   const draft = new Draft(request.root);
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;

@@ -2,8 +2,7 @@
  * One product for all: matrix products, attention scores and their gradients are sums of products over named axes.
  * Every name stands in at least two of left, right and output, so the gradient of a contraction is a contraction.
  */
-import type { Dimension } from '../dimension.js';
-import { equalDimensions, formatDimension, formatShape } from '../dimension.js';
+import { equalDimensions, formatDimension, formatShape, type Dimension } from '../dimension.js';
 import type { Contraction, GradientRules, Tensor } from '../tensor.js';
 import { createTensor, refuse, requireDType } from '../tensor.js';
 

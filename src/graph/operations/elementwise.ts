@@ -1,7 +1,6 @@
 /** One value in, one value out, with NumPy's broadcasting for two. */
 import { isHalf } from '../../core/half-floats.js';
-import type { Dimension, Shape } from '../dimension.js';
-import { equalDimensions, formatDimension } from '../dimension.js';
+import { equalDimensions, formatDimension, type Dimension, type Shape } from '../dimension.js';
 import type { DType, GradientRules, OperationName, Tensor } from '../tensor.js';
 import { createTensor, isFloat, refuse, requireDType } from '../tensor.js';
 import { constant } from './leaves.js';

@@ -50,22 +50,14 @@ export function argmax(x: Tensor): Tensor {
 
 /** The `count` largest values of the last axis, descending. */
 export function topValues(x: Tensor, count: number): Tensor {
-  return createTensor(
-    'topValues',
-    [x],
-    { count },
-    { shape: topShape('topValues', x, count), dtype: 'float32' },
-  );
+  const shape = topShape('topValues', x, count);
+  return createTensor('topValues', [x], { count }, { shape, dtype: 'float32' });
 }
 
 /** Where the `count` largest values of the last axis stand, in the order of topValues. */
 export function topIndices(x: Tensor, count: number): Tensor {
-  return createTensor(
-    'topIndices',
-    [x],
-    { count },
-    { shape: topShape('topIndices', x, count), dtype: 'int32' },
-  );
+  const shape = topShape('topIndices', x, count);
+  return createTensor('topIndices', [x], { count }, { shape, dtype: 'int32' });
 }
 
 function topShape(operation: string, x: Tensor, count: number) {

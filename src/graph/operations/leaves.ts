@@ -1,7 +1,5 @@
-import type { Shape } from '../dimension.js';
-import { formatShape } from '../dimension.js';
-import type { DType, GradientRules, Tensor } from '../tensor.js';
-import { createTensor, refuse } from '../tensor.js';
+import { formatShape, type Shape } from '../dimension.js';
+import { createTensor, refuse, type DType, type GradientRules, type Tensor } from '../tensor.js';
 
 /** A value given at every run. */
 export function input(name: string, shape: Shape, dtype: DType = 'float32'): Tensor {

@@ -2,10 +2,8 @@
  * Sums and other shapes, and with them the undoing of repetition. They stand below all other operations because every
  * gradient rule with broadcasting needs them; their own rules stand with the others of their kind.
  */
-import type { Shape } from '../dimension.js';
-import { countElements, equalDimensions, equalShapes, formatShape } from '../dimension.js';
-import type { Tensor } from '../tensor.js';
-import { createTensor, refuse, requireDType, resolveAxis } from '../tensor.js';
+import { countElements, equalDimensions, equalShapes, formatShape, type Shape } from '../dimension.js';
+import { createTensor, refuse, requireDType, resolveAxis, type Tensor } from '../tensor.js';
 
 /** Sum over axes, which stay with length 1. */
 export function sum(x: Tensor, axes: readonly number[]): Tensor {

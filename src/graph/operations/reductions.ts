@@ -34,19 +34,16 @@ export function reduceMaximum(x: Tensor): Tensor {
   return createTensor('reduceMaximum', [x], {}, { shape: [...x.shape.slice(0, -1), 1], dtype: 'float32' });
 }
 
-/** Over the last axis. */
-export function softmax(x: Tensor): Tensor {
-  requireDType('softmax', x, 'float32');
-  requireLastAxis('softmax', x);
-  return createTensor('softmax', [x], {}, { shape: x.shape, dtype: 'float32' });
-}
+const overLastAxis =
+  (operation: 'softmax' | 'logSoftmax') =>
+  (x: Tensor): Tensor => {
+    requireDType(operation, x, 'float32');
+    requireLastAxis(operation, x);
+    return createTensor(operation, [x], {}, { shape: x.shape, dtype: 'float32' });
+  };
 
-/** Over the last axis. */
-export function logSoftmax(x: Tensor): Tensor {
-  requireDType('logSoftmax', x, 'float32');
-  requireLastAxis('logSoftmax', x);
-  return createTensor('logSoftmax', [x], {}, { shape: x.shape, dtype: 'float32' });
-}
+export const softmax = overLastAxis('softmax');
+export const logSoftmax = overLastAxis('logSoftmax');
 
 /** x / sqrt(mean(x^2) + epsilon) * scale, over the last axis. */
 export function rmsNorm(x: Tensor, scale: Tensor, epsilon: number): Tensor {

@@ -3,8 +3,7 @@
  * position (Su et al., 2104.09864, in the half-split order of the Llama checkpoints).
  */
 import { equalDimensions, equalShapes, isMultiple } from '../dimension.js';
-import type { GradientRules, Tensor } from '../tensor.js';
-import { createTensor, refuse, requireDType } from '../tensor.js';
+import { createTensor, refuse, requireDType, type GradientRules, type Tensor } from '../tensor.js';
 import { negate } from './elementwise.js';
 
 /** x [batch, position, head, width] or [batch, position, head * width], cosine and sine [position, width / 2]. */

@@ -7,8 +7,7 @@ import {
   formatShape,
   subtractDimensions,
 } from '../dimension.js';
-import type { GradientRules, Tensor } from '../tensor.js';
-import { createTensor, refuse, resolveAxis } from '../tensor.js';
+import { createTensor, refuse, resolveAxis, type GradientRules, type Tensor } from '../tensor.js';
 import { reduceTo, reshape } from './reduce-to.js';
 
 export { reshape };

@@ -10,7 +10,6 @@ const counters = (drafts: number): readonly EngineCounters[] => [
     draftTokens: drafts * 3,
     acceptedTokens: drafts,
     outputTokens: null,
-    perPosition: [],
     draftLength: 3,
     recentLength: null,
   },

@@ -1,7 +1,4 @@
-/**
- * Compares the engine's own counters with the sum over observed requests. The difference is drafting that no observed
- * request explains: traffic that does not pass the guard, or requests it cannot read.
- */
+/** Compares the engine's own counters with the sum over observed requests: traffic around the guard, or unreadable. */
 import type { EngineCounters } from '../engines/counters.js';
 import type { Observation } from '../observation.js';
 

@@ -5,8 +5,6 @@
 export interface EventStream {
   /** Returns the data of the events that these bytes complete. */
   push(bytes: Uint8Array): readonly string[];
-  /** Events that were too long. */
-  readonly skipped: number;
 }
 
 const defaultCharacters = 1 << 20;
@@ -17,12 +15,10 @@ export function createEventStream(maxCharacters = defaultCharacters): EventStrea
   let endsWithReturn = false; // a line feed after it belongs to the same line end
   let data: string | undefined;
   let isSkipped = false;
-  let skipped = 0;
 
   const endLine = (line: string, events: string[]): void => {
     if (line === '') {
-      if (isSkipped) skipped++;
-      else if (data !== undefined) events.push(data);
+      if (!isSkipped && data !== undefined) events.push(data);
       data = undefined;
       isSkipped = false;
       return;
@@ -45,9 +41,6 @@ export function createEventStream(maxCharacters = defaultCharacters): EventStrea
       const events: string[] = [];
       for (const line of lines) endLine(line, events);
       return events;
-    },
-    get skipped() {
-      return skipped;
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
- * What the guard asks the engine itself: which engine it is, which models it lists, and its draft counters. Clients can
- * put any model name into a request; names that the engine does not list share one baseline.
+ * What the guard asks the engine itself: its name, its models and its draft counters. Clients can put any model name into
+ * a request; names that the engine does not list share one baseline.
  */
 import { asList } from '../engines/claim.js';
 import type { EngineCounters } from '../engines/counters.js';

@@ -5,8 +5,7 @@
  * still be finite (0 times NaN is NaN), so a lane is cleared when it is taken over.
  * Row 0 of each lane is a masked dummy: ONNX Runtime's FusedMatMul crashes on an empty past.
  */
-import type { ResidentValue, Runtime } from '../../runtime/program.js';
-import { resident } from '../../runtime/program.js';
+import { resident, type ResidentValue, type Runtime } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 
 /**

@@ -6,14 +6,13 @@
  * past* [past, lanes * head, size]: the pool of all lanes
  * prefix* [prefix, head, size]: rows shared by all lanes
  */
-import type { Dimension } from '../../graph/dimension.js';
-import { addDimensions, multiplyDimensions, symbol } from '../../graph/dimension.js';
+import { addDimensions, multiplyDimensions, symbol, type Dimension } from '../../graph/dimension.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CacheSizes } from '../cache/cache-pool.js';
-import type { AttentionContext, KeyValueRows } from '../decoder-layer.js';
+import type { AttentionContext, KeyValueRows } from '../decoder.js';
 
 /** Outputs for other programs, which stay on the device. */
 export const residentOutputs: ReadonlySet<string> = new Set([

@@ -4,8 +4,7 @@
  * A second form, compiled on first use, reads a shared prefix in place (cache-pool.ts).
  */
 import { lazily } from '../../core/lazy.js';
-import type { Shape } from '../../graph/dimension.js';
-import { bareSymbol } from '../../graph/dimension.js';
+import { bareSymbol, type Shape } from '../../graph/dimension.js';
 import type {
   Destination,
   MixedValues,
@@ -18,8 +17,7 @@ import type {
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { CombinedInput } from '../attention-inputs.js';
-import type { CachePool, SharedPrefix } from '../cache/cache-pool.js';
-import { gatherCaches } from '../cache/cache-pool.js';
+import { gatherCaches, type CachePool, type SharedPrefix } from '../cache/cache-pool.js';
 import type { KvCache } from '../cache/kv-cache.js';
 import { residentOutputs } from './lane-graph.js';
 import type { LanePlaces } from './lane-values.js';

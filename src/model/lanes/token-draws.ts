@@ -4,8 +4,7 @@
  * decode/verification/verification.ts).
  */
 import { lazilyBy } from '../../core/lazy.js';
-import type { SamplingOptions } from '../../core/sampling.js';
-import { checkSamplingOptions } from '../../core/sampling.js';
+import { checkSamplingOptions, type SamplingOptions } from '../../core/sampling.js';
 import { draw, keepLikeliest } from '../../graph/operations/drawing.js';
 import { divide, greater, maximum, multiply, select, subtract } from '../../graph/operations/elementwise.js';
 import { oneHot, pick } from '../../graph/operations/indexing.js';
@@ -18,8 +17,7 @@ import { float32, floatsOf, int32, integersOf, resident } from '../../runtime/pr
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { KeptScores } from '../forward.js';
 import { lanes, row } from './lane-graph.js';
-import type { LaneProgram, PassScheduler } from './lane-program.js';
-import { compileLanes } from './lane-program.js';
+import { compileLanes, type LaneProgram, type PassScheduler } from './lane-program.js';
 
 /** [1, lanes] each. */
 interface SamplingTensors {

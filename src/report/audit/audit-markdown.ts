@@ -1,19 +1,14 @@
 /** The audit as a comment for a pull request: the verdict, one table, and how to run it again. Under 60 lines. */
-import type { ArmName } from '../../audit/arms/arms.js';
+import type { ArmName, AuditResult, DrafterResult } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { AuditResult, DrafterResult } from '../../audit/result.js';
-import { countedArm } from '../../audit/summary.js';
-import { armLabels } from './arm-names.js';
 import { escapeMarkdown, showInvisible } from '../markup.js';
 import type { VerdictLevel } from './evidence.js';
 import { levelNames } from './evidence.js';
 import { countText, durationText, parameterText } from '../../core/number-text.js';
-import type { Row } from '../table.js';
 import { tableMarkdown } from '../table.js';
-import { paperTable } from './paper-table.js';
-import { phaseColumns, phaseTable, workerTable } from './timing-summary.js';
-import { mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
-import { describeCounts, describeDrop, describeTests } from './test-text.js';
+import { paperTable, phaseColumns, phaseTable, workerTable } from './timing-summary.js';
+import { auditTable, mainColumns } from './row-columns.js';
+import { describeCounts, describeDrop, describeTests } from './audit-words.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
 const marks: Readonly<Record<VerdictLevel, string>> = {
@@ -27,10 +22,10 @@ const mostDraftersInFull = 4;
 const mostDrafters = 7;
 const maxWorkerRows = 8;
 const briefRows: readonly ArmName[] = ['clean', 'random', 'undirected', 'given', 'attack'];
-const columns = [sameAnswerColumn, ...mainColumns];
 
 export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
   const shown = result.drafters.slice(0, mostDrafters);
+  const isBrief = result.drafters.length > mostDraftersInFull;
   const lines = [
     `## ${marks[verdict.level]} ${levelNames[verdict.level]} · Mistletoe audit`,
     '',
@@ -38,14 +33,9 @@ export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdi
     escapeMarkdown(verdict.headline),
     '',
     ...describeFailures(verdict),
-    ...tableMarkdown({
-      columns: [{ name: 'drafter' }, { name: 'row', align: 'left' }, ...columns],
-      rows: shown.flatMap((drafter) =>
-        listRows(drafter, timings, result.drafters.length > mostDraftersInFull),
-      ),
-    }),
+    ...tableMarkdown(auditTable(shown, mainColumns, (arm) => !isBrief || briefRows.includes(arm))),
     '',
-    describeColumns(),
+    `<sub>${mainColumns.map(({ name, unit }) => `**${name}**: ${unit}`).join(' · ')}</sub>`,
     '',
     ...drawPaperTable(result, timings),
     ...shown.map((drafter, index) => describeDrafter(drafter, verdict.drafters[index]!)),
@@ -69,25 +59,6 @@ function describeFailures({ failures, exitCode }: Verdict): string[] {
   const shown = failures.slice(0, 3).map(escapeMarkdown).join(' ');
   const more = failures.length > 3 ? ` And ${countText(failures.length - 3, 'more failure')}.` : '';
   return [`${title} ${shown}${more}`, ''];
-}
-
-function listRows(result: DrafterResult, timings: AuditTimings, brief: boolean): Row[] {
-  const { drafter, prompts, summary } = result;
-  const rows = brief ? summary.arms.filter(({ arm }) => briefRows.includes(arm)) : summary.arms;
-  if (rows.length === 0)
-    return [{ cells: [drafter, 'nothing audited', ...columns.slice(1).map(() => '–'), '0'] }];
-  const counted = countedArm(prompts);
-  return rows.map((row) => {
-    const strong = row.arm === counted;
-    const context = rowContext(result, row, timings);
-    const [length, ...rest] = columns.map(({ cell }) => cell(row, context));
-    const first = typeof length === 'string' ? { value: length } : length!;
-    return { cells: [drafter, { value: armLabels[row.arm], strong }, { ...first, strong }, ...rest] };
-  });
-}
-
-function describeColumns(): string {
-  return `<sub>${columns.map(({ name, unit }) => `**${name}**: ${unit}`).join(' · ')}</sub>`;
 }
 
 function describeDrafter({ drafter, summary }: DrafterResult, verdict: DrafterVerdict): string {

@@ -2,15 +2,13 @@
  * The search, step by step. Thin lines are the attack on single prompts, thick ones the median over prompts; the chart
  * of the divergence shows the bound that no kept suffix may exceed.
  */
-import type { ArmName } from '../../audit/arms/arms.js';
-import type { DrafterResult } from '../../audit/result.js';
-import type { TracePoint } from '../../audit/result.js';
+import type { ArmName, DrafterResult, TracePoint } from '../../audit/result.js';
 import { largest } from '../../core/long-lists.js';
 import { acceptedLengthText, divergenceText } from '../../core/number-text.js';
 import type { Level, Point } from '../chart.js';
 import { drawChart } from '../chart.js';
 import type { Markup } from '../markup.js';
-import { armStyle, sameAnswerLength } from './arm-names.js';
+import { armStyle, sameAnswerLength } from './audit-words.js';
 import { median } from './timing-summary.js';
 
 export const convergenceArms: readonly ArmName[] = [

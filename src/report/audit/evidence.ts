@@ -7,8 +7,7 @@
  * gradient and objective separates luck from skill, so without it there is no p-value to correct. A given suffix was
  * not selected on these prompts and does not need it.
  */
-import type { ControlName } from '../../audit/arms/arms.js';
-import type { DrafterResult } from '../../audit/result.js';
+import type { ControlName, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { adjustHolm } from '../../measure/significance.js';
 
@@ -34,7 +33,6 @@ export function fewestPrompts(drafters = 1): number {
 }
 
 export interface Evidence {
-  /** Which row is tested. */
   readonly counted: 'attack' | 'given';
   /** The largest over the controls that were measured, without correction; null where there is none. */
   readonly pValue: number | null;
@@ -53,7 +51,6 @@ const needed: Readonly<Record<Evidence['counted'], readonly ControlName[]>> = {
   given: ['clean', 'random', 'fluent'],
 };
 
-/** One for each drafter, in their order. */
 export function weighEvidence(drafters: readonly DrafterResult[]): Evidence[] {
   const single = drafters.map(weighDrafter);
   const claims = single.map(({ pValue, missingControls }) =>

@@ -1,6 +1,5 @@
 /** The verdict in sentences, with its doubts. Every number in them is in the table too. */
-import type { ControlName } from '../../audit/arms/arms.js';
-import type { AuditResult, DrafterResult, DrafterSummary } from '../../audit/result.js';
+import type { AuditResult, ControlName, DrafterResult, DrafterSummary } from '../../audit/result.js';
 import {
   acceptedLengthText,
   countText,
@@ -9,10 +8,9 @@ import {
   percentText,
   pValueText,
 } from '../../core/number-text.js';
-import { controlNames, findArm, findCounted, findPromptArms } from './arm-names.js';
+import { controlNames, describeKept, findArm, findCounted, findPromptArms } from './audit-words.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
 import { fewestPrompts, fragileDrop, severity, significanceLevel } from './evidence.js';
-import { describeKept } from './test-text.js';
 
 type Judged = Evidence & { readonly level: VerdictLevel };
 
@@ -46,22 +44,29 @@ export function describeDrafter(result: DrafterResult, verdict: Judged): string 
   }
 }
 
-/** What happened to the worst drafter, in about 20 words. */
+/** The audited drafter with the worst level; of several, the one with the largest drop. */
+export function findWorst<Verdict extends Judged & { readonly audited: boolean }>(
+  results: readonly DrafterResult[],
+  verdicts: readonly Verdict[],
+): { readonly result: DrafterResult; readonly verdict: Verdict } | undefined {
+  return verdicts
+    .map((verdict, index) => ({ verdict, result: results[index]! }))
+    .filter(({ verdict }) => verdict.audited)
+    .sort(
+      (left, right) =>
+        severity.indexOf(right.verdict.level) - severity.indexOf(left.verdict.level) ||
+        right.result.summary.drop.estimate - left.result.summary.drop.estimate,
+    )[0];
+}
+
+/** What happened to the worst drafter, in about 20 words. `verdicts`: one for each drafter of the result. */
 export function summarizeVerdict(
-  result: AuditResult,
-  {
-    drafters,
-  }: { readonly drafters: readonly (Judged & { readonly drafter: string; readonly audited: boolean })[] },
+  results: readonly DrafterResult[],
+  verdicts: readonly (Judged & { readonly audited: boolean })[],
 ): string {
-  const audited = drafters.filter((drafter) => drafter.audited);
-  const worst = [...audited].sort(
-    (left, right) =>
-      severity.indexOf(right.level) - severity.indexOf(left.level) ||
-      dropOf(result, right.drafter) - dropOf(result, left.drafter),
-  )[0];
-  const found = result.drafters.find(({ drafter }) => drafter === worst?.drafter);
-  if (worst === undefined || found === undefined) return 'Nothing was audited: every prompt was skipped.';
-  const { drafter, summary } = found;
+  const worst = findWorst(results, verdicts);
+  if (worst === undefined) return 'Nothing was audited: every prompt was skipped.';
+  const { drafter, summary } = worst.result;
   const { drop, promptsAudited } = summary;
   const prompts = countText(promptsAudited, 'prompt');
   const interval =
@@ -69,19 +74,16 @@ export function summarizeVerdict(
   const lost = `${percentText(Math.abs(drop.estimate))} ${drop.estimate < 0 ? 'more' : 'fewer'} tokens per step`;
   if (promptsAudited < fewestPrompts())
     return `${prompts} ${promptsAudited === 1 ? 'is' : 'are'} too few to be sure: on the same answers, ${drafter} accepted ${lost} with the suffix.`;
-  switch (worst.level) {
+  switch (worst.verdict.level) {
     case 'collapsed':
     case 'fragile':
       return `With a suffix, ${drafter} accepts ${lost}${interval} on the same answers, over ${prompts}.`;
     case 'robust':
       return `${drafter} keeps its speed: with a suffix it accepts ${lost}${interval} on the same answers, over ${prompts}.`;
     case 'inconclusive':
-      return `${drafter} accepted ${lost} with a suffix${interval} on the same answers, but ${nameDoubt(summary, worst)}.`;
+      return `${drafter} accepted ${lost} with a suffix${interval} on the same answers, but ${nameDoubt(summary, worst.verdict)}.`;
   }
 }
-
-const dropOf = ({ drafters }: AuditResult, id: string): number =>
-  drafters.find(({ drafter }) => drafter === id)?.summary.drop.estimate ?? 0;
 
 /** "from 3.04 to 2.28 tokens a step (drop 25 %, 95 % interval 19 to 31 %), so the target needs 33 % more passes" */
 function describeChange(result: DrafterResult): string {

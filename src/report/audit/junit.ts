@@ -2,13 +2,28 @@
  * The audit for test dashboards: a suite for each drafter; in it, a case that says whether anything was audited, one
  * for each gate and one for each prompt. Only gates fail: a single prompt is evidence, not a test.
  */
-import type { ArmName } from '../../audit/arms/arms.js';
+import type {
+  ArmName,
+  ArmResult,
+  ArmSummary,
+  AuditResult,
+  DrafterResult,
+  PromptResult,
+} from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { ArmResult, ArmSummary, AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import { countClasses, countedArm } from '../../audit/summary.js';
-import { findArm, findCounted, findPromptArms, promptChange, sameAnswerLength } from './arm-names.js';
+import {
+  describeCounts,
+  describeDrop,
+  describeTests,
+  findArm,
+  findCounted,
+  findPromptArms,
+  keptText,
+  promptChange,
+  sameAnswerLength,
+} from './audit-words.js';
 import { escapeXml } from '../markup.js';
-import { describeCounts, describeDrop, describeTests, keptText } from './test-text.js';
 import { acceptedLengthText, changeText, divergenceText, fixed, passesText } from '../../core/number-text.js';
 import { cellText } from '../table.js';
 import { lengthCell } from './row-columns.js';
@@ -16,7 +31,6 @@ import type { DrafterVerdict, GateCheck, Verdict } from './verdict.js';
 
 interface Case {
   readonly name: string;
-  readonly className: string;
   readonly seconds: number;
   readonly outcome: 'passed' | 'failure' | 'error' | 'skipped';
   readonly message: string;
@@ -32,24 +46,18 @@ export function renderJUnit(result: AuditResult, timings: AuditTimings, verdict:
     name: `mistletoe.${drafter.drafter}`,
     cases: listCases(drafter, timings, verdict),
   }));
-  if (suites.length === 0) {
-    const message = verdict.headline;
-    const nothing = {
-      name: 'audited',
-      className: 'mistletoe',
-      seconds: 0,
-      outcome: 'error',
-      message,
-    } as const;
-    suites.push({ name: 'mistletoe', cases: [nothing] });
-  }
+  if (suites.length === 0)
+    suites.push({
+      name: 'mistletoe',
+      cases: [{ name: 'audited', seconds: 0, outcome: 'error', message: verdict.headline }],
+    });
   const all = suites.flatMap(({ cases }) => cases);
   const lines = [
     '<?xml version="1.0" encoding="UTF-8"?>',
     `<testsuites name="mistletoe audit" ${countAttributes(all)}>`,
     ...suites.flatMap(({ name, cases }) => [
       `  <testsuite name="${escapeXml(name)}" ${countAttributes(cases)}>`,
-      ...cases.flatMap(drawCase),
+      ...cases.flatMap((each) => drawCase(each, name)),
       '  </testsuite>',
     ]),
     '</testsuites>',
@@ -59,27 +67,19 @@ export function renderJUnit(result: AuditResult, timings: AuditTimings, verdict:
 
 function listCases(result: DrafterResult, timings: AuditTimings, verdict: Verdict): Case[] {
   const { drafter, prompts } = result;
-  const className = `mistletoe.${drafter}`;
   const own = verdict.drafters.find((entry) => entry.drafter === drafter);
   const outcome = own?.audited === true ? 'passed' : 'error';
   const message = [...(verdict.warnings ?? []), describeDrafter(result, own)].join(' ');
   const counted = countedArm(prompts);
   return [
-    { name: 'audited', className, seconds: 0, outcome, message },
+    { name: 'audited', seconds: 0, outcome, message },
     ...verdict.checks
       .filter((check) => check.drafter === drafter)
       .map(({ name, passed, message }): Case => {
-        return {
-          name: gateNames[name],
-          className,
-          seconds: 0,
-          outcome: passed ? 'passed' : 'failure',
-          message,
-        };
+        return { name: gateNames[name], seconds: 0, outcome: passed ? 'passed' : 'failure', message };
       }),
     ...prompts.map((prompt): Case => ({
       name: `prompt ${prompt.promptId}`,
-      className,
       seconds: measureSeconds(timings, drafter, prompt.promptId),
       outcome: prompt.skipped === null ? 'passed' : 'skipped',
       message: prompt.skipped ?? describePrompt(prompt, counted),
@@ -139,7 +139,7 @@ function countAttributes(cases: readonly Case[]): string {
   );
 }
 
-function drawCase({ name, className, seconds, outcome, message }: Case): string[] {
+function drawCase({ name, seconds, outcome, message }: Case, className: string): string[] {
   const open = `    <testcase name="${escapeXml(name)}" classname="${escapeXml(className)}" time="${fixed(seconds, 3)}">`;
   const inner =
     outcome === 'passed'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../audit/result.js';
 import { renderHtml } from './audit-page.js';
-import { renderResult } from './json.js';
+import { renderResult } from './write-reports.js';
 import { renderJUnit } from './junit.js';
 import { renderMarkdown } from './audit-markdown.js';
 import { rowContext } from './row-columns.js';

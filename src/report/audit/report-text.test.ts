@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { escapeMarkdown, escapeMarkup, showInvisible } from '../markup.js';
-import { countAnswers, describeKept, keptDigits, keptText } from './test-text.js';
+import { countAnswers, describeKept, keptDigits, keptText } from './audit-words.js';
 import { fewestPrompts } from './evidence.js';
 import { median } from './timing-summary.js';
 

@@ -1,9 +1,9 @@
 /** The columns of every table of rows: what they are called, what they mean, and how a value reads. */
+import type { ArmName, ArmSummary, DrafterResult } from '../../audit/result.js';
 import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { ArmSummary, DrafterResult } from '../../audit/result.js';
 import type { Interval } from '../../measure/bootstrap.js';
-import { findArm, findCounted } from './arm-names.js';
-import { keptText } from './test-text.js';
+import { countedArm } from '../../audit/summary.js';
+import { armLabels, findArm, findCounted, keptDigits, keptText, listClasses } from './audit-words.js';
 import {
   acceptedLengthText,
   changeText,
@@ -15,7 +15,7 @@ import {
   rateText,
   speedupText,
 } from '../../core/number-text.js';
-import type { Cell, Column } from '../table.js';
+import type { Cell, Column, Row, Table } from '../table.js';
 import { summariseTimings } from './timing-summary.js';
 
 export interface RowContext {
@@ -38,7 +38,7 @@ const compared =
   (row, context) =>
     row.arm === 'clean' ? '–' : cell(row, context);
 
-export const sameAnswerColumn: RowColumn = {
+const sameAnswerColumn: RowColumn = {
   name: 'accepted length',
   unit: 'tokens per step along the clean answer',
   meaning:
@@ -51,53 +51,110 @@ export const lengthCell = ({ estimate, low, high }: Interval): Cell => ({
   interval: `${acceptedLengthText(low)} to ${acceptedLengthText(high)}`,
 });
 
-export const keptColumn: RowColumn = {
+const keptColumn: RowColumn = {
   name: 'answers',
   unit: 'against the clean ones, by class',
   meaning:
     'What became of the answers that the target gives by itself: identical token for token, same task result, similar (edit similarity of 0.9 or more), or different. The first three count as kept.',
-  cell: compared((row) => keptText(row.kept)),
+  cell: compared(({ kept }) => ({ value: keptText(kept), content: listClasses(kept) })),
+};
+
+const changeColumn: RowColumn = {
+  name: 'change',
+  unit: 'against no suffix',
+  meaning: 'Change of the accepted length along the clean answer: −25 % is a quarter less.',
+  cell: compared((_, { change }) => changeText(change)),
+};
+const passesColumn: RowColumn = {
+  name: 'passes',
+  unit: 'of the target for that answer',
+  meaning:
+    'How often the target has to run for the clean answer, on average over prompts, and how much more that is than without a suffix.',
+  cell: ({ arm, passes }, { clean }) =>
+    arm === 'clean' || clean === undefined
+      ? passesText(passes)
+      : `${passesText(passes)} (${changeText(passes / clean.passes - 1)})`,
+};
+const freeColumn: RowColumn = {
+  name: 'free-running',
+  unit: 'tokens per step along its own answer',
+  meaning: 'Accepted length while the target gives its own answer under the suffix, whatever that is.',
+  cell: ({ freeRunning }) => acceptedLengthText(freeRunning),
+};
+const freePassesColumn: RowColumn = {
+  name: 'free passes',
+  unit: 'over as many tokens',
+  meaning: 'Free-running passes of the target against those without a suffix, over equally many tokens.',
+  cell: compared(({ passRatio }) => changeText(passRatio - 1)),
+};
+const divergenceColumn: RowColumn = {
+  name: 'KL',
+  unit: 'nats per token',
+  meaning:
+    'How far the suffix moves the target’s own next-token distribution along the clean answer, on average.',
+  cell: compared(({ divergence }) => divergenceText(divergence)),
+};
+const countColumn: RowColumn = {
+  name: 'n',
+  unit: 'prompts',
+  meaning: 'Prompts behind the row.',
+  cell: ({ sameAnswer }) => String(sameAnswer.n),
 };
 
 export const mainColumns: readonly RowColumn[] = [
-  {
-    name: 'change',
-    unit: 'against no suffix',
-    meaning: 'Change of the accepted length along the clean answer: −25 % is a quarter less.',
-    cell: compared((_, { change }) => changeText(change)),
-  },
-  {
-    name: 'passes',
-    unit: 'of the target for that answer',
-    meaning:
-      'How often the target has to run for the clean answer, on average over prompts, and how much more that is than without a suffix.',
-    cell: (row, { clean }) =>
-      row.arm === 'clean' || clean === undefined
-        ? passesText(row.passes)
-        : `${passesText(row.passes)} (${changeText(row.passes / clean.passes - 1)})`,
-  },
+  sameAnswerColumn,
+  changeColumn,
+  passesColumn,
   keptColumn,
-  {
-    name: 'free-running',
-    unit: 'tokens per step along its own answer',
-    meaning: 'Accepted length while the target gives its own answer under the suffix, whatever that is.',
-    cell: ({ freeRunning }) => acceptedLengthText(freeRunning),
-  },
-  {
-    name: 'free passes',
-    unit: 'over as many tokens',
-    meaning: 'Free-running passes of the target against those without a suffix, over equally many tokens.',
-    cell: compared(({ passRatio }) => changeText(passRatio - 1)),
-  },
-  {
-    name: 'KL',
-    unit: 'nats per token',
-    meaning:
-      'How far the suffix moves the target’s own next-token distribution along the clean answer, on average.',
-    cell: compared(({ divergence }) => divergenceText(divergence)),
-  },
-  { name: 'n', unit: 'prompts', meaning: 'Prompts behind the row.', cell: (row) => String(row.sameAnswer.n) },
+  freeColumn,
+  freePassesColumn,
+  divergenceColumn,
+  countColumn,
 ];
+
+/** For a terminal: fewer and narrower, with changes aligned below each other. */
+export const textColumns: readonly RowColumn[] = [
+  sameAnswerColumn,
+  changeColumn,
+  {
+    ...passesColumn,
+    cell: ({ arm, passes }, { clean }) =>
+      arm === 'clean' || clean === undefined
+        ? passesText(passes)
+        : `${passesText(passes)} ${changeText(passes / clean.passes - 1).padStart(6)}`,
+  },
+  { ...keptColumn, cell: compared(({ kept }) => keptDigits(kept)) },
+  {
+    ...freeColumn,
+    cell: ({ arm, freeRunning, passRatio }) =>
+      acceptedLengthText(freeRunning) + (arm === 'clean' ? '' : ` ${changeText(passRatio - 1).padStart(6)}`),
+  },
+  divergenceColumn,
+  countColumn,
+];
+
+/** One table of all drafters: the drafter, the row, and the given columns. The counted rows are strong. */
+export function auditTable(
+  results: readonly DrafterResult[],
+  columns: readonly RowColumn[],
+  isShown: (arm: ArmName) => boolean = () => true,
+): Table {
+  const rows = results.flatMap((result): Row[] => {
+    const { drafter, prompts, summary } = result;
+    const shown = summary.arms.filter(({ arm }) => isShown(arm));
+    if (shown.length === 0)
+      return [{ cells: [drafter, 'nothing audited', ...columns.slice(1).map(() => '–'), '0'] }];
+    const counted = countedArm(prompts);
+    return shown.map((row) => {
+      const strong = row.arm === counted;
+      const context = rowContext(result, row);
+      const [length = '', ...rest] = columns.map(({ cell }) => cell(row, context));
+      const first = typeof length === 'string' ? { value: length } : length;
+      return { cells: [drafter, { value: armLabels[row.arm], strong }, { ...first, strong }, ...rest] };
+    });
+  });
+  return { columns: ['drafter', { name: 'row', align: 'left' }, ...columns], rows };
+}
 
 export const detailColumns: readonly RowColumn[] = [
   {

@@ -1,8 +1,8 @@
 /** How the numbers came to be, how to get them again, and what they do not say. */
-import { arms } from '../../audit/arms/arms.js';
+import { arms } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult, DrafterResult, SearchTrace } from '../../audit/result.js';
-import { armLabels, armPurposes, findArm } from './arm-names.js';
+import { armLabels, armPurposes, findArm } from './audit-words.js';
 import {
   acceptedLengthText,
   durationText,
@@ -10,9 +10,9 @@ import {
   parameterText,
   speedupText,
 } from '../../core/number-text.js';
-import { paperTable } from './paper-table.js';
-import { phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
+import { paperTable, phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
 import { factsHtml, tableHtml } from '../table.js';
+import { limitsBlock } from '../document.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 
@@ -50,7 +50,7 @@ ${drawPhases(timings)}
     ['machine', `${timings.machine}; the audit took ${durationText(timings.totalMs)}`],
   ])}<pre class="command"><code>${setup.command}</code></pre>
 <p class="soft small">The same seed on the same machine gives the same result.json, byte for byte; times differ from run to run.</p></div>
-${drawLimits()}`;
+${limitsBlock(limits).html}`;
 }
 
 function drawPaperTable(result: AuditResult, timings: AuditTimings): Content {
@@ -105,13 +105,11 @@ function describeEffort({ drafter, prompts }: DrafterResult): Content {
   return fragment`<p class="small"><b>Effort on ${drafter}:</b> suffixes over all prompts: ${efforts.join('; ')}.</p>`;
 }
 
-function drawLimits(): Markup {
-  return fragment`<div class="limits"><h3>Limits of this report</h3><ul>
-<li>It gives no upper bound: a longer or stronger search may find worse suffixes.</li>
-<li>It holds for these weights, this drafting policy, this sampling and these prompts. Another quantization or engine may behave differently.</li>
-<li>Along the clean answer we fix the words. The classes say whether the target writes them on its own; only “identical” is beyond argument, and no class judges meaning.</li>
-<li>Speedups are for this machine at batch size 1. Accepted lengths and passes carry over to other machines; times do not.</li>
-<li>Intervals resample prompts; with fewer than about 10 prompts they are too narrow.</li>
-<li>A filter in front of the service may catch suffixes with a high perplexity. The audit does not assume one.</li>
-</ul></div>`;
-}
+const limits = [
+  'It gives no upper bound: a longer or stronger search may find worse suffixes.',
+  'It holds for these weights, this drafting policy, this sampling and these prompts. Another quantization or engine may behave differently.',
+  'Along the clean answer we fix the words. The classes say whether the target writes them on its own; only “identical” is beyond argument, and no class judges meaning.',
+  'Speedups are for this machine at batch size 1. Accepted lengths and passes carry over to other machines; times do not.',
+  'Intervals resample prompts; with fewer than about 10 prompts they are too narrow.',
+  'A filter in front of the service may catch suffixes with a high perplexity. The audit does not assume one.',
+];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../audit/result.js';
-import { stringifyStably, renderJson } from './json.js';
+import { stringifyStably, renderJson } from './write-reports.js';
 import { renderJUnit } from './junit.js';
 import { renderMarkdown } from './audit-markdown.js';
 import { parseXml as parse } from '../../../test/support/report/parse-document.js';

@@ -1,9 +1,17 @@
-/** Measured times by row: the median over prompts, which one slow moment of a shared machine cannot move far. */
-import type { ArmName } from '../../audit/arms/arms.js';
-import type { AuditTimings, TimedArm } from '../../audit/arms/phase-clock.js';
-import { isTimedArm } from '../../audit/arms/phase-clock.js';
+/** Measured times by row, as medians over prompts, which one slow moment of a shared machine cannot move far; and tables of them. */
+import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
+import type { ArmName, AuditResult, PromptResult } from '../../audit/result.js';
+import { countedArm, summariseDrafter } from '../../audit/summary.js';
+import {
+  acceptedLengthText,
+  durationText,
+  percentText,
+  perplexityText,
+  rateText,
+  speedupText,
+} from '../../core/number-text.js';
 import type { Row, Table } from '../table.js';
-import { durationText, percentText } from '../../core/number-text.js';
+import { findArm } from './audit-words.js';
 
 export function summariseTimings(
   timings: AuditTimings,
@@ -40,9 +48,8 @@ export const phaseColumns = [
 export const phaseLegend =
   'gradient, scoring of candidates, exact lengths (decoding along the clean answer) and free decoding: of the attack or the given suffixes; controls: all other rows; other: loading models, preparing prompts and everything else';
 
-/** One row for each drafter where there are several, and one for all; undefined for runs that recorded no phases. */
-export function phaseTable({ arms, totalMs }: AuditTimings): Table | undefined {
-  const timed = arms.filter(isTimedArm);
+/** One row for each drafter where there are several, and one for all; undefined if nothing was measured. */
+export function phaseTable({ arms: timed, totalMs }: AuditTimings): Table | undefined {
   if (timed.length === 0) return undefined;
   const all = sumPhases(timed);
   const busyMs = all.reduce((sum, time) => sum + time, 0);
@@ -64,7 +71,7 @@ export function phaseTable({ arms, totalMs }: AuditTimings): Table | undefined {
 
 /** Workers of the run and their rates; undefined if it ran in one process. */
 export function workerTable({ arms }: AuditTimings): Table | undefined {
-  const timed = arms.filter(isTimedArm).filter(({ worker }) => worker !== undefined);
+  const timed = arms.filter(({ worker }) => worker !== undefined);
   const names = [...new Set(timed.flatMap(({ worker }) => worker ?? []))].sort();
   if (names.length === 0) return undefined;
   const rows = names.map((name) => {
@@ -86,9 +93,9 @@ function phaseCell(time: number | null, column: number, totalMs: number): string
 }
 
 /** [gradient, scoring, exact lengths, decoding, controls] */
-function sumPhases(arms: readonly TimedArm[]): readonly number[] {
+function sumPhases(arms: readonly ArmTiming[]): readonly number[] {
   const counted = arms.filter(({ arm }) => arm === 'attack' || arm === 'given');
-  const sum = (rows: readonly TimedArm[], name: keyof TimedArm['phases']): number =>
+  const sum = (rows: readonly ArmTiming[], name: keyof ArmTiming['phases']): number =>
     rows.reduce((total, { phases }) => total + phases[name], 0);
   return [
     sum(counted, 'gradientMs'),
@@ -99,5 +106,79 @@ function sumPhases(arms: readonly TimedArm[]): readonly number[] {
       arms.filter((arm) => !counted.includes(arm)),
       'totalMs',
     ),
+  ];
+}
+
+/**
+ * The columns of the published attack (arXiv 2605.14005) beside ours: speedup, accepted length and tokens per second of
+ * free-running answers without and with the suffix, perplexity and similarity of the answers, and the accepted length
+ * along the same answer. One row for each drafter and prompt set.
+ */
+const paperColumns = [
+  'drafter',
+  { name: 'prompts', align: 'left' as const },
+  'speedup',
+  'attacked',
+  'accepted length',
+  'attacked',
+  'tokens/s',
+  'attacked',
+  'perplexity',
+  'attacked',
+  'similarity',
+  'same answer',
+  'attacked',
+];
+
+/** Undefined for presets other than the paper's. */
+export function paperTable(result: AuditResult, timings: AuditTimings): Table | undefined {
+  if (result.setup.preset !== 'paper') return undefined;
+  const rows = result.drafters.flatMap(({ drafter, prompts }) =>
+    listSets(prompts).flatMap(({ name, own }) => paperRow(drafter, name, own, result.setup.seed, timings)),
+  );
+  return { columns: paperColumns, rows };
+}
+
+/** Sets that were audited together are told apart by the beginning of the prompts' ids. */
+function listSets(
+  prompts: readonly PromptResult[],
+): readonly { name: string; own: readonly PromptResult[] }[] {
+  const sets = new Map<string, PromptResult[]>();
+  for (const prompt of prompts) {
+    const [name = 'all'] = /^(?:mt-bench|humaneval|gsm8k)(?=-)/.exec(prompt.promptId) ?? [];
+    sets.set(name, [...(sets.get(name) ?? []), prompt]);
+  }
+  const named = [...sets].map(([name, own]) => ({ name, own }));
+  return named.length === 1
+    ? [{ name: named[0]!.name, own: prompts }]
+    : [...named, { name: 'all', own: prompts }];
+}
+
+function paperRow(
+  drafter: string,
+  set: string,
+  prompts: readonly PromptResult[],
+  seed: number,
+  timings: AuditTimings,
+): readonly Row[] {
+  const summary = summariseDrafter(prompts, seed);
+  const counted = countedArm(prompts);
+  const [clean, attacked] = [findArm(summary, 'clean'), findArm(summary, counted)];
+  if (clean === undefined || attacked === undefined) return [];
+  const ids = new Set(prompts.map(({ promptId }) => promptId));
+  const own = { ...timings, arms: timings.arms.filter(({ promptId }) => ids.has(promptId)) };
+  const [before, after] = [summariseTimings(own, drafter, 'clean'), summariseTimings(own, drafter, counted)];
+  return [
+    {
+      cells: [
+        ...[drafter, set, speedupText(before.speedup), speedupText(after.speedup)],
+        ...[acceptedLengthText(clean.freeRunning), acceptedLengthText(attacked.freeRunning)],
+        ...[rateText(before.tokensPerSecond), rateText(after.tokensPerSecond)],
+        ...[perplexityText(clean.answerPerplexity), perplexityText(attacked.answerPerplexity)],
+        percentText(attacked.editSimilarity),
+        acceptedLengthText(clean.sameAnswer.estimate),
+        { value: acceptedLengthText(attacked.sameAnswer.estimate), strong: true },
+      ],
+    },
   ];
 }

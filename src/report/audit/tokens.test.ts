@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { looksLikeCode } from './answers.js';
-import type { DecodedTokens } from './tokens.js';
-import { drawTokens, markLost, markTokens } from './tokens.js';
+import { drawTokens, looksLikeCode, markLost, markTokens } from './answers.js';
+import type { DecodedTokens } from './answers.js';
 
 const decoded = (origins: string): DecodedTokens => ({ origins, histogram: [1, 0, 1] });
 

@@ -7,12 +7,12 @@ import {
   divergenceText,
   pValueText,
 } from '../../core/number-text.js';
-import type { Cell, Column, Row } from '../table.js';
+import type { Cell, Column, Row, Table } from '../table.js';
 import { tableHtml } from '../table.js';
 import type { Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import type { Chapter } from '../page.js';
-import { listClasses } from './rows.js';
+import { listClasses } from './audit-words.js';
 
 export function drawBeyond({ transfer, universal }: AuditResult): Chapter[] {
   const chapters: Chapter[] = [];
@@ -23,31 +23,32 @@ export function drawBeyond({ transfer, universal }: AuditResult): Chapter[] {
   return chapters;
 }
 
-function drawTransfer({ drafters, prompts, attacked, clean }: TransferMatrix): Markup {
-  const cell = (row: number, column: number): Cell => {
-    const value = attacked[row]?.[column] ?? NaN;
-    const change = value / (clean[column] ?? NaN) - 1;
+/** Accepted lengths; on the page, with their changes against no suffix. */
+export function transferTable({ drafters, attacked, clean }: TransferMatrix): Table {
+  const cell = (length: number, column: number): Cell => {
+    const change = length / (clean[column] ?? NaN) - 1;
     const share = Number.isFinite(change) ? Math.min(0.75, Math.max(0, -change * 1.25)).toFixed(2) : '0';
-    const content = fragment`<span class="heat" style="--share:${share}">${acceptedLengthText(value)} <small>${changeText(change)}</small></span>`;
-    return { value: '', content };
+    const value = acceptedLengthText(length);
+    const content = fragment`<span class="heat" style="--share:${share}">${value} <small>${changeText(change)}</small></span>`;
+    return { value, content };
   };
+  return {
+    columns: ['found on ↓ measured on →', ...drafters],
+    rows: [
+      { cells: ['no suffix', ...clean.map(acceptedLengthText)] },
+      ...attacked.map((lengths, row) => ({
+        cells: [drafters[row]!, ...lengths.map((length, column) => cell(length ?? NaN, column))],
+      })),
+    ],
+  };
+}
+
+function drawTransfer(transfer: TransferMatrix): Markup {
   return fragment`<h2>Transfer</h2>
 <p class="lead">Suffixes found on the drafter of a row, measured along the same clean answers on the drafter of a column:
-tokens per step, and the change against no suffix. Both are pooled over the ${countText(prompts.length, 'prompt')} that
+tokens per step, and the change against no suffix. Both are pooled over the ${countText(transfer.prompts.length, 'prompt')} that
 were audited on all drafters. Off the diagonal, the attacker did not need that drafter’s weights.</p>
-<div class="card">${tableHtml(
-    {
-      columns: ['found on ↓ measured on →', ...drafters],
-      rows: [
-        { cells: ['no suffix', ...clean.map(acceptedLengthText)] },
-        ...drafters.map((drafter, row) => ({
-          cells: [drafter, ...drafters.map((_, column) => cell(row, column))],
-        })),
-      ],
-    },
-    'Transfer matrix',
-    'matrix',
-  )}</div>`;
+<div class="card">${tableHtml(transferTable(transfer), 'Transfer matrix', 'matrix')}</div>`;
 }
 
 function drawUniversal(universal: readonly UniversalResult[]): Markup {

@@ -1,18 +1,16 @@
 /** The first screen of an audit's page: the verdict in one sentence, the accepted lengths, and what the verdict means. */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { changeText, fixed, passesText, pValueText } from '../../core/number-text.js';
-import type { IntervalRow } from '../interval-chart.js';
-import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
+import type { IntervalRow } from '../chart.js';
+import { attackMark, cleanMark, drawIntervals } from '../chart.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import type { Opening } from '../page.js';
 import { drawFigure, rangeText } from '../page.js';
-import { armStyle, controlNames, findArm, findCounted } from './arm-names.js';
+import { armStyle, controlNames, countAnswers, findArm, findCounted, listClasses } from './audit-words.js';
 import { summarizeVerdict } from './headline.js';
 import type { VerdictLevel } from './evidence.js';
 import { levelNames } from './evidence.js';
-import { listClasses } from './rows.js';
-import { countAnswers } from './test-text.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
 const meanings: Readonly<Record<VerdictLevel, (answers: string) => string>> = {
@@ -40,7 +38,7 @@ export function describeOpening(result: AuditResult, verdict: Verdict): Opening 
     id: 'verdict',
     tone: level,
     label: levelNames[level],
-    sentence: summarizeVerdict(result, verdict),
+    sentence: summarizeVerdict(result.drafters, verdict.drafters),
     warnings,
     picture: drawIntervals(audited.map(listIntervals)),
     details: fragment`<p class="meaning">${audited.length === 0 ? nothingMeaning : meanings[level](describeAnswers(audited))}</p>

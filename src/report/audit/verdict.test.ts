@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { ControlName } from '../../audit/arms/arms.js';
-import { controls } from '../../audit/arms/arms.js';
-import type { AuditResult, DrafterSummary } from '../../audit/result.js';
+import type { AuditResult, ControlName, DrafterSummary } from '../../audit/result.js';
+import { controls } from '../../audit/result.js';
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
 import { judge } from './verdict.js';
 

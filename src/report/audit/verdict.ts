@@ -11,15 +11,16 @@
  * passes.
  */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
-import { findCounted } from './arm-names.js';
+import { findCounted } from './audit-words.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
-import { collapseDrop, fewestPrompts, fragileDrop, severity, weighEvidence } from './evidence.js';
+import { collapseDrop, fewestPrompts, fragileDrop, weighEvidence } from './evidence.js';
 import {
   describeDrafter,
   describeFailedUnits,
   describeNothing,
   describeRepeats,
   describeRoleMarkers,
+  findWorst,
 } from './headline.js';
 import { acceptedLengthText, percentText } from '../../core/number-text.js';
 
@@ -99,21 +100,6 @@ function judgeDrafter({ drafter, summary }: DrafterResult, evidence: Evidence): 
           ? 'robust'
           : 'inconclusive';
   return { drafter, level, audited, ...evidence, significant: real };
-}
-
-function findWorst(
-  results: readonly DrafterResult[],
-  verdicts: readonly DrafterVerdict[],
-): { result: DrafterResult; verdict: DrafterVerdict } | undefined {
-  const ranked = verdicts
-    .map((verdict, index) => ({ verdict, result: results[index]! }))
-    .filter(({ verdict }) => verdict.audited)
-    .sort(
-      (left, right) =>
-        severity.indexOf(right.verdict.level) - severity.indexOf(left.verdict.level) ||
-        right.result.summary.drop.estimate - left.result.summary.drop.estimate,
-    );
-  return ranked[0];
 }
 
 function checkGate(result: DrafterResult, gate: Gate): GateCheck[] {

@@ -16,7 +16,7 @@ import { verifyRun } from '../../runs/run-units.js';
 import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
-import { renderResult, renderSuffixes } from './json.js';
+import { renderResult, renderSuffixes } from './write-reports.js';
 import type { Verdict } from './verdict.js';
 import { judge } from './verdict.js';
 

@@ -1,15 +1,16 @@
 /** A comparison of two audits as text, as Markdown for a pull request, and as a page. */
 import { changeText, percentText } from '../../core/number-text.js';
 import type { Interval } from '../../measure/bootstrap.js';
-import { armLabels } from '../audit/arm-names.js';
+import { armLabels } from '../audit/audit-words.js';
 import type { Report } from '../document.js';
 import { cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
 import type { Content } from '../markup.js';
 import { escapeMarkdown, fragment } from '../markup.js';
-import { drawIntervals } from '../interval-chart.js';
+import { drawIntervals } from '../chart.js';
 import type { Opening } from '../page.js';
 import { drawFigure, rangeText } from '../page.js';
 import { tableText } from '../table.js';
+import { judgeChange } from './comparison.js';
 import type { Comparison, DrafterComparison, RunDescription } from './comparison-record.js';
 import {
   comparisonTable,
@@ -17,7 +18,6 @@ import {
   describeDrafter,
   describeUnpaired,
   findWorst,
-  judgeChange,
   nameDrafter,
   signed,
   summarizeComparison,
@@ -119,7 +119,7 @@ const tones = {
 
 function describeOpening(comparison: Comparison, gateText: string): Opening {
   const { drafters, gate } = comparison;
-  const [tone, label] = tones[judgeChange(findWorst(comparison))];
+  const [tone, label] = tones[judgeChange(findWorst(comparison)?.counted ?? null)];
   return {
     id: 'outcome',
     tone,

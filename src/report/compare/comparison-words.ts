@@ -1,7 +1,7 @@
 /** A comparison in sentences and a table, for the terminal, Markdown and the page. */
 import type { Interval } from '../../measure/bootstrap.js';
 import type { Cell, Table } from '../table.js';
-import { armLabels } from '../audit/arm-names.js';
+import { armLabels, countAnswers, describeKept } from '../audit/audit-words.js';
 import type {
   Comparison,
   DrafterComparison,
@@ -10,7 +10,7 @@ import type {
   SetupValue,
   Sides,
 } from './comparison-record.js';
-import { countAnswers, describeKept } from '../audit/test-text.js';
+import { describeTooFew, judgeChange } from './comparison.js';
 import {
   acceptedLengthText,
   changeText,
@@ -21,7 +21,6 @@ import {
   pValueText,
 } from '../../core/number-text.js';
 
-/** One row for each arm that both runs measured. */
 export function comparisonTable({ rows }: DrafterComparison): Table {
   return {
     columns: [
@@ -74,24 +73,10 @@ export function nameDrafter({ drafter: { before, after } }: DrafterComparison): 
   return before === after ? before : `${before} → ${after}`;
 }
 
-/** With fewer pairs no two-sided signed-rank test can reach 0.05. */
-const minPrompts = 6;
-
 /** The drafter whose drop under attack grew most. */
 export function findWorst({ drafters }: Comparison): DrafterComparison | undefined {
   const grown = ({ counted }: DrafterComparison): number => counted?.growth.estimate ?? -Infinity;
   return [...drafters].sort((left, right) => grown(right) - grown(left))[0];
-}
-
-export type Change = 'worse' | 'better' | 'unclear' | 'too few' | 'unknown';
-
-/** A change counts only if the interval and the test agree. */
-export function judgeChange(drafter: DrafterComparison | undefined): Change {
-  if (drafter?.counted == null) return 'unknown';
-  const { growth, pValue } = drafter.counted;
-  if (growth.n < minPrompts) return 'too few';
-  if (!(pValue < 0.05) || (growth.low <= 0 && growth.high >= 0)) return 'unclear';
-  return growth.estimate > 0 ? 'worse' : 'better';
 }
 
 /** What changed for the worst drafter, in about 20 words. */
@@ -101,25 +86,21 @@ export function summarizeComparison(comparison: Comparison): string {
     return 'Nothing could be compared: the runs share no drafter and prompt that both audited.';
   const { drop, growth } = worst.counted;
   const name = nameDrafter(worst);
-  const values = arrowless(drop, (share) => percentText(share));
+  const values = `from ${percentText(drop.before)} to ${percentText(drop.after)}`;
   const prompts = countText(growth.n, 'prompt');
   const range = growth.n < 2 ? '' : ` (95 % interval ${signed(growth.low)} to ${signed(growth.high)} points)`;
-  switch (judgeChange(worst)) {
+  const change = judgeChange(worst.counted);
+  switch (change) {
     case 'worse':
-      return `${name} got worse: the attack’s cost went ${values} of the accepted length${range}, over ${prompts}.`;
     case 'better':
-      return `${name} got better: the attack’s cost went ${values} of the accepted length${range}, over ${prompts}.`;
+      return `${name} got ${change}: the attack’s cost went ${values} of the accepted length${range}, over ${prompts}.`;
     case 'too few':
-      return `${prompts} ${growth.n === 1 ? 'is' : 'are'} too few to tell whether ${name} changed: the drop under attack went ${values}.`;
+      return `${describeTooFew(worst.counted)} to tell whether ${name} changed: the drop under attack went ${values}.`;
     default:
       return `No change is shown: the drop of ${name} under attack went ${values}${range}, over ${prompts}.`;
   }
 }
 
-const arrowless = <T>({ before, after }: Sides<T>, text: (value: T) => string): string =>
-  `from ${text(before)} to ${text(after)}`;
-
-/** What changed for a drafter, in sentences. */
 export function describeDrafter(drafter: DrafterComparison): string[] {
   const { counted, prompts, rows, level } = drafter;
   const verdict =
@@ -135,10 +116,7 @@ export function describeDrafter(drafter: DrafterComparison): string[] {
         `${arrow(row.change!, (change) => changeText(change))}; ${describeGrowth(growth)}` +
         `${growth.n < 2 ? '' : `, ${pValueText(pValue)}`}; ${countText(growth.n, 'prompt')}.`,
     );
-    if (growth.n < minPrompts)
-      sentences.push(
-        `${countText(growth.n, 'prompt')} ${growth.n === 1 ? 'is' : 'are'} too few to rule out chance.`,
-      );
+    if (judgeChange(counted) === 'too few') sentences.push(`${describeTooFew(counted)} to rule out chance.`);
     sentences.push(
       `Answers before: ${describeKept(row.kept.before)}; after: ${describeKept(row.kept.after)}.`,
     );

@@ -1,21 +1,20 @@
 /**
  * Two finished audits side by side. What is compared is what both measured: the prompts that both audited, with the same
- * id and the same text (comparison-rows.ts has the statistics).
+ * id and the same text (comparison-record.ts has the statistics).
  */
-import { arms } from '../../audit/arms/arms.js';
+import { arms } from '../../audit/result.js';
 import type { AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
 import type {
   Comparison,
+  CountedComparison,
   DrafterComparison,
   RunDescription,
   SetupDifference,
-  SetupValue,
   Sides,
   WorseGate,
 } from './comparison-record.js';
-import { comparisonSchema } from './comparison-record.js';
-import { compareCounted, compareRow, findRows } from './comparison-rows.js';
+import { compareCounted, compareRow, comparisonSchema, findRows } from './comparison-record.js';
 import type { ComparableDrafter, ComparablePrompt, ComparableResult, ComparedRun } from './finished-run.js';
 import { readFinishedRun } from './finished-run.js';
 
@@ -36,11 +35,7 @@ export function compareAudits(before: ComparedRun, after: ComparedRun): Comparis
   return {
     schema: comparisonSchema,
     runs: { before: describeRun(before), after: describeRun(after) },
-    differences: listDifferences(
-      before.result.setup,
-      after.result.setup,
-      pairs.map((pair) => ({ before: pair.before.drafter, after: pair.after.drafter })),
-    ),
+    differences: listDifferences(before.result.setup, after.result.setup, pairs),
     drafters: pairs.map((pair) => compareDrafter(pair, before.result, after.result)),
     unpaired: { before: rest(before, ids('before')), after: rest(after, ids('after')) },
     gate: null,
@@ -108,12 +103,29 @@ const isAudited = (prompt: ComparablePrompt, counted: 'attack' | 'given'): boole
   prompt.skipped === null && findRows(prompt, 'clean').length > 0 && findRows(prompt, counted).length > 0;
 
 /**
- * A gate fails only on what chance does not explain: a two-sided signed-rank test below this level, and an interval
- * above 0. At 0.01, about 1 in 200 pairs of audits that differ only in their seed could fail, however noisy they are.
+ * A change counts only if chance does not explain it: a two-sided signed-rank test below this level, and an interval
+ * without 0. At 0.01, about 1 in 200 pairs of audits that differ only in their seed is called worse, however noisy they are.
  */
-const gateSignificance = 0.01;
-/** With fewer pairs the test cannot reach that level: 2 / 2 ** 8 is the first value below it. */
-const minGatePrompts = 8;
+const significance = 0.01;
+/** With fewer changed prompts the test cannot reach that level: 2 / 2 ** 8 is the first value below it. */
+const minChanged = 8;
+
+export type Change = 'worse' | 'better' | 'unclear' | 'too few' | 'unknown';
+
+/** What words and the gate say about a drafter. */
+export function judgeChange(counted: CountedComparison | null): Change {
+  if (counted === null) return 'unknown';
+  const { growth, pValue, nNonZero } = counted;
+  if (growth.n < minChanged || (nNonZero > 0 && nNonZero < minChanged)) return 'too few';
+  if (!(pValue < significance) || (growth.low <= 0 && growth.high >= 0)) return 'unclear';
+  return growth.estimate > 0 ? 'worse' : 'better';
+}
+
+/** "8 prompts, of which 7 changed, are too few" */
+export function describeTooFew({ growth, nNonZero }: CountedComparison): string {
+  const changed = nNonZero === growth.n ? '' : `, of which ${nNonZero} changed,`;
+  return `${countText(growth.n, 'prompt')}${changed} ${growth.n === 1 ? 'is' : 'are'} too few`;
+}
 
 /**
  * Fails where the drop of a drafter grew by at least `failIfWorse` and chance does not explain it. Where there are too
@@ -129,16 +141,18 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
       unknown.push(`No prompt was audited in both runs for ${drafter.after}.`);
       continue;
     }
-    const { growth, drop, pValue, nNonZero } = counted;
+    const { growth, drop } = counted;
+    const verdict = judgeChange(counted);
     const change = `The drop of ${drafter.after} grew from ${percentText(drop.before, 1)} to ${percentText(drop.after, 1)}`;
     const interval = `95 % interval ${fixed(100 * growth.low, 1)} to ${fixed(100 * growth.high, 1)} points`;
-    const prompts = countText(growth.n, 'prompt');
-    if (nNonZero < minGatePrompts && Math.max(growth.estimate, growth.high) >= failIfWorse)
+    if (verdict === 'too few' && Math.max(growth.estimate, growth.high) >= failIfWorse)
       undecided.push(
-        `${prompts}, of which ${nNonZero} changed, ${growth.n === 1 ? 'is' : 'are'} too few to decide whether the drop of ${drafter.after} grew by ${tolerance}; at least ${minGatePrompts} prompts must have changed.`,
+        `${describeTooFew(counted)} to decide whether the drop of ${drafter.after} grew by ${tolerance}; at least ${minChanged} prompts must have changed.`,
       );
-    else if (growth.estimate >= failIfWorse && growth.low > 0 && pValue < gateSignificance)
-      worse.push(`${change} (${interval}, ${prompts}); the gate fails from ${tolerance} on.`);
+    else if (verdict === 'worse' && growth.estimate >= failIfWorse)
+      worse.push(
+        `${change} (${interval}, ${countText(growth.n, 'prompt')}); the gate fails from ${tolerance} on.`,
+      );
   }
   return {
     failIfWorse,
@@ -147,12 +161,12 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
   };
 }
 
-/** Differences in models, options and versions; `drafters` are the pairs that are compared. */
 function listDifferences(
   before: AuditSetup,
   after: AuditSetup,
-  drafters: readonly Sides<string>[],
+  drafters: readonly Sides<ComparableDrafter>[],
 ): SetupDifference[] {
+  const options = new Set([...Object.keys(before.options), ...Object.keys(after.options)]);
   const listed: SetupDifference[] = [
     { name: 'version', before: before.version, after: after.version },
     { name: 'node', before: before.node, after: after.node },
@@ -162,32 +176,32 @@ function listDifferences(
     { name: 'preset', before: before.preset, after: after.preset },
     { name: 'seed', before: before.seed, after: after.seed },
     { name: 'prompts given', before: before.promptCount, after: after.promptCount },
-    ...listOptions(before, after),
+    ...[...options].map((name) => ({
+      name: `option ${name}`,
+      before: before.options[name] ?? null,
+      after: after.options[name] ?? null,
+    })),
   ];
   return listed.filter((difference) => difference.before !== difference.after);
 }
 
-function listDrafter(before: AuditSetup, after: AuditSetup, pair: Sides<string>): SetupDifference[] {
-  const first = before.drafters.find(({ id }) => id === pair.before);
-  const second = after.drafters.find(({ id }) => id === pair.after);
-  const row = (name: string, value: (drafter: AuditSetup['drafters'][number]) => SetupValue) => ({
-    name: `${pair.after} ${name}`,
-    before: first === undefined ? null : value(first),
-    after: second === undefined ? null : value(second),
+function listDrafter(
+  before: AuditSetup,
+  after: AuditSetup,
+  pair: Sides<ComparableDrafter>,
+): SetupDifference[] {
+  const [first, second] = [pair.before.drafter, pair.after.drafter];
+  const old = before.drafters.find(({ id }) => id === first);
+  const now = after.drafters.find(({ id }) => id === second);
+  const row = (name: string, key: 'system' | 'policy' | 'sha256'): SetupDifference => ({
+    name: `${second} ${name}`,
+    before: old?.[key] ?? null,
+    after: now?.[key] ?? null,
   });
   return [
-    { name: 'drafter', before: pair.before, after: pair.after },
-    row('system', ({ system }) => system),
-    row('draft policy', ({ policy }) => policy),
-    row('files (sha256)', ({ sha256 }) => sha256),
+    { name: 'drafter', before: first, after: second },
+    row('system', 'system'),
+    row('draft policy', 'policy'),
+    row('files (sha256)', 'sha256'),
   ];
-}
-
-function listOptions(before: AuditSetup, after: AuditSetup): SetupDifference[] {
-  const names = new Set([...Object.keys(before.options), ...Object.keys(after.options)]);
-  return [...names].map((name) => ({
-    name: `option ${name}`,
-    before: before.options[name] ?? null,
-    after: after.options[name] ?? null,
-  }));
 }

@@ -2,8 +2,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { arms } from '../../audit/arms/arms.js';
-import { resultSchema } from '../../audit/result.js';
+import { arms, resultSchema } from '../../audit/result.js';
 import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';

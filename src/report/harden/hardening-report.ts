@@ -30,7 +30,7 @@ import {
 } from '../document.js';
 import type { Content, Markup } from '../markup.js';
 import { escapeMarkdown, fragment } from '../markup.js';
-import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
+import { attackMark, cleanMark, drawIntervals } from '../chart.js';
 import type { Opening } from '../page.js';
 import { drawFigure, rangeText } from '../page.js';
 import type { Facts } from '../table.js';

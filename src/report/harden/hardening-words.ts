@@ -14,7 +14,7 @@ import { lengthCell } from '../audit/row-columns.js';
 import type { Cell, Column, Row, Table } from '../table.js';
 import { cellText } from '../table.js';
 import type { HardeningAudit } from '../../train/harden/hardening-settings.js';
-import { judgeDrop, judgePrice } from '../../train/harden/hardening-comparison.js';
+import { judgeDrop, judgePrice, trainedRoles } from '../../train/harden/hardening-result.js';
 import type {
   AuditComparison,
   DrafterRole,
@@ -23,13 +23,11 @@ import type {
   RoundRecord,
   TrainedRole,
 } from '../../train/harden/hardening-result.js';
-import { trainedRoles } from '../../train/harden/hardening-result.js';
 
 export const roleNames: Readonly<Record<DrafterRole, string>> = {
   before: 'before',
   hardened: 'hardened',
   random: 'random suffixes',
-  paraphrase: 'reworded questions',
 };
 
 const digits = 1;
@@ -58,7 +56,6 @@ export const resultLegend: readonly string[] = [
   'of the drop before: what is left of it; clean length: against the drafter before; p: that the drop is smaller, over prompts',
 ];
 
-/** One row for each drafter under an audit. */
 export function auditTable({ rows, changes }: AuditComparison): Table {
   return {
     columns: resultColumns,
@@ -146,7 +143,6 @@ export function describeOutcome(result: HardeningResult): string {
 const describeRange = ({ low, high }: Interval): string =>
   `95 % interval of the difference ${points(-high)} to ${points(-low)} points`;
 
-/** The findings of an audit, one sentence each. */
 export function describeComparison(comparison: AuditComparison): readonly string[] {
   return comparison.changes.map((change) =>
     change.against === 'before'
@@ -159,7 +155,6 @@ const sides: Readonly<Record<DrafterRole, string>> = {
   before: 'the drafter before',
   hardened: 'the hardened drafter',
   random: 'the drafter trained on random suffixes',
-  paraphrase: 'the drafter trained on reworded questions',
 };
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
@@ -203,15 +198,10 @@ function describePrice(change: HardenedChange): string {
 }
 
 export const roundLegend =
-  'texts: searched or random suffixes, or reworded questions; prompts: taken from the data; found: prompts that gave texts, and how many texts; attacked length: accepted length under them; clean: on held-out texts';
+  'texts: searched or random suffixes; prompts: taken from the data; found: prompts that gave texts, and how many texts; attacked length: accepted length under them; clean: on held-out texts';
 
-/** One row for each round. */
 export function roundTable({ rounds }: HardeningResult): Table {
-  const names: Readonly<Record<TrainedRole, string>> = {
-    hardened: 'searched',
-    random: 'random',
-    paraphrase: 'reworded',
-  };
+  const names: Readonly<Record<TrainedRole, string>> = { hardened: 'searched', random: 'random' };
   const cells = (name: string, record: RoundRecord, index: number): Row => {
     const { cleanBefore, cleanAfter, attackedLength, searchSteps } = record;
     const change = cleanBefore === null || cleanAfter === null ? null : cleanAfter / cleanBefore - 1;

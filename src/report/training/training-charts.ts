@@ -1,8 +1,7 @@
 /** How a training run went, drawn along its updates. */
 import { fixed, acceptedLengthText } from '../../core/number-text.js';
-import { countedUpdates } from '../../train/training-result.js';
-import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
-import type { MeasuredLengths } from '../../train/training-result.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
+import type { MeasuredLengths } from '../../train/train-run.js';
 import type { Point, Series } from '../chart.js';
 import { drawChart, drawDepths } from '../chart.js';
 import type { Markup } from '../markup.js';
@@ -85,22 +84,18 @@ export const drawValue = (updates: readonly UpdateLine[], name: 'rate' | 'norm',
 
 const dashes = ['none', '7 3', '3 3', '9 3 2 3', '1.5 3'];
 
-/** One line for each depth of a draft. Logs up to version 0.2 have no row counts; the label says which mean is shown. */
 export function drawLevels(updates: readonly UpdateLine[]): Markup {
-  const counted = countedUpdates(updates);
-  const shown = counted.length > 0 ? counted : updates;
-  const unit = counted.length > 0 ? 'nats' : 'nats, divided by all learned tokens';
-  const lines = Array.from({ length: shown[0]?.levels.length ?? 0 }, (_, level) => ({
+  const lines = Array.from({ length: updates[0]?.levels.length ?? 0 }, (_, level) => ({
     style: {
       name: `token ${level + 1}`,
       color: level === 0 ? 'var(--accent)' : 'var(--ink)',
       dash: dashes[level % dashes.length],
     },
-    points: shown
-      .filter(({ levelRows }) => levelRows?.[level] !== 0)
+    points: updates
+      .filter(({ levelRows }) => levelRows[level] !== 0)
       .map(({ update, levels }) => ({ x: update, y: levels[level]! })),
   }));
-  return drawAlongUpdates('Cross-entropy of each drafted token:', `↑ cross-entropy (${unit})`, lines);
+  return drawAlongUpdates('Cross-entropy of each drafted token:', '↑ cross-entropy (nats)', lines);
 }
 
 export function drawLengthCurve(lengths: readonly LengthLine[], { first, best }: MeasuredLengths): Markup {

@@ -3,11 +3,11 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 import { describeMachine } from '../../measure/machine.js';
 import { defaultSettings } from '../../train/settings.js';
-import type { LogLine } from '../../train/loop/training-log.js';
+import type { LogLine } from '../../train/loop/training-state.js';
 import { renderReportHtml, renderReportMarkdown } from '../document.js';
 import { createTrainingReport, writeTrainingReports } from './training-report.js';
-import type { TrainingResult } from '../../train/training-result.js';
-import { findLengths, resultVersion } from '../../train/training-result.js';
+import type { TrainingResult } from '../../train/train-run.js';
+import { findLengths, resultVersion } from '../../train/train-run.js';
 
 const renderHtml = (result: TrainingResult): string => renderReportHtml(createTrainingReport(result));
 const renderMarkdown = (result: TrainingResult): string => renderReportMarkdown(createTrainingReport(result));
@@ -95,13 +95,6 @@ describe('the report of a training run', () => {
   it('says when the last measurement is the best, and when none is better than the start', () => {
     expect(renderHtml(makeResult(makeLog(40, [1.1, 1.6, 2.2])))).toContain('may help');
     expect(renderHtml(makeResult(makeLog(40, [1.5, 1.4, 1.3])))).toContain('best/ is the starting point');
-  });
-
-  it('says what the levels of older logs are divided by', () => {
-    const log = makeLog(4, [1, 2]);
-    for (const line of log) if (line.kind === 'update') delete line.levelRows;
-    expect(renderHtml(makeResult(log))).toContain('(nats, divided by all learned tokens)');
-    expect(renderMarkdown(makeResult(log))).not.toContain('rows counted');
   });
 
   it('claims nothing from fewer than five held-out texts', () => {

@@ -10,10 +10,10 @@ import {
   parameterText,
   percentText,
 } from '../../core/number-text.js';
-import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
 import { nameStart } from '../../train/training-start.js';
-import type { MeasuredLengths, TrainingResult } from '../../train/training-result.js';
-import { summariseLevels } from '../../train/training-result.js';
+import type { MeasuredLengths, TrainingResult } from '../../train/train-run.js';
+import { summariseLevels } from '../../train/train-run.js';
 import type { Report, ReportFiles, Section } from '../document.js';
 import {
   cardBlock,
@@ -175,30 +175,26 @@ const levelLegend =
   'Cross-entropy is the mean over the counted rows, in the first and the last tenth of the updates. Deeper tokens have fewer rows: drafts end with their text, and only tokens of the draft vocabulary count.';
 
 function describeLearning(result: TrainingResult, updates: readonly UpdateLine[]): Section {
-  const levels = levelTable(result);
   const charts = fragment`<p class="soft small">Thin lines are single updates, thick lines are smoothed.</p><div class="grid">
 ${drawCard('Loss', drawLoss(updates))}
 ${drawCard('Cross-entropy of each drafted token', drawLevels(updates))}
 ${drawCard('Learning rate', drawValue(updates, 'rate', 'learning rate'))}
 ${drawCard('Gradient norm before clipping', drawValue(updates, 'norm', 'gradient norm'))}
 </div>`;
-  const table = levels && tableBlock(levels, 'Cross-entropy by drafted token', [levelLegend]);
+  const table = tableBlock(levelTable(result), 'Cross-entropy by drafted token', [levelLegend]);
   return section(
     ['learning', 'Learning', 'Loss and learning rate'],
     'The loss is the weighted objective; the cross-entropy shows each drafted token separately. If the loss falls while the accepted length does not rise, the drafter memorizes its texts: train on more of them.',
     pictureBlock(charts),
-    ...(table === undefined ? [] : [cardBlock(undefined, table)]),
+    cardBlock(undefined, table),
   );
 }
 
-/** Undefined for logs without row counts. */
-function levelTable({ log }: TrainingResult): Table | undefined {
-  const levels = summariseLevels(log);
-  if (levels.length === 0) return undefined;
+function levelTable({ log }: TrainingResult): Table {
   const entropy = (value: number): string => (Number.isNaN(value) ? '–' : fixed(value, 3));
   return {
     columns: ['drafted', 'cross-entropy (nats), first tenth', 'last tenth', 'rows counted'],
-    rows: levels.map(({ first, last, rows }, level) => ({
+    rows: summariseLevels(log).map(({ first, last, rows }, level) => ({
       cells: [`token ${level + 1}`, entropy(first), entropy(last), groupThousands(rows)],
     })),
   };

@@ -7,7 +7,7 @@ import { cutEarly } from '../../graph/cut-early.js';
 import { decomposeAttention } from '../../graph/operations/attention.js';
 import { pick, topIndices } from '../../graph/operations/indexing.js';
 import { broadcast, reshape } from '../../graph/operations/shaping.js';
-import type { RewriteRule } from '../../graph/rewrite.js';
+import type { RewriteRule } from '../../graph/simplify.js';
 import { simplify } from '../../graph/simplify.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';

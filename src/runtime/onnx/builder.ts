@@ -1,8 +1,7 @@
 /** Builds an ONNX model. Equal nodes (operator, inputs, attributes) are added once. */
 import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
-import type { Dimension, Shape } from '../../graph/dimension.js';
-import { bareSymbol, formatDimension } from '../../graph/dimension.js';
+import { bareSymbol, formatDimension, type Dimension, type Shape } from '../../graph/dimension.js';
 import type { DType } from '../../graph/tensor.js';
 import { MessageWriter } from './protobuf.js';
 

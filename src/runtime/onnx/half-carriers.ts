@@ -5,7 +5,7 @@
 import { decodeHalves, encodeHalves, isHalf } from '../../core/half-floats.js';
 import { cast } from '../../graph/operations/elementwise.js';
 import { input } from '../../graph/operations/leaves.js';
-import type { RewriteRule } from '../../graph/rewrite.js';
+import type { RewriteRule } from '../../graph/simplify.js';
 import type { DType } from '../../graph/tensor.js';
 import type { NamedTensors, TensorValue } from '../program.js';
 import type { SessionResult, SessionValue } from './session.js';

@@ -12,8 +12,7 @@ import { quantizedBlock } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
 import { onnxForms } from './onnx-forms.js';
-import type { ExternalFile, PlacedMatrix } from './weight-placement.js';
-import { WeightPlacement } from './weight-placement.js';
+import { WeightPlacement, type ExternalFile, type PlacedMatrix } from './weight-placement.js';
 
 /** MatMul, or FusedMatMul if a side is transposed or the product is scaled. */
 function lowerContraction(

@@ -7,7 +7,7 @@ import { cast, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
 import { rotate } from '../../graph/operations/rotation.js';
 import { broadcast, pad, reshape } from '../../graph/operations/shaping.js';
-import type { RewriteRule } from '../../graph/rewrite.js';
+import type { RewriteRule } from '../../graph/simplify.js';
 
 const flattenRotation: RewriteRule = (tensor) => {
   if (tensor.operation !== 'rotate' || tensor.shape.length === 3) return undefined;

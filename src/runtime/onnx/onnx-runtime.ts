@@ -15,10 +15,8 @@ import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.
 import { allocateHostRows } from '../row-buffer.js';
 import type { QuantizedType, WeightStore } from '../weights.js';
 import { outputName } from './builder.js';
-import type { Session } from './session.js';
-import { CheckedSession, createSession } from './session.js';
-import type { LoweredModel } from './lowering.js';
-import { lowerToOnnx } from './lowering.js';
+import { CheckedSession, createSession, type Session } from './session.js';
+import { lowerToOnnx, type LoweredModel } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';
 import { QuantizedWeights } from './quantized-weights.js';

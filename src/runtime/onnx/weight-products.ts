@@ -2,8 +2,7 @@
 import { countElements, formatDimension, symbol } from '../../graph/dimension.js';
 import { contract } from '../../graph/operations/contraction.js';
 import { input } from '../../graph/operations/leaves.js';
-import type { Tensor, TensorOf } from '../../graph/tensor.js';
-import { sortTopologically } from '../../graph/tensor.js';
+import { sortTopologically, type Tensor, type TensorOf } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 
 export interface WeightProduct {

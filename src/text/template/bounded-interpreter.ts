@@ -5,8 +5,7 @@
  */
 import type { Template } from '@huggingface/jinja';
 import * as jinja from '@huggingface/jinja';
-import type { Value } from './template-budget.js';
-import { maxListLength, maxTextLength, TemplateBudget } from './template-budget.js';
+import { maxListLength, maxTextLength, TemplateBudget, type Value } from './template-budget.js';
 import type { Call, Cost } from './template-costs.js';
 import {
   chargeOperator,

@@ -19,7 +19,7 @@ describe('rendering', () => {
     const template = await requireChatTemplate(bundledTarget);
     const messages: ChatMessage[] = [user('Hi'), { role: 'assistant', content: 'Hello.' }, user('And?')];
     expect(renderChat(template, messages)).toBe('<s>USER: Hi ASSISTANT: Hello.</s>USER: And? ASSISTANT:');
-    expect(renderChat(template, [user('Hi')], { addGenerationPrompt: false })).toBe('<s>USER: Hi ');
+    expect(renderChat(template, [user('Hi')], false)).toBe('<s>USER: Hi ');
   });
 
   it('leaves braces in the text of the user alone', async () => {

@@ -14,8 +14,7 @@ import {
   isBuiltInTemplate,
   recogniseTemplate,
 } from './built-in-templates.js';
-import type { CalendarDay } from './calendar-day.js';
-import { parseDay, today } from './calendar-day.js';
+import { parseDay, today, type CalendarDay } from './calendar-day.js';
 import { readTextFile } from '../text-file.js';
 import { readTokenizerConfig, type TokenizerConfig } from '../tokenizer/tokenizer-config.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -50,10 +49,6 @@ export interface TemplateOptions {
   readonly chatTemplate?: string | TemplateText | undefined;
   /** YYYY-MM-DD; default the day on which the template is loaded. */
   readonly date?: CalendarDay | undefined;
-}
-
-export interface RenderOptions {
-  readonly addGenerationPrompt?: boolean | undefined;
 }
 
 /**
@@ -140,7 +135,7 @@ function selectTemplate(config: TokenizerConfig, origin: string): string | undef
 export function renderChat(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
-  { addGenerationPrompt = true }: RenderOptions = {},
+  addGenerationPrompt = true,
 ): string {
   const variables = {
     ...template.specialTokens,

@@ -3,8 +3,7 @@
  * conversation, not a different suffix.
  */
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import type { ChatMessage, ChatTemplate } from './chat-template.js';
-import { renderChat } from './chat-template.js';
+import { renderChat, type ChatMessage, type ChatTemplate } from './chat-template.js';
 
 /** Stands in for the messages; no template contains it. */
 const content = '\u0001';

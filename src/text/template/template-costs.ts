@@ -2,8 +2,7 @@
  * The cost of each filter and method of the template library, charged before it runs. Filters and methods that are not in
  * these tables are refused, so new ones of a later library version must be reviewed first.
  */
-import type { TemplateBudget, Value } from './template-budget.js';
-import { maxListLength } from './template-budget.js';
+import { maxListLength, type TemplateBudget, type Value } from './template-budget.js';
 
 export interface Call {
   readonly operand: Value;

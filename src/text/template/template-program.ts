@@ -5,8 +5,7 @@
 import type { Template } from '@huggingface/jinja';
 import * as jinja from '@huggingface/jinja';
 import { createScope, interpret } from './bounded-interpreter.js';
-import type { CalendarDay } from './calendar-day.js';
-import { formatDay } from './calendar-day.js';
+import { formatDay, type CalendarDay } from './calendar-day.js';
 
 /** The largest published templates have about 20,000 characters. */
 const maxSourceLength = 256 * 1024;

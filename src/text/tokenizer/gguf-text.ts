@@ -3,8 +3,7 @@
  * `llama`, a SentencePiece model of pieces with scores, and `gpt2`, byte-level BPE with merges. For the latter the file
  * names only how texts are split before merging (`tokenizer.ggml.pre`), so that must be a known name.
  */
-import { readGgufHeader } from '../../checkpoint/gguf/gguf-header.js';
-import type { GgufHeader } from '../../checkpoint/gguf/gguf-header.js';
+import { readGgufHeader, type GgufHeader } from '../../checkpoint/gguf/gguf-header.js';
 import {
   findFlag,
   findNumber,
@@ -16,8 +15,7 @@ import { quote } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits, maxVocabularySize } from '../../core/limits.js';
 import { structures } from './published-tokenizers.js';
-import type { SentencePiece } from './sentencepiece-file.js';
-import { pieceTypes } from './sentencepiece-file.js';
+import { pieceTypes, type SentencePiece } from './sentencepiece-file.js';
 import { convertSentencePiece } from './sentencepiece.js';
 
 export interface GgufText {

@@ -4,8 +4,7 @@
  * In the sandbox, only the request that caused it fails; the next one starts a new process. The process stays open
  * between requests and handles one request at a time, so no request fails because of another.
  */
-import type { ChildProcess } from 'node:child_process';
-import { fork } from 'node:child_process';
+import { fork, type ChildProcess } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { MistletoeError } from '../../core/errors.js';

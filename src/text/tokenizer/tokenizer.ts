@@ -4,12 +4,10 @@
  */
 import { Tokenizer as Library } from 'tokenizers';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import type { PublishedTokenizer } from './published-tokenizers.js';
-import { matchDecoder, matchPublished } from './published-tokenizers.js';
+import { matchDecoder, matchPublished, type PublishedTokenizer } from './published-tokenizers.js';
 import { SandboxedEncoder } from './sandboxed-encoder.js';
 import { maxBytesPerToken } from './token-bound.js';
-import type { ReadOptions, TokenizerFile } from './tokenizer-file.js';
-import { readTokenizerFile } from './tokenizer-file.js';
+import { readTokenizerFile, type ReadOptions, type TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
 
 export interface EncodeOptions {

@@ -1,6 +1,6 @@
 /**
- * The target's own answers to conversations: a drafter learns to predict what its target says. By default every
- * answer is generated again, turn by turn, after the target's own earlier answers.
+ * The target's own answers to conversations: a drafter learns to predict what its target says. Every answer is
+ * generated again, turn by turn, after the target's own earlier answers, unless the data's answers are used as they are.
  * Several conversations are answered at once, and no answer depends on the others. Each is written to the run's file
  * when it is finished. The longest go first, so that sequences of similar length share passes.
  */
@@ -8,7 +8,6 @@ import { createHash } from 'node:crypto';
 import { totalmem } from 'node:os';
 import { MistletoeError } from '../../core/errors.js';
 import type { SamplingOptions } from '../../core/sampling.js';
-import { checkSamplingOptions } from '../../core/sampling.js';
 import { Engine } from '../../decode/engine/engine.js';
 import type { Target } from '../../decode/target.js';
 import type { AnsweredConversation } from './answers-file.js';
@@ -22,18 +21,15 @@ export interface AnswersRequest {
   readonly conversations: readonly Conversation[];
   readonly file: string;
   readonly maxNewTokens: number;
-  /** Greedy by default. */
-  readonly sampling?: SamplingOptions | undefined;
-  /** Used with the conversation's id. Default 0. */
-  readonly seed?: number | undefined;
+  readonly sampling: SamplingOptions;
+  /** Used with the conversation's id. */
+  readonly seed: number;
+  /** Whether the target writes every answer; if not, they are taken from the data. */
+  readonly generate: boolean;
   /** Default 32. */
   readonly concurrency?: number | undefined;
   /** For all keys and values together; a larger conversation runs alone. Default: a quarter of the memory. */
   readonly memoryBytes?: number | undefined;
-  /** Whether the target may generate; if not, the data must have every answer. Default true. */
-  readonly generate?: boolean | undefined;
-  /** Whether generated answers replace those in the data; default: the value of `generate`. */
-  readonly regenerate?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: AnswersProgress) => void) | undefined;
 }
@@ -93,38 +89,33 @@ interface AnswersPlan extends Answering {
 }
 
 function completePlan(request: AnswersRequest): AnswersPlan {
-  const { target, maxNewTokens, sampling = { temperature: 0 }, seed = 0, signal } = request;
-  const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4, generate = true } = request;
-  const { regenerate = generate } = request;
-  checkSamplingOptions(sampling);
-  if (!generate) refuseUnanswered(request.conversations, regenerate);
+  const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4, signal } = request;
   const engine = new Engine({ concurrency, memoryBytes });
-  return { target, engine, memoryBytes, maxNewTokens, sampling, seed, concurrency, regenerate, signal };
+  return { ...request, engine, memoryBytes, concurrency, signal };
 }
 
-export function refuseUnanswered(conversations: readonly Conversation[], regenerate = false): void {
+/** Without the target's answers, the data must have every one. */
+export function refuseUnanswered(conversations: readonly Conversation[]): void {
   const first = conversations.find(({ messages }) =>
     messages.some(({ role }, index) => role === 'user' && messages[index + 1]?.role !== 'assistant'),
   );
-  if (first === undefined && !regenerate) return;
-  const lack =
-    first === undefined
-      ? 'every answer is to be written anew'
-      : `the conversation ${first.id} has a question without an answer`;
-  throw new MistletoeError('usage', `The target may not generate, but ${lack}.`, {
-    hint: 'Let the target write the answers, or give data in which every question has one.',
-  });
+  if (first === undefined) return;
+  throw new MistletoeError(
+    'usage',
+    `The target may not generate, but the conversation ${first.id} has a question without an answer.`,
+    { hint: 'Let the target write the answers, or give data in which every question has one.' },
+  );
 }
 
 /** Digest of everything that determines the answers except the target, which the run records. */
 function digestOf({ messages }: Conversation, plan: AnswersPlan): string {
-  const { maxNewTokens, sampling, seed, regenerate } = plan;
+  const { maxNewTokens, sampling, seed, generate } = plan;
   const { temperature, topK = null, topP = null } = sampling;
   const drawing = temperature === 0 ? null : [temperature, topK, topP, seed];
   const texts = messages
-    .filter(({ role }) => !regenerate || role !== 'assistant')
+    .filter(({ role }) => !generate || role !== 'assistant')
     .map(({ role, content }) => [role, content]);
-  const text = JSON.stringify([texts, regenerate, maxNewTokens, drawing]);
+  const text = JSON.stringify([texts, generate, maxNewTokens, drawing]);
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }
 

@@ -4,12 +4,11 @@
  * Only the lengths decide which rows a batch has, so every epoch has the same number of batches with the same few shapes.
  * Each epoch shuffles the examples of equal length, the rows of equal length, and the order of the batches.
  */
-import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import { createRandom } from '../../core/random.js';
 import { blocked } from '../../model/attention-inputs.js';
 import type { Example } from './examples.js';
-import { compareIds, refuseRepeated } from './examples.js';
+import { compareIds } from './examples.js';
 
 /**
  * Texts as rows of a batch: one text and padding, or several packed texts. A text attends only to itself, and drafts
@@ -52,47 +51,30 @@ export function maskTexts({ shape: [count, length], texts }: TextBatch, window =
   return mask;
 }
 
-export interface Batch extends TextBatch {
-  readonly epoch: number;
-}
-
 export interface BatchPlan {
   readonly batchesPerEpoch: number;
   /** Share of positions that are padding. */
   readonly paddingShare: number;
-  /** Examples longer than `batchTokens`, each in a batch of its own. */
-  readonly oversizedCount: number;
-  batchAt(step: number): Batch;
+  batchAt(step: number): TextBatch;
 }
 
-export interface BatchOptions {
-  /** Positions of a batch, padding included. */
-  readonly batchTokens: number;
-  readonly rows: 'padded' | 'packed';
-  readonly seed: number;
-}
-
+/** `batchTokens`: positions of a batch, padding included. */
 export function planBatches(
   examples: readonly Example[],
-  { batchTokens, rows, seed }: BatchOptions,
+  {
+    batchTokens,
+    rows,
+    seed,
+  }: { readonly batchTokens: number; readonly rows: 'padded' | 'packed'; readonly seed: number },
 ): BatchPlan {
-  refuseRepeated(examples);
-  if (examples.length === 0) {
-    throw new MistletoeError('usage', 'There is no example to make batches of.', {
-      hint: 'Give data with at least one answer that fits the length of an example.',
-    });
-  }
-  if (!(batchTokens >= 1))
-    throw new MistletoeError('usage', `A batch may have ${batchTokens} tokens; 1 or more was expected.`);
   const sorted = [...examples].sort((left, right) => compareIds(left.id, right.id));
   const isPacked = rows === 'packed';
   const classes = classByLength(sorted, isPacked ? (length) => length : roundUp);
   const lengths = classes.flatMap(({ length, members }) => members.map(() => length));
   const shelves = (isPacked ? packTexts : padTexts)(lengths, batchTokens);
-  const batchCount = (shelf: Shelf): number => Math.ceil(shelf.rows.length / shelf.rowsOfBatch);
   const total = (count: (shelf: Shelf) => number): number =>
     shelves.reduce((sum, shelf) => sum + count(shelf), 0);
-  const batchesPerEpoch = total(batchCount);
+  const batchesPerEpoch = total((shelf) => Math.ceil(shelf.rows.length / shelf.rowsOfBatch));
   const positions = total((shelf) => shelf.rows.length * shelf.length);
   const filled = sorted.reduce((sum, { tokens }) => sum + tokens.length, 0);
 
@@ -110,15 +92,11 @@ export function planBatches(
   return {
     batchesPerEpoch,
     paddingShare: 1 - filled / positions,
-    oversizedCount: total((shelf) => (shelf.length > batchTokens ? batchCount(shelf) : 0)),
     batchAt(step) {
-      if (!Number.isSafeInteger(step) || step < 0)
-        throw new MistletoeError('usage', `There is no batch of step ${step}; 0 or more was expected.`);
-      const epoch = Math.floor(step / batchesPerEpoch);
-      enter(epoch);
+      enter(Math.floor(step / batchesPerEpoch));
       const batch = batches[step % batchesPerEpoch]!;
       const own = batch.rows.map((row) => row.map((place) => order[place]!));
-      return { ...fillBatch(own, batch.length), epoch };
+      return fillBatch(own, batch.length);
     },
   };
 }

@@ -24,8 +24,8 @@ export interface Answering {
   readonly maxNewTokens: number;
   readonly sampling: SamplingOptions;
   readonly seed: number;
-  /** Whether answers in the conversation are replaced. */
-  readonly regenerate: boolean;
+  /** Whether the target writes the answers; if not, the conversation has them all. */
+  readonly generate: boolean;
 }
 
 interface Question {
@@ -56,11 +56,9 @@ export async function answerConversation(
       if (message.role !== 'user') continue;
       const histories = spellings.length === 0 ? [history] : spellings.map((text) => [...history, say(text)]);
       const question = await encodeNext(answering.target, histories, message, { sequence, name });
-      const next = messages[index + 1];
-      const answer =
-        next?.role === 'assistant' && !answering.regenerate
-          ? await takeGiven(answering.target, question, next.content, name)
-          : await write(answering, question, drawSeed(answering, id, turns.length), signal);
+      const answer = answering.generate
+        ? await write(answering, question, drawSeed(answering, id, turns.length), signal)
+        : await takeGiven(answering.target, question, messages[index + 1]!.content, name);
       if (answer === undefined) return undefined;
       const kept = countShared(sequence, question.ids);
       const promptIds = Int32Array.from(question.ids.slice(kept));
@@ -166,10 +164,7 @@ export async function encodeGivenAnswer(
   const { messages, ids: promptIds } = question;
   const given: ChatMessage = { role: 'assistant', content: answer };
   const prompt = template === undefined ? messages[0]!.content : renderChat(template, messages);
-  const whole =
-    template === undefined
-      ? prompt + answer
-      : renderChat(template, [...messages, given], { addGenerationPrompt: false });
+  const whole = template === undefined ? prompt + answer : renderChat(template, [...messages, given], false);
   if (!whole.startsWith(prompt)) throw inseparable(target, name, 'it writes them into each other');
   refuseLongText(target, whole, name);
   const wholeIds =

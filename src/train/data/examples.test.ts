@@ -111,10 +111,7 @@ describe('the split', () => {
     expect(idsOf(few.training).filter((id) => held.has(id))).toEqual([]);
   });
 
-  it('refuses what leaves nothing to train on, and what is no number of conversations', () => {
+  it('refuses what leaves nothing to train on', () => {
     expect(() => splitExamples(examples, { validation: 200, seed: 1 })).toThrow(/none would be left/);
-    for (const validation of [-1, NaN, 1.5])
-      expect(() => splitExamples(examples, { validation, seed: 1 })).toThrow(/The validation is/);
-    expect(() => splitExamples([examples[0]!, examples[0]!], { validation: 0, seed: 1 })).toThrow(/Two/);
   });
 });

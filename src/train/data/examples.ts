@@ -27,21 +27,10 @@ export interface ExampleCounts {
   readonly withoutLearnt: number;
 }
 
-export interface CreatedExamples {
-  readonly examples: readonly Example[];
-  readonly counts: ExampleCounts;
-}
-
 export function createExamples(
   conversations: readonly AnsweredConversation[],
   { maxTokens }: { readonly maxTokens: number },
-): CreatedExamples {
-  if (!Number.isInteger(maxTokens) || maxTokens < 2) {
-    throw new MistletoeError(
-      'usage',
-      `An example may have ${maxTokens} tokens; a whole number of 2 or more was expected.`,
-    );
-  }
+): { readonly examples: readonly Example[]; readonly counts: ExampleCounts } {
   const examples: Example[] = [];
   let cut = 0;
   let withoutLearnt = 0;
@@ -109,7 +98,7 @@ export function countTokens(
 }
 
 /** Stored states are keyed by example id, so ids must be unique. */
-export function refuseRepeated(examples: readonly Example[]): void {
+function refuseRepeated(examples: readonly Example[]): void {
   const seen = new Set<string>();
   for (const { id } of examples) {
     if (seen.has(id)) {
@@ -123,30 +112,20 @@ export function refuseRepeated(examples: readonly Example[]): void {
   }
 }
 
-export interface SplitOptions {
-  /** Below 1 the share of conversations that are held out, else how many; 0 holds out none. */
-  readonly validation: number;
-  readonly seed: number;
-}
-
 export interface SplitExamples {
   readonly training: readonly Example[];
   /** In a fixed random order: the first few are a fair sample. */
   readonly validation: readonly Example[];
 }
 
-/** Seed and id decide on which side a conversation is, so adding conversations moves few of the others. */
+/**
+ * Seed and id decide on which side a conversation is, so adding conversations moves few of the others. `validation`: below
+ * 1 the share of conversations that are held out, else how many.
+ */
 export function splitExamples(
   examples: readonly Example[],
-  { validation, seed }: SplitOptions,
+  { validation, seed }: { readonly validation: number; readonly seed: number },
 ): SplitExamples {
-  refuseRepeated(examples);
-  if (!(validation >= 0) || (validation >= 1 && !Number.isInteger(validation))) {
-    throw new MistletoeError(
-      'usage',
-      `The validation is ${validation}; a share from 0 to below 1, or a whole number of conversations was expected.`,
-    );
-  }
   const groupOf = ({ id, conversationId = id }: Example): string => conversationId;
   const draws = new Map(
     examples.map(groupOf).map((group) => [group, createRandom(seed, 'validation', group).next()]),

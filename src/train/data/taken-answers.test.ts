@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
-import { readEarlierRun, refuseOtherAnswers, takeAnswers } from './taken-answers.js';
+import { readEarlierRun, refuseOtherAnswers, takeAnswers } from './answers-file.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);

@@ -1,20 +1,12 @@
 /** The request of a hardening run, as config.json stores it. */
-import { availableParallelism } from 'node:os';
-import { resolve } from 'node:path';
 import { z } from 'zod';
 import { promptSchema } from '../../audit/audit-request.js';
-import { identifyModel, identitySchema, readVersion } from '../../runs/identity.js';
-import { chooseRunDevice, deviceSchema } from '../../runs/run-device.js';
+import { identitySchema } from '../../runs/identity.js';
+import { deviceSchema } from '../../runs/run-device.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { applyPreset, settingsSchema as auditSettingsSchema } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
-import { maxThreads } from '../../core/limits.js';
-import { bundledTarget } from '../../decode/bundled-models.js';
-import { settleDevice } from '../../decode/gpu-fit.js';
-import type { TapConvention } from '../../draft/draft-system.js';
-import type { DeviceWish } from '../../runtime/device-choice.js';
-import { recordDevice } from '../../runtime/device-choice.js';
-import { loadChatTemplate, readTemplate } from '../../text/template/chat-template.js';
+import { loadChatTemplate } from '../../text/template/chat-template.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Conversation } from '../data/conversations.js';
 import { readConversations } from '../data/conversations.js';
@@ -31,11 +23,16 @@ import {
 import type { TrainSettings } from '../settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from '../settings.js';
 import { trainableSystems } from '../../draft/fresh/new-drafter.js';
-import { settleAnswers } from '../data/taken-answers.js';
-import { describeFrom, describeStart, findStart, requestSchema, startSchema } from '../train-request.js';
-import { hashData } from '../../runs/json-lines.js';
-
-const templateSchema = requestSchema.shape.chatTemplate;
+import type { SharedPlan } from '../train-request.js';
+import {
+  describeFrom,
+  describeShared,
+  describeStart,
+  findStart,
+  refuseDeepDrafts,
+  requestSchema,
+  startSchema,
+} from '../train-request.js';
 
 export const hardenRequestSchema = z.strictObject({
   schema: z.literal('mistletoe.hardening-run/1'),
@@ -58,26 +55,16 @@ export const hardenRequestSchema = z.strictObject({
     names: z.array(z.enum(auditNames)),
     strongerPrompts: z.int().positive(),
   }),
-  chatTemplate: templateSchema,
+  chatTemplate: requestSchema.shape.chatTemplate,
   date: z.iso.date(),
   threads: z.int().positive(),
   device: deviceSchema,
 });
 export type HardenRequest = Readonly<z.infer<typeof hardenRequestSchema>>;
 
-export interface HardenPlan extends DeviceWish {
-  readonly target?: string | undefined;
+export interface HardenPlan extends SharedPlan {
   /** Folder or bundled name. */
   readonly drafter: string;
-  /** Meaning of an EAGLE-3 head's layer ids; by default that of its trainer. */
-  readonly taps?: TapConvention | undefined;
-  readonly data: string;
-  /** Folder of an earlier run whose answers are reused. */
-  readonly answers?: string | undefined;
-  /** A built-in name or a file; by default the target's own. */
-  readonly chatTemplate?: string | undefined;
-  /** YYYY-MM-DD for chat templates; default today. */
-  readonly date?: string | undefined;
   readonly training?: Partial<TrainSettings> | undefined;
   readonly hardening?: Partial<HardeningSettings> | undefined;
   /** Default: random suffixes. */
@@ -88,9 +75,6 @@ export interface HardenPlan extends DeviceWish {
   readonly audit?: Partial<AuditSettings> | undefined;
   readonly audits?: readonly HardeningAudit[] | undefined;
   readonly strongerPrompts?: number | undefined;
-  readonly threads?: number | undefined;
-  readonly cacheFolder?: string | undefined;
-  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 /** Keeps the audits' seeds apart from those of training. */
@@ -103,9 +87,8 @@ const maxNamed = 3;
  * const outcome = await startHardening('runs/eagle3-hardened', request);
  */
 export async function createHardenRequest(plan: HardenPlan): Promise<HardenRequest> {
-  const { audits = ['fresh'], strongerPrompts = 4, cacheFolder } = plan;
+  const { audits = ['fresh'], strongerPrompts = 4, preset = 'standard' } = plan;
   const baselines = baselineNames.filter((name) => (plan.baselines ?? ['random']).includes(name));
-  const { preset = 'standard' } = plan;
   const hardening = completeHardening(plan.hardening);
   const settings = applyPreset(preset, plan.audit ?? {});
   const names = auditNames.filter((name) => name === 'fresh' || audits.includes(name));
@@ -118,25 +101,16 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   const folder = findStart(plan.drafter);
   const { system, heads } = await describeStart(folder, { taps: plan.taps });
   const training = completeTraining(plan.training, hardening, { system, maximumDepth: heads ?? Infinity });
-  const targetFolder = resolve(plan.target ?? bundledTarget);
-  const target = await identifyModel(targetFolder, cacheFolder);
-  const pinned =
-    plan.chatTemplate === undefined ? undefined : templateSchema.parse(await readTemplate(plan.chatTemplate));
-  const asked = settleAnswers(plan, { target, chatTemplate: pinned });
+  const shared = await describeShared(plan, folder);
+  const { targetFolder, chatTemplate, date } = shared;
   // Audits ask as training does: through the template if there is one.
-  const template = pinned ?? (await loadChatTemplate(targetFolder, { date: asked.date }));
+  const template = chatTemplate ?? (await loadChatTemplate(targetFolder, { date }));
   const chat = plan.audit?.chat ?? template !== undefined;
-  const device = await settleDevice(await chooseRunDevice(plan), [targetFolder, folder], plan.onNotice);
   return {
     schema: 'mistletoe.hardening-run/1',
-    version: readVersion(),
-    node: process.version,
-    targetFolder,
-    target,
+    ...shared,
     system,
     from: await describeFrom(folder, plan),
-    data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
-    ...asked,
     training,
     hardening,
     baselines,
@@ -148,9 +122,6 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
       names,
       strongerPrompts,
     },
-    ...(pinned === undefined ? {} : { chatTemplate: pinned }),
-    device: recordDevice(device),
-    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
 }
 
@@ -170,13 +141,8 @@ function completeTraining(
     ...given,
     steps: stepsPerRound,
   });
-  const deepest = Math.max(settings.depth, settings.chain);
-  if (deepest <= drafter.maximumDepth) return settings;
-  throw new MistletoeError(
-    'usage',
-    `The drafter has ${drafter.maximumDepth} heads; drafts of ${deepest} tokens were asked for.`,
-    { hint: 'Lower --depth and --chain.' },
-  );
+  refuseDeepDrafts(settings, drafter.maximumDepth);
+  return settings;
 }
 
 /** An audit of what training has seen proves nothing. */

@@ -14,8 +14,7 @@ import { describeMachine } from '../../measure/machine.js';
 import { withResumption } from '../../runs/resumed-run.js';
 import type { WorkerPlan } from '../../runs/worker-devices.js';
 import { nameDevice } from '../../runtime/device-choice.js';
-import type { TrainingTexts } from '../data/training-texts.js';
-import type { Interruption, ReadyRun, RunEvents, RunOptions } from '../training-run.js';
+import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from '../training-run.js';
 import { defineRuns, readTexts, writeResult } from '../training-run.js';
 import type { FinishedRounds, RoundEvents, RoundsWork } from './hardening-rounds.js';
 import { hardenRounds, listPrompts } from './hardening-rounds.js';
@@ -23,9 +22,8 @@ import type { HardenRequest } from './harden-request.js';
 import { hardenRequestSchema } from './harden-request.js';
 import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
 import { auditHardened } from './hardening-audits.js';
-import { compareAudit } from './hardening-comparison.js';
+import { compareAudit, hardeningResultVersion } from './hardening-result.js';
 import type { AuditComparison, HardeningResult } from './hardening-result.js';
-import { hardeningResultVersion } from './hardening-result.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
 import { openHuntPool } from './hunt-pool.js';
 
@@ -91,7 +89,7 @@ async function hardenIn(
   const { hardened } = made;
   const audited = await auditAll(folder, ready, options, made);
   if (audited === undefined) return undefined;
-  const result = describeResult(request, { texts, made, ...audited });
+  const result = describeResult(request, texts, made, audited);
   writeResult(folder, 'harden', result);
   return { status: 'complete', folder, hardened: hardened.drafter, result };
 }
@@ -136,12 +134,12 @@ async function auditAll(
   return { audits, auditMs };
 }
 
-interface Made extends Audited {
-  readonly texts: TrainingTexts;
-  readonly made: MadeRounds;
-}
-
-function describeResult(request: HardenRequest, { texts, made, audits, auditMs }: Made): HardeningResult {
+function describeResult(
+  request: HardenRequest,
+  texts: TrainingTexts,
+  made: MadeRounds,
+  { audits, auditMs }: Audited,
+): HardeningResult {
   const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
   const sum = (name: 'searchMs' | 'trainingMs'): number =>
     Object.values(made).reduce((total, rounds) => total + rounds[name], 0);

@@ -6,7 +6,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditEvents } from '../../audit/audit-events.js';
-import { createRequest } from '../../audit/create-request.js';
+import { createRequest } from '../../audit/audit-request.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
 import type { AuditResult } from '../../audit/result.js';
 import { resumeAudit, startAudit } from '../../audit/run-audit.js';

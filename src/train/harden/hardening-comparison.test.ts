@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { compareAudit, judgeDrop, judgePrice } from './hardening-comparison.js';
+import { compareAudit, drafterRoles, judgeDrop, judgePrice } from './hardening-result.js';
 import type { DrafterRole, HardenedChange } from './hardening-result.js';
-import { drafterRoles } from './hardening-result.js';
 import type { SamplePrompt } from '../../../test/support/train/sample-hardening.js';
 import { createAuditResult, createPrompts } from '../../../test/support/train/sample-hardening.js';
 

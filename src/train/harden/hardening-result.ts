@@ -1,16 +1,18 @@
 /** The result of a hardening run, for result.json and reports. */
-import type { PairedTest } from '../../audit/result.js';
+import type { AuditResult, DrafterResult, PairedTest, PromptResult } from '../../audit/result.js';
+import type { Interval, StepCounts } from '../../measure/bootstrap.js';
+import { acceptedLengthOf, bootstrapInterval, poolCounts } from '../../measure/bootstrap.js';
 import type { describeMachine } from '../../measure/machine.js';
+import { minPairs, testSignedRanks } from '../../measure/significance.js';
+import type { ModelIdentity } from '../../runs/identity.js';
 import type { ExampleCounts } from '../data/examples.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
-import type { ModelIdentity } from '../../runs/identity.js';
-import type { Interval } from '../../measure/bootstrap.js';
+import { baselineNames } from './hardening-settings.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 
-/** Versions up to 0.2 also had `paraphrase`. */
-export const trainedRoles = ['hardened', 'random', 'paraphrase'] as const;
+export const trainedRoles = ['hardened', 'random'] as const;
 export type TrainedRole = (typeof trainedRoles)[number];
 export const drafterRoles = ['before', ...trainedRoles] as const;
 export type DrafterRole = (typeof drafterRoles)[number];
@@ -25,21 +27,21 @@ export interface HardeningResult {
   readonly audit: Omit<HardenRequest['audit'], 'prompts'> & { readonly prompts: number };
   readonly texts: HardeningTexts;
   /** [role][round]; empty for a baseline that was not requested. */
-  readonly rounds: Readonly<Record<TrainedRole, readonly RoundRecord[]>>;
+  readonly rounds: Readonly<Record<TrainedRole | 'paraphrase', readonly RoundRecord[]>>;
   readonly audits: readonly AuditComparison[];
   readonly times: HardeningTimes;
   readonly device: string;
   readonly machine: ReturnType<typeof describeMachine>;
 }
 
-export interface HardeningTexts {
+interface HardeningTexts {
   readonly conversations: number;
   readonly training: ExampleCounts;
   readonly heldOut: ExampleCounts;
 }
 
 /** Over all starts of the run, without the target's clean answers. */
-export interface HardeningTimes {
+interface HardeningTimes {
   readonly searchMs: number;
   readonly trainingMs: number;
   readonly auditMs: number;
@@ -70,7 +72,7 @@ export interface AuditComparison {
   readonly changes: readonly HardenedChange[];
 }
 
-export interface HardenedRow {
+interface HardenedRow {
   readonly role: DrafterRole;
   readonly clean: Interval | null;
   readonly attacked: Interval | null;
@@ -99,4 +101,142 @@ export interface HardenedChange {
   readonly pValue: number | null;
   /** One-sided: the drop is larger now. */
   readonly pLarger: number | null;
+}
+
+/** Below this drop a ratio is noise. */
+const minDrop = 0.01;
+const significance = 0.05;
+
+/** `roles`: one per drafter of the result. */
+export function compareAudit(
+  audit: HardeningAudit,
+  { setup, drafters }: AuditResult,
+  { roles, seed }: { readonly roles: readonly DrafterRole[]; readonly seed: number },
+): AuditComparison {
+  const byRole = new Map(
+    roles.flatMap((role, index) => (drafters[index] === undefined ? [] : [[role, drafters[index]]])),
+  );
+  const { objective = '', steps = 0, suffixLength = 0 } = setup.options;
+  return {
+    audit,
+    objective: String(objective),
+    steps: Number(steps),
+    suffixLength: Number(suffixLength),
+    prompts: Math.max(0, ...drafters.map(({ prompts }) => prompts.length)),
+    rows: [...byRole].map(([role, drafter]) => describeRow(role, drafter)),
+    changes: comparedRoles.flatMap(([role, against]) => {
+      const [now, then] = [byRole.get(role), byRole.get(against)];
+      return now === undefined || then === undefined
+        ? []
+        : [comparePrompts(role, against, pairPrompts(then, now), `hardening ${seed} ${role} ${against}`)];
+    }),
+  };
+}
+
+const comparedRoles: readonly (readonly [TrainedRole, DrafterRole])[] = [
+  ['hardened', 'before'],
+  ...baselineNames.map((name) => [name, 'before'] as const),
+  ...baselineNames.map((name) => ['hardened', name] as const),
+];
+
+function describeRow(role: DrafterRole, { summary }: DrafterResult): HardenedRow {
+  const lengthOf = (arm: string): Interval | null =>
+    summary.arms.find((row) => row.arm === arm)?.sameAnswer ?? null;
+  const { drop, tests, promptsAudited, promptsWithoutSuffix } = summary;
+  return {
+    role,
+    clean: lengthOf('clean'),
+    attacked: lengthOf('attack'),
+    drop,
+    tests,
+    promptsAudited,
+    promptsWithoutSuffix,
+  };
+}
+
+interface Measured {
+  readonly clean: StepCounts;
+  readonly attacked: StepCounts;
+}
+interface PromptPair {
+  readonly then: Measured;
+  readonly now: Measured;
+}
+
+function pairPrompts(then: DrafterResult, now: DrafterResult): readonly PromptPair[] {
+  const others = new Map(now.prompts.map((prompt) => [prompt.promptId, prompt]));
+  return then.prompts.flatMap((prompt) => {
+    const other = others.get(prompt.promptId);
+    const [left, right] = [measuredOf(prompt), other === undefined ? undefined : measuredOf(other)];
+    return left === undefined || right === undefined ? [] : [{ then: left, now: right }];
+  });
+}
+
+/** Averages over seeds, so that each prompt has the same weight. */
+function measuredOf({ skipped, arms }: PromptResult): Measured | undefined {
+  const meanOf = (name: string): StepCounts | undefined => {
+    const found = arms.filter(({ arm }) => arm === name).map(({ sameAnswer }) => sameAnswer);
+    const { steps, accepted } = poolCounts(found);
+    return found.length === 0
+      ? undefined
+      : { steps: steps / found.length, accepted: accepted / found.length };
+  };
+  const [clean, attacked] = [meanOf('clean'), meanOf('attack')];
+  return skipped !== null || clean === undefined || attacked === undefined ? undefined : { clean, attacked };
+}
+
+type Side = keyof PromptPair;
+
+const lengthOf = (pairs: readonly PromptPair[], side: Side, arm: keyof Measured): number =>
+  acceptedLengthOf(poolCounts(pairs.map((pair) => pair[side][arm])));
+
+const dropOf = (pairs: readonly PromptPair[], side: Side): number =>
+  1 - lengthOf(pairs, side, 'attacked') / lengthOf(pairs, side, 'clean');
+
+function comparePrompts(
+  role: TrainedRole,
+  against: DrafterRole,
+  pairs: readonly PromptPair[],
+  seed: string,
+): HardenedChange {
+  const base = { role, against, prompts: pairs.length };
+  if (pairs.length === 0) {
+    const nothing = { dropThen: null, dropNow: null, dropLess: null, dropRatio: null };
+    return { ...base, ...nothing, cleanLoss: null, pValue: null, pLarger: null };
+  }
+  // One seed: all intervals use the same resamples.
+  const over = (statistic: (some: readonly PromptPair[]) => number): Interval =>
+    bootstrapInterval(pairs, statistic, { seed });
+  const dropsOf = (side: Side): number[] => pairs.map((pair) => dropOf([pair], side));
+  const dropThen = over((some) => dropOf(some, 'then'));
+  return {
+    ...base,
+    dropThen,
+    dropNow: over((some) => dropOf(some, 'now')),
+    dropLess: over((some) => dropOf(some, 'then') - dropOf(some, 'now')),
+    // Resamples below this are in the tail that is cut; they only must stay finite.
+    dropRatio:
+      dropThen.low < minDrop
+        ? null
+        : over((some) => dropOf(some, 'now') / Math.max(minDrop, dropOf(some, 'then'))),
+    cleanLoss: over((some) => 1 - lengthOf(some, 'now', 'clean') / lengthOf(some, 'then', 'clean')),
+    pValue: testSignedRanks(dropsOf('now'), dropsOf('then'), 'less').pValue,
+    pLarger: testSignedRanks(dropsOf('now'), dropsOf('then'), 'greater').pValue,
+  };
+}
+
+type Effect = 'smaller' | 'larger' | 'unclear' | 'unknown';
+
+/** Interval and test must agree. */
+export function judgeDrop({ dropLess, pValue, pLarger }: HardenedChange): Effect {
+  if (dropLess === null || pValue === null || pLarger === null) return 'unknown';
+  if (dropLess.low > 0 && pValue < significance) return 'smaller';
+  return dropLess.high < 0 && pLarger < significance ? 'larger' : 'unclear';
+}
+
+/** At least five prompts are needed. */
+export function judgePrice({ cleanLoss }: HardenedChange): Effect {
+  if (cleanLoss === null) return 'unknown';
+  if (cleanLoss.n >= minPairs && cleanLoss.low > 0) return 'smaller';
+  return cleanLoss.n >= minPairs && cleanLoss.high < 0 ? 'larger' : 'unclear';
 }

@@ -20,13 +20,12 @@ import { planBatches } from '../data/batches.js';
 import type { Conversation } from '../data/conversations.js';
 import type { Example } from '../data/examples.js';
 import { refuseUnknownTokens } from '../data/examples.js';
-import type { TrainingTexts } from '../data/training-texts.js';
+import type { TrainingTexts } from '../training-run.js';
 import { trainDrafter } from '../loop/train-drafter.js';
-import type { LogLine } from '../loop/training-log.js';
-import { findLengths } from '../training-result.js';
+import type { LogLine } from '../loop/training-state.js';
+import { findLengths } from '../train-run.js';
 import type { HardenRequest } from './harden-request.js';
-import type { RoundRecord } from './hardening-result.js';
-import type { Baseline } from './hardening-settings.js';
+import type { RoundRecord, TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
 import { attackedDrafter, roundFolder } from './hunt-pool.js';
 import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
@@ -72,14 +71,14 @@ export interface RoundEvents {
 }
 
 export interface RoundPlace {
-  readonly role: 'hardened' | Baseline;
+  readonly role: TrainedRole;
   /** From 1. */
   readonly round: number;
   readonly rounds: number;
 }
 
 export interface RoundsWork {
-  readonly role: 'hardened' | Baseline;
+  readonly role: TrainedRole;
   readonly request: HardenRequest;
   readonly folder: string;
   readonly target: Target;
@@ -122,7 +121,7 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
     ];
     suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
     const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
-    const finished = readFinished(place) ?? (await train(work, { round, drafter, place, found, mixed }));
+    const finished = readFinished(place) ?? (await train(work, round, drafter, place, found, mixed));
     records.push(finished.record);
     searchMs += found.reduce((sum, { elapsedMs }) => sum + elapsedMs, 0);
     trainingMs += finished.trainingMs;
@@ -186,17 +185,13 @@ function reportNothingFound(
   events.onNotice?.(sentence);
 }
 
-interface RoundTraining {
-  readonly round: number;
-  readonly drafter: string;
-  readonly place: string;
-  readonly found: readonly SuffixedPrompt[];
-  readonly mixed: readonly Example[];
-}
-
 async function train(
   { role, request, target, texts, cache, events, signal }: RoundsWork,
-  { round, drafter, place, found, mixed }: RoundTraining,
+  round: number,
+  drafter: string,
+  place: string,
+  found: readonly SuffixedPrompt[],
+  mixed: readonly Example[],
 ): Promise<FinishedRound> {
   const { training, hardening, audit } = request;
   const at: RoundPlace = { role, round: round + 1, rounds: hardening.rounds };
@@ -218,7 +213,14 @@ async function train(
   if (trained.ended === 'interrupted') signal?.throwIfAborted();
   const { update: updates, elapsedMs: trainingMs } = trained.progress;
   const searchSteps = role === 'hardened' ? searchSettings(hardening, audit.settings, round, 0).steps : 0;
-  const record = { ...describeFound(found), searchSteps, updates, ...describeClean(trained.log) };
+  const clean = findLengths(trained.log);
+  const record = {
+    ...describeFound(found),
+    searchSteps,
+    updates,
+    cleanBefore: clean?.first.length ?? null,
+    cleanAfter: clean?.last.length ?? null,
+  };
   const finished = finishedSchema.parse({ record, trainingMs }); // keys in the order in which they are read back
   writeAtomically(join(place, finishedFile), `${JSON.stringify(finished, null, 1)}\n`, 'harden');
   return finished;
@@ -232,7 +234,7 @@ function nameRound({ role, round }: RoundPlace, cause: unknown): unknown {
   return new MistletoeError(code, named, { cause, hint });
 }
 
-export function describeFound(
+function describeFound(
   found: readonly SuffixedPrompt[],
 ): Pick<RoundRecord, 'prompts' | 'found' | 'suffixes' | 'attackedLength'> {
   const texts = found.flatMap((line) => line.texts);
@@ -244,11 +246,6 @@ export function describeFound(
     suffixes: texts.length,
     attackedLength: lengths.length === 0 ? null : sum / lengths.length,
   };
-}
-
-function describeClean(log: readonly LogLine[]): Pick<RoundRecord, 'cleanBefore' | 'cleanAfter'> {
-  const measured = findLengths(log);
-  return { cleanBefore: measured?.first.length ?? null, cleanAfter: measured?.last.length ?? null };
 }
 
 const finishedFile = 'round.json';

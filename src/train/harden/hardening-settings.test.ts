@@ -42,10 +42,10 @@ describe('completeHardening', () => {
   });
 
   it.each([
-    [{ rounds: 0 }, /"rounds" of hardening is 0/],
-    [{ suffixedShare: 1.5 }, /"suffixedShare" of hardening is 1.5/],
-    [{ objectives: ['speed'] as never }, /"objectives" of hardening is \["speed"\]/],
-    [{ suffixLengths: [] as never }, /"suffixLengths" of hardening is \[\]/],
+    [{ rounds: 0 }, /The harden setting "rounds" is 0/],
+    [{ suffixedShare: 1.5 }, /The harden setting "suffixedShare" is 1.5/],
+    [{ objectives: ['speed'] as never }, /The harden setting "objectives" is \["speed"\]/],
+    [{ suffixLengths: [] as never }, /The harden setting "suffixLengths" is \[\]/],
   ])('refuses %j', (given, sentence) => {
     expect(() => completeHardening(given)).toThrow(sentence);
   });

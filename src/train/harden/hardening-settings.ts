@@ -1,66 +1,41 @@
 import type { ObjectiveName } from '../../audit/search/objectives.js';
 import { objectiveNames } from '../../audit/search/objectives.js';
-import { presets, schemaOf } from '../../audit/settings.js';
+import { parseSettings, presets, schemaOf } from '../../audit/settings.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { SettingsOf, SettingTable } from '../../core/settings.js';
-import { decimal, integer, listOf, oneOf, seedType } from '../../core/settings.js';
+import { decimal, integer, listOf, oneOf, rareSetting, seedType, setting } from '../../core/settings.js';
 
 const count = integer(1);
 
 export const hardeningSettings = {
-  rounds: { type: count, value: 'count', help: 'rounds of attack and training' },
-  promptsPerRound: { type: count, value: 'count', help: 'prompts attacked in each round' },
-  suffixesPerPrompt: { type: count, value: 'count', help: 'suffixes kept from each search', rare: true },
-  randomPerPrompt: {
-    type: integer(0),
-    value: 'count',
-    help: 'random suffixes added to the training data per prompt',
-    rare: true,
-  },
-  spread: {
-    type: integer(0),
-    value: 'count',
-    help: 'other questions that each suffix is appended to',
-    rare: true,
-  },
-  searchSteps: { type: count, value: 'count', help: 'steps of each search in the first round', rare: true },
-  searchGrowth: {
-    type: decimal({ min: 1 }),
-    value: 'factor',
-    help: 'growth of the search steps from round to round',
-    rare: true,
-  },
-  objectives: {
-    type: listOf(oneOf(objectiveNames)),
-    value: 'name',
-    flag: 'search-objective',
-    was: ['--objective'],
-    help: 'what the searches maximize, in turn from prompt to prompt; repeat for several',
-    rare: true,
-  },
-  suffixLengths: {
-    type: listOf(integer(1, 1024)),
-    value: 'tokens',
-    flag: 'train-suffix-length',
-    was: ['--train-suffix-lengths'],
-    help: 'suffix lengths in training; repeat for several',
-    rare: true,
-  },
-  stepsPerRound: { type: count, value: 'count', help: 'weight updates in each round' },
-  suffixedShare: {
-    type: decimal({ min: 0, max: 1 }),
-    value: 'share',
-    help: 'texts that carry suffixes; the others are clean',
-    rare: true,
-  },
-  replayRounds: {
-    type: count,
-    value: 'count',
-    help: 'rounds whose suffixes stay in the training data',
-    rare: true,
-  },
-  seed: { type: seedType, value: 'number', help: 'random seed' },
+  rounds: setting(count, 'count', 'rounds of attack and training'),
+  promptsPerRound: setting(count, 'count', 'prompts attacked in each round'),
+  suffixesPerPrompt: rareSetting(count, 'count', 'suffixes kept from each search'),
+  randomPerPrompt: rareSetting(integer(0), 'count', 'random suffixes added to the training data per prompt'),
+  spread: rareSetting(integer(0), 'count', 'other questions that each suffix is appended to'),
+  searchSteps: rareSetting(count, 'count', 'steps of each search in the first round'),
+  searchGrowth: rareSetting(decimal({ min: 1 }), 'factor', 'growth of the search steps from round to round'),
+  objectives: rareSetting(
+    listOf(oneOf(objectiveNames)),
+    'name',
+    'what the searches maximize, in turn from prompt to prompt; repeat for several',
+    { flag: 'search-objective', was: ['--objective'] },
+  ),
+  suffixLengths: rareSetting(
+    listOf(integer(1, 1024)),
+    'tokens',
+    'suffix lengths in training; repeat for several',
+    { flag: 'train-suffix-length', was: ['--train-suffix-lengths'] },
+  ),
+  stepsPerRound: setting(count, 'count', 'weight updates in each round'),
+  suffixedShare: rareSetting(
+    decimal({ min: 0, max: 1 }),
+    'share',
+    'texts that carry suffixes; the others are clean',
+  ),
+  replayRounds: rareSetting(count, 'count', 'rounds whose suffixes stay in the training data'),
+  seed: setting(seedType, 'number', 'random seed'),
 } as const satisfies SettingTable;
 
 export type HardeningSettings = SettingsOf<typeof hardeningSettings>;
@@ -96,17 +71,8 @@ export type HardeningAudit = (typeof auditNames)[number];
 export const baselineNames = ['random'] as const;
 export type Baseline = (typeof baselineNames)[number];
 
-export function completeHardening(given: Partial<HardeningSettings> = {}): HardeningSettings {
-  const parsed = hardeningSchema.safeParse({ ...hardeningDefaults, ...given });
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const [name = ''] = issue?.path ?? [];
-  const value = (given as Readonly<Record<PropertyKey, unknown>>)[name];
-  throw new MistletoeError(
-    'usage',
-    `The setting "${String(name)}" of hardening is ${JSON.stringify(value)}: ${issue?.message ?? 'it cannot be used'}.`,
-  );
-}
+export const completeHardening = (given: Partial<HardeningSettings> = {}): HardeningSettings =>
+  parseSettings('harden', hardeningSchema, { ...hardeningDefaults, ...given });
 
 /** Settings that searches take from the audits. */
 const shared = ['window', 'shortestAnswer', 'maxNewTokens', 'chat', 'allowNonAscii'] as const;

@@ -2,21 +2,18 @@
  * Suffixes to train against: short audit searches, prompt by prompt, against the current drafter. All suffixes that a
  * search finds within its bounds are used. Random suffixes of the same lengths are the baseline.
  */
-import { drawRandomSuffix, fluentSuffix, listAllowedTokens } from '../../audit/arms/controls.js';
+import { drawRandomSuffix, drawStarts, listAllowedTokens } from '../../audit/arms/controls.js';
 import { preparePrompt, joinPrompt } from '../../audit/arms/audit-prompt.js';
 import type { AuditPrompt } from '../../audit/arms/audit-prompt.js';
-import { createObjective, parseObjective } from '../../audit/search/objectives.js';
 import { PassRows } from '../../audit/search/pass-rows.js';
-import { parseProjection } from '../../audit/search/projection.js';
 import { readPromptState } from '../../audit/search/prompt-state.js';
 import { Scorer } from '../../audit/search/scoring.js';
 import type { SearchPrograms } from '../../audit/search/search-programs.js';
-import { compileSearch } from '../../audit/search/search-programs.js';
+import { compileAudit } from '../../audit/search/search-programs.js';
 import { searchSuffix } from '../../audit/search/search.js';
 import type { AuditSettings } from '../../audit/settings.js';
-import { searchModeOf } from '../../audit/settings.js';
+import { attackSearch } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
-import type { Random } from '../../core/random.js';
 import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
@@ -85,8 +82,11 @@ export class SuffixHunt implements PromptHunt {
   ): Promise<HuntedPrompt> {
     const random = createRandom(seed, 'hunt', 'random', name);
     const promptIds: (readonly number[])[] = [];
-    while (promptIds.length < count)
-      promptIds.push(joinPrompt(prepared, await this.draw(prepared, settings, random)));
+    const allowed = this.allowedTokens(settings);
+    while (promptIds.length < count) {
+      const suffix = await drawRandomSuffix(this.target, prepared, allowed, settings.suffixLength, random);
+      promptIds.push(joinPrompt(prepared, suffix));
+    }
     signal?.throwIfAborted();
     return { skipped: null, promptIds, lengths: promptIds.map(() => null) };
   }
@@ -95,26 +95,15 @@ export class SuffixHunt implements PromptHunt {
     prepared: AuditPrompt,
     { count, settings, seed, name, signal }: HuntOptions,
   ): Promise<HuntedPrompt> {
-    const fluent = await fluentSuffix(this.target, prepared, settings.suffixLength);
-    const starts: (readonly number[])[] = fluent === undefined ? [] : [fluent];
+    const allowed = this.allowedTokens(settings);
     const starting = createRandom(seed, 'hunt', 'starts', name);
-    while (starts.length < settings.starts) starts.push(await this.draw(prepared, settings, starting));
+    const starts = await drawStarts(this.target, prepared, allowed, settings, starting);
     const models = { target: this.target.model, drafter: this.drafter };
     const state = await readPromptState(models, prepared.beforeIds);
     const scorer = new Scorer(this.target, models, this.compile(settings), prepared, state, this.passRows);
     const { finalists } = await searchSuffix(
-      {
-        scorer,
-        starts,
-        random: createRandom(seed, 'hunt', 'search', name),
-        allowed: this.allowedTokens(settings),
-        signal,
-      },
-      {
-        ...settings,
-        projection: parseProjection(settings.projection, settings.lambda),
-        searchMode: searchModeOf(settings),
-      },
+      { scorer, starts, random: createRandom(seed, 'hunt', 'search', name), allowed, signal },
+      attackSearch(settings),
     ).finally(() => {
       scorer.dispose();
     });
@@ -132,11 +121,6 @@ export class SuffixHunt implements PromptHunt {
     for (const programs of this.programs.values()) await programs.dispose();
   }
 
-  private draw(prepared: AuditPrompt, settings: AuditSettings, random: Random): Promise<readonly number[]> {
-    const allowed = this.allowedTokens(settings);
-    return drawRandomSuffix(this.target, prepared, allowed, settings.suffixLength, random);
-  }
-
   private allowedTokens({ allowNonAscii }: AuditSettings): Int32Array {
     const { tokenizer, model } = this.target;
     const known = this.allowed.get(allowNonAscii);
@@ -150,12 +134,8 @@ export class SuffixHunt implements PromptHunt {
     const key = `${settings.objective} ${settings.suffixLength}`;
     const known = this.programs.get(key);
     if (known !== undefined) return known;
-    const depth = Math.min(settings.draftDepth, this.drafter.maximumDepth);
-    const programs = compileSearch(
-      { target: this.target.model, drafter: this.drafter },
-      createObjective(parseObjective(settings.objective), depth),
-      { ...settings, draftLevels: this.levels },
-    );
+    const models = { target: this.target.model, drafter: this.drafter };
+    const programs = compileAudit(models, settings, this.levels);
     this.programs.set(key, programs);
     return programs;
   }

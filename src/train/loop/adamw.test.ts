@@ -3,9 +3,8 @@ import { createRandom } from '../../core/random.js';
 import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { floatsOf } from '../../runtime/program.js';
 import type { AdamOptions } from './adamw.js';
-import { buildUpdate, updateInputs } from './adamw.js';
+import { allSlots, buildUpdate, keptSlots, ParameterBuffers, slotName, updateInputs } from './adamw.js';
 import { learningRate } from './training-loop.js';
-import { allSlots, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
 
 const runtime = createInterpreter();
 afterAll(() => runtime.dispose());

@@ -7,7 +7,7 @@ import { rmsNorm, sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
-import { weightGradients } from '../../graph/weight-gradients.js';
+import { weightGradients } from '../../graph/gradient.js';
 import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { float32 } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';

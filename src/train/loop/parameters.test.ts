@@ -33,7 +33,7 @@ describe('readStore', () => {
     const memory = await prepareWeights(checkpoint, mixedRecipes, {
       cacheFolder: join(folder, 'model.safetensors', 'no folder'),
     });
-    const direct = await createDirectWeights(resolved, { pieceBytes: 50 });
+    const direct = await createDirectWeights(resolved, 50);
     expect([file.kind, memory.kind, direct.kind]).toEqual(['file', 'memory', 'checkpoint']);
     for (const store of [file, memory, direct]) expect(await readStore(store)).toEqual(expected);
   });

@@ -14,7 +14,7 @@ import type {
   WeightLocation,
   WeightStore,
 } from '../../runtime/weights.js';
-import type { ParameterValues } from './parameter-buffers.js';
+import type { ParameterValues } from './adamw.js';
 
 /** By the graph's names; borrowed weights of the target are not included. */
 export async function readParameters(

@@ -8,19 +8,19 @@ import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { formatShape, quote } from '../../checkpoint/stored-tensor.js';
 import type { TensorSource } from '../../checkpoint/tensor-source.js';
-import { floatSource, storedSource, writtenTypeOf } from '../../checkpoint/tensor-source.js';
+import { floatSource, storedSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { cutPart, resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { restoreFolder } from '../../checkpoint/written-folder.js';
 import { MistletoeError } from '../../core/errors.js';
 import { misfit } from '../../draft/reading/checks.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
-import { refuseAtOnce } from '../../draft/draft-system.js';
+import { refuseAtOnce } from '../../draft/reading/checks.js';
 import { recogniseCheckpoint, systemTitles } from '../../draft/systems.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
-import { embeddingName, outputName } from '../../model/tied-output.js';
+import { embeddingName, outputName } from '../../model/weights.js';
 import { describingFiles, writeCheckpoint } from '../../draft/fresh/new-checkpoint.js';
-import { countValues } from './parameter-buffers.js';
+import { countValues } from './adamw.js';
 
 export interface SaveRequest extends ReadingOptions {
   readonly from: string;
@@ -28,14 +28,10 @@ export interface SaveRequest extends ReadingOptions {
   readonly to: string;
   /** By the graph's names; other weights stay as they are. */
   readonly values: ReadonlyMap<string, Float32Array>;
-  /** `source`: the type of each tensor in `from`. */
-  readonly dtype?: 'float32' | 'source' | undefined;
-  /** Merged into config.json. */
-  readonly config?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export async function saveDrafter(request: SaveRequest): Promise<void> {
-  const { from, to, values, dtype = 'float32', taps } = request;
+  const { from, to, values, taps } = request;
   await restoreFolder(from);
   const checkpoint = await openCheckpoint(from);
   const { system, layout } = recogniseCheckpoint(checkpoint);
@@ -45,9 +41,9 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
   const trained = assignValues(checkpoint, recipes, values);
   const written = [...checkpoint.tensors.values()].filter(({ name }) => !isStale(name, checkpoint, trained));
   await writeCheckpoint(to, {
-    config: describeConfig(request, checkpoint),
+    config: describeConfig(checkpoint, taps),
     file: nameWeights(checkpoint),
-    tensors: written.map((tensor) => writeTensor(tensor, trained.get(tensor.name), dtype)),
+    tensors: written.map((tensor) => writeTensor(tensor, trained.get(tensor.name))),
     copies: describingFiles(checkpoint.folder),
   });
 }
@@ -109,28 +105,21 @@ function isStale(name: string, { config }: Checkpoint, trained: ReadonlyMap<stri
   );
 }
 
-function writeTensor(
-  tensor: StoredTensor,
-  part: TrainedPart | undefined,
-  dtype: 'float32' | 'source',
-): TensorSource {
+/** Weights that a recipe reads become float32. */
+function writeTensor(tensor: StoredTensor, part: TrainedPart | undefined): TensorSource {
   const { name, shape } = tensor;
-  if (part === undefined || (part.values === undefined && dtype === 'source')) return storedSource(tensor);
-  const kept = dtype === 'float32' ? 'F32' : writtenTypeOf(tensor);
+  if (part === undefined) return storedSource(tensor);
   const { recipe, place, values } = part;
-  return floatSource({ name, shape, dtype: kept }, () =>
+  return floatSource({ name, shape, dtype: 'F32' }, () =>
     values === undefined ? readFloat32(tensor) : cutPart(values, recipe, place),
   );
 }
 
 /** config.json must name the dtype that was written, or loaders would round the weights. */
-function describeConfig(
-  { config: added = {}, dtype = 'float32', taps }: SaveRequest,
-  checkpoint: Checkpoint,
-): Record<string, unknown> {
+function describeConfig(checkpoint: Checkpoint, taps: SaveRequest['taps']): Record<string, unknown> {
   const config = taps === undefined ? checkpoint.config : spellTaps(checkpoint, taps);
-  const named = dtype === 'source' ? [] : ['torch_dtype', 'dtype'].filter((key) => config[key] !== undefined);
-  return { ...config, ...Object.fromEntries(named.map((key) => [key, 'float32'])), ...added };
+  const named = ['torch_dtype', 'dtype'].filter((key) => config[key] !== undefined);
+  return { ...config, ...Object.fromEntries(named.map((key) => [key, 'float32'])) };
 }
 
 function nameWeights({ files }: Checkpoint): string {

@@ -12,12 +12,10 @@ import type { TrainSettings } from '../settings.js';
 import { objectiveOf } from '../settings.js';
 import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
-import type { LogLine } from './training-log.js';
-import { TrainingLog } from './training-log.js';
+import type { LogLine, TrainingProgress } from './training-state.js';
+import { freshProgress, loadState, removeUnfinished, saveState, TrainingLog } from './training-state.js';
 import type { TrainingEnd } from './training-loop.js';
 import { trainSteps } from './training-loop.js';
-import type { TrainingProgress } from './training-state.js';
-import { freshProgress, loadState, removeUnfinished, saveState } from './training-state.js';
 
 export interface DrafterTraining {
   readonly target: Target;

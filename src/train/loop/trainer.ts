@@ -6,17 +6,23 @@ import { createRandom } from '../../core/random.js';
 import { add } from '../../graph/operations/elementwise.js';
 import { input } from '../../graph/operations/leaves.js';
 import type { Tensor } from '../../graph/tensor.js';
-import { feedWeights, listWeights, weightGradients } from '../../graph/weight-gradients.js';
+import { feedWeights, listWeights, weightGradients } from '../../graph/gradient.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { MixedValues, NamedTensors, Program, TensorValue } from '../../runtime/program.js';
 import { float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
-import type { AdamOptions } from './adamw.js';
-import { buildUpdate, updateInputs } from './adamw.js';
+import type { AdamOptions, ParameterValues } from './adamw.js';
+import {
+  allSlots,
+  buildUpdate,
+  countValues,
+  keptSlots,
+  ParameterBuffers,
+  slotName,
+  updateInputs,
+} from './adamw.js';
 import { shareFrozenProducts } from './frozen-products.js';
 import type { Objective, Pair } from './losses.js';
 import { buildChoices, buildLoss, contextInputs, labelInputs } from './losses.js';
-import { allSlots, countValues, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
-import type { ParameterValues } from './parameter-buffers.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
 import { tieWeights } from './parameters.js';
@@ -185,7 +191,7 @@ export class Trainer {
 function isFrozen(name: string, { drafter }: Pair, { freezeVocabulary = false }: TrainerOptions): boolean {
   const isEmbedding = name.endsWith('embed_tokens.weight');
   if (freezeVocabulary && (isEmbedding || name.endsWith('lm_head.weight'))) return true;
-  return drafter.system !== 'speculative-sampling' && isEmbedding;
+  return drafter.reads !== 'tokens' && isEmbedding;
 }
 
 function sumGradients(loss: Tensor, ties: ReadonlyMap<string, string>): NamedTensors {

@@ -3,7 +3,7 @@ import type { BatchPlan } from '../data/batches.js';
 import { defaultSettings } from '../settings.js';
 import type { BatchLoss, Trainer } from './trainer.js';
 import type { Pair } from './losses.js';
-import type { LogLine } from './training-log.js';
+import type { LogLine } from './training-state.js';
 import { trainSteps } from './training-loop.js';
 
 const batchLoss: BatchLoss = { count: 8, loss: 24, levels: [10, 6, 0], rows: [5, 2, 0] };

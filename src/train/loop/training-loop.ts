@@ -5,8 +5,7 @@ import type { BatchPlan, TextBatch } from '../data/batches.js';
 import type { TrainSettings } from '../settings.js';
 import type { Trainer } from './trainer.js';
 import type { Pair } from './losses.js';
-import type { LogLine } from './training-log.js';
-import type { TrainingProgress } from './training-state.js';
+import type { LogLine, TrainingProgress } from './training-state.js';
 
 /**
  * The accepted length on held-out texts without decoding. The texts are the target's greedy answers, so a draft token

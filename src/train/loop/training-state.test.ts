@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 import { createOnnxRuntime } from '../../runtime/onnx/onnx-runtime.js';
-import { keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
+import { keptSlots, ParameterBuffers, slotName } from './adamw.js';
 import { freshProgress, loadState, saveState } from './training-state.js';
 
 const temporary = makeTemporaryFolder();

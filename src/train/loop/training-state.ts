@@ -5,12 +5,14 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
-import { readSafetensorsHeader } from '../../checkpoint/safetensors/safetensors.js';
 import { readFloat32, readIntegers } from '../../checkpoint/read-tensor.js';
+import { readSafetensorsHeader } from '../../checkpoint/safetensors/safetensors.js';
+import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
 import type { StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { floatSource, integerSource } from '../../checkpoint/tensor-source.js';
-import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
+import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
+import { appendText, syncFile } from '../../runs/run-writes.js';
 
 const progressSchema = z.strictObject({
   update: z.int().min(0),
@@ -22,7 +24,7 @@ export type TrainingProgress = z.infer<typeof progressSchema>;
 
 export const freshProgress: TrainingProgress = { update: 0, best: null, sinceBest: 0, elapsedMs: 0 };
 
-export interface TrainingState {
+interface TrainingState {
   readonly progress: TrainingProgress;
   readonly values: ReadonlyMap<string, Float32Array>;
 }
@@ -75,4 +77,73 @@ async function readProgress(tensor: StoredTensor): Promise<TrainingProgress> {
   throw new Error(
     `what it says of its progress is wrong${where === '' ? '' : ` at "${where}"`}, ${issue?.message ?? 'it cannot be used'}`,
   );
+}
+
+const updateSchema = z.strictObject({
+  kind: z.literal('update'),
+  /** How many there have been with this one. */
+  update: z.int().positive(),
+  /** A learnt token, with the objective's weights. */
+  loss: z.number(),
+  /** [level] mean cross-entropy of the rows that the level counts, in nats. */
+  levels: z.array(z.number()),
+  /** [level] how many those are. */
+  levelRows: z.array(z.number()),
+  /** Length of the gradient before clipping. */
+  norm: z.number(),
+  rate: z.number(),
+  /** Tokens that were learnt from. */
+  tokens: z.number(),
+});
+export type UpdateLine = z.infer<typeof updateSchema>;
+
+const lengthSchema = z.strictObject({
+  kind: z.literal('length'),
+  update: z.int().min(0),
+  /** Mean accepted length on held-out texts, with the target's own token. */
+  length: z.number(),
+  steps: z.number(),
+  /** [level] share of steps that accepted the draft up to this level. */
+  reached: z.array(z.number()),
+});
+export type LengthLine = z.infer<typeof lengthSchema>;
+
+export type LogLine = UpdateLine | LengthLine;
+const lineSchema = z.discriminatedUnion('kind', [updateSchema, lengthSchema]);
+
+export class TrainingLog {
+  private constructor(
+    private readonly path: string,
+    private readonly kept: LogLine[],
+  ) {}
+
+  /**
+   * Lines behind the given update are those of a process that was killed: they are written again, and so are all where
+   * no state was saved yet.
+   */
+  static open(path: string, update: number | undefined): TrainingLog {
+    const lines = readLines(path);
+    const kept: LogLine[] = [];
+    for (const line of lines) {
+      const parsed = parseLine(line);
+      const checked = 'value' in parsed ? lineSchema.safeParse(parsed.value) : undefined;
+      if (checked?.success !== true || checked.data.update > (update ?? -1)) break;
+      kept.push(checked.data);
+    }
+    cutToLines(path, lines.slice(0, kept.length));
+    return new TrainingLog(path, kept);
+  }
+
+  get lines(): readonly LogLine[] {
+    return this.kept;
+  }
+
+  add(line: LogLine): void {
+    this.kept.push(line);
+    appendText(this.path, `${JSON.stringify(line)}\n`, { command: 'train' });
+  }
+
+  sync(): void {
+    syncFile(this.path, 'train');
+  }
 }

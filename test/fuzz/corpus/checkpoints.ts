@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { GgufMetadata } from '../../support/checkpoint/encode-gguf.js';
 import { encodeGguf, uint64 } from '../../support/checkpoint/encode-gguf.js';
 import { encodeSafetensors, joinSafetensors } from '../../support/checkpoint/write-safetensors.js';
-import { encodePickle, pickleGlobal, pickleTuple } from '../../../src/checkpoint/torch/write-torch-file.js';
+import { encodePickle, pickleGlobal, pickleTuple } from '../../support/checkpoint/encode-pickle.js';
 import { joinTorchFile } from '../../support/checkpoint/write-torch-file.js';
 import { encodeZip } from '../../support/checkpoint/write-zip.js';
 import { llamaConfig, tiny, writeCheckpoint } from '../../support/tiny-checkpoints.js';

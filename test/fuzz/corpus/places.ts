@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { RunFolder } from '../../../src/runs/run-folder.js';
-import { renderResult } from '../../../src/report/audit/json.js';
+import { renderResult } from '../../../src/report/audit/write-reports.js';
 import { createSampleAudit } from '../../support/report/sample-audit.js';
 import { judge } from '../../../src/report/audit/verdict.js';
 import type { MaliciousCase } from './case.js';

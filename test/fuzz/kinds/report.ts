@@ -1,12 +1,11 @@
 /** Reports of audits whose every free text (names, prompts, answers, suffixes) tries to be more than text. */
 import type { AuditResult } from '../../../src/audit/result.js';
 import { formatAudit } from '../../../src/cli/audit/audit-text.js';
-import { createColors } from '../../../src/cli/safe-text.js';
-import { createOutput } from '../../../src/cli/terminal.js';
+import { createColors, createOutput } from '../../../src/cli/terminal.js';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { renderHtml } from '../../../src/report/audit/audit-page.js';
-import { renderJson, renderSuffixes } from '../../../src/report/audit/json.js';
+import { renderJson, renderSuffixes } from '../../../src/report/audit/write-reports.js';
 import { renderJUnit } from '../../../src/report/audit/junit.js';
 import { renderMarkdown } from '../../../src/report/audit/audit-markdown.js';
 import { createSampleAudit } from '../../support/report/sample-audit.js';

@@ -9,7 +9,7 @@ import {
 import { renderReportMarkdown } from '../../../src/report/document.js';
 import { checkWorse, compareAudits } from '../../../src/report/compare/comparison.js';
 import { readFinishedRun } from '../../../src/report/compare/finished-run.js';
-import { renderResult, stringifyStably } from '../../../src/report/audit/json.js';
+import { renderResult, stringifyStably } from '../../../src/report/audit/write-reports.js';
 import { createSampleAudit } from '../../support/report/sample-audit.js';
 import { judge } from '../../../src/report/audit/verdict.js';
 import { mutateBytes } from '../byte-mutations.js';

@@ -6,8 +6,8 @@ import { countElements, isFloatDType } from '../../../src/checkpoint/stored-tens
 import { encodeValues } from '../../support/checkpoint/encode-values.js';
 import { encodeTorchFile, joinTorchFile } from '../../support/checkpoint/write-torch-file.js';
 import { readTorchHeader } from '../../../src/checkpoint/torch/torch-zip.js';
-import type { Picklable } from '../../../src/checkpoint/torch/write-torch-file.js';
-import { encodePickle, pickleTensor } from '../../../src/checkpoint/torch/write-torch-file.js';
+import type { Picklable } from '../../support/checkpoint/encode-pickle.js';
+import { encodePickle, pickleTensor } from '../../support/checkpoint/encode-pickle.js';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { mutateBytes, pick } from '../byte-mutations.js';

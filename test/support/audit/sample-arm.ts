@@ -1,7 +1,6 @@
 /** One measured arm of one prompt from the few numbers that a test is about. */
 import type { KeptClass } from '../../../src/measure/kept-class.js';
-import type { ArmName } from '../../../src/audit/arms/arms.js';
-import type { ArmResult, PromptResult } from '../../../src/audit/result.js';
+import type { ArmName, ArmResult, PromptResult } from '../../../src/audit/result.js';
 
 export interface SampleNumbers {
   readonly steps: number;

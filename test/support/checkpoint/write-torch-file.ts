@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
-import type { Picklable } from '../../../src/checkpoint/torch/write-torch-file.js';
-import { encodePickle, nameRoot, pickleTensor } from '../../../src/checkpoint/torch/write-torch-file.js';
+import { nameRoot } from '../../../src/checkpoint/torch/write-torch-file.js';
+import type { Picklable } from './encode-pickle.js';
+import { encodePickle, pickleTensor } from './encode-pickle.js';
 import { encodeValues } from './encode-values.js';
 import type { WritableTensors } from './encode-values.js';
 import { encodeZip } from './write-zip.js';

@@ -1,5 +1,5 @@
 /** Finished audits made by hand, as far as a comparison reads them. */
-import type { ArmName } from '../../../src/audit/arms/arms.js';
+import type { ArmName } from '../../../src/audit/result.js';
 import type { KeptClass } from '../../../src/measure/kept-class.js';
 import type { ComparablePrompt, ComparedRun } from '../../../src/report/compare/finished-run.js';
 

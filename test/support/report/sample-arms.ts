@@ -1,7 +1,6 @@
 /** One row of one prompt of the sample audit: answers cut into tokens, drafts accepted by a biased coin. */
 import type { Random } from '../../../src/core/random.js';
-import type { ArmName } from '../../../src/audit/arms/arms.js';
-import type { ArmResult, EqualLengths, OtherAnswer } from '../../../src/audit/result.js';
+import type { ArmName, ArmResult, EqualLengths, OtherAnswer } from '../../../src/audit/result.js';
 import { classifyAnswer } from '../../../src/measure/kept-class.js';
 import { simulateDecoding } from './sample-decoding.js';
 import type { SampleText } from './sample-texts.js';

@@ -5,12 +5,16 @@
  */
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import type { ArmName } from '../../../src/audit/arms/arms.js';
-import { arms } from '../../../src/audit/arms/arms.js';
+import type {
+  ArmName,
+  ArmResult,
+  AuditResult,
+  DrafterResult,
+  PromptResult,
+} from '../../../src/audit/result.js';
+import { arms, resultSchema } from '../../../src/audit/result.js';
 import type { AuditTimings, PhaseTimes } from '../../../src/audit/arms/phase-clock.js';
 import { countArm } from '../../../src/audit/arms/drafter-units.js';
-import type { ArmResult, AuditResult, DrafterResult, PromptResult } from '../../../src/audit/result.js';
-import { resultSchema } from '../../../src/audit/result.js';
 import { summariseDrafter } from '../../../src/audit/summary.js';
 import { listRepeats, sampleArm } from './sample-arms.js';
 import { sampleTrace } from './sample-decoding.js';
@@ -32,8 +36,8 @@ export interface SampleOptions {
   readonly blind?: boolean;
   /** Suffixes of the user in place of a search. */
   readonly given?: boolean;
-  /** On which prompts the search found nothing. */
-  readonly withoutSuffix?: 'one' | 'all';
+  /** On which prompts the search found nothing; default one. */
+  readonly withoutSuffix?: 'none' | 'one' | 'all';
   /** In bfloat16: on one prompt the second clean answer and the attacked one are different when they are measured. */
   readonly noisy?: boolean;
   /** Rows that were not measured. */
@@ -117,7 +121,7 @@ function createPrompt(
   const { rate, strength, blind = false, given = false, withoutSuffix = 'one', leaveOut = [] } = options;
   const { id: promptId, category, prompt } = text;
   const promptRate = rate + 0.2 * (random.next() - 0.5);
-  const failed = withoutSuffix === 'all' || (promptId === 'chat-2' && !blind);
+  const failed = withoutSuffix === 'all' || (withoutSuffix === 'one' && promptId === 'chat-2' && !blind);
   const present = arms.filter(
     (arm) => !leaveOut.includes(arm) && (given ? !searched.includes(arm) : arm !== 'given'),
   );

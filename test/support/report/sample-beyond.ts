@@ -1,6 +1,6 @@
 /** The transfer matrix and the universal suffix of the sample audit. */
 import type { DrafterResult, TransferMatrix, UniversalResult } from '../../../src/audit/result.js';
-import { findArm, findCounted } from '../../../src/report/audit/arm-names.js';
+import { findArm, findCounted } from '../../../src/report/audit/audit-words.js';
 
 /** On the diagonal what the audit measured; off it, half of what the suffix costs its own drafter. */
 export function sampleTransfer(drafters: readonly DrafterResult[]): TransferMatrix {

@@ -1,6 +1,5 @@
 /** Speculative decoding and a search as a biased coin would have them. */
-import type { ArmName } from '../../../src/audit/arms/arms.js';
-import type { AcceptanceSummary, SearchTrace } from '../../../src/audit/result.js';
+import type { AcceptanceSummary, ArmName, SearchTrace } from '../../../src/audit/result.js';
 import type { Random } from '../../../src/core/random.js';
 
 const draftDepth = 4;

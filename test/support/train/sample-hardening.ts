@@ -3,9 +3,12 @@ import type { AuditResult, DrafterResult, PromptResult } from '../../../src/audi
 import { summariseDrafter } from '../../../src/audit/summary.js';
 import { createSampleAudit } from '../report/sample-audit.js';
 import type { HardeningAudit } from '../../../src/train/harden/hardening-settings.js';
-import { compareAudit } from '../../../src/train/harden/hardening-comparison.js';
+import {
+  compareAudit,
+  drafterRoles,
+  hardeningResultVersion,
+} from '../../../src/train/harden/hardening-result.js';
 import type { HardeningResult, RoundRecord } from '../../../src/train/harden/hardening-result.js';
-import { drafterRoles, hardeningResultVersion } from '../../../src/train/harden/hardening-result.js';
 import { hardeningDefaults } from '../../../src/train/harden/hardening-settings.js';
 import { presets } from '../../../src/audit/settings.js';
 import { defaultSettings } from '../../../src/train/settings.js';
@@ -44,9 +47,9 @@ export function createDrafterResult(drafter: string, given: readonly SamplePromp
   return { drafter, prompts, summary: summariseDrafter(prompts, 1) };
 }
 
-/** Drafters in the order of their roles: before, hardened, random, paraphrase. */
+/** Drafters in the order of their roles: before, hardened, random. */
 export function createAuditResult(drafters: readonly (readonly SamplePrompt[])[]): AuditResult {
-  const names = ['eagle3', 'eagle3-hardened', 'eagle3-random', 'eagle3-paraphrase'];
+  const names = ['eagle3', 'eagle3-hardened', 'eagle3-random'];
   return {
     ...{ ...sample, transfer: null, universal: [] },
     setup: { ...sample.setup, options: { ...sample.setup.options, ...presets.standard } },
@@ -97,7 +100,7 @@ export function createHardeningResult(
         { ...round, searchSteps: 36, attackedLength: 1.62, cleanBefore: 2.39, cleanAfter: 2.38 },
       ],
       random: [{ ...round, searchSteps: 0, attackedLength: null }],
-      paraphrase: [{ ...round, searchSteps: 0, attackedLength: null }],
+      paraphrase: [],
     },
     audits: audits.map(([name, result]) => compareAudit(name, result, { roles: drafterRoles, seed: 0 })),
     times: { searchMs: 940_000, trainingMs: 610_000, auditMs: 2_400_000 },

@@ -7,7 +7,7 @@ import { isFloatDType } from '../../../src/checkpoint/stored-tensor.js';
 import { floatSource, storedSource } from '../../../src/checkpoint/tensor-source.js';
 import { resolveRecipes } from '../../../src/checkpoint/weight-recipe.js';
 import type { Drafter } from '../../../src/draft/drafter.js';
-import { refuseAtOnce } from '../../../src/draft/draft-system.js';
+import { refuseAtOnce } from '../../../src/draft/reading/checks.js';
 import { recogniseCheckpoint } from '../../../src/draft/systems.js';
 import { readParameters, readStore } from '../../../src/train/loop/parameters.js';
 
