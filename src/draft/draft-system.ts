@@ -26,7 +26,7 @@ interface NamedSystem {
 
 export interface WeightedSystem extends NamedSystem {
   /** Undefined if the tensors are not of this system. */
-  recognise(names: TensorNames): RecognisedLayout | undefined;
+  recognise(names: TensorNames, config?: Checkpoint['config']): RecognisedLayout | undefined;
   /** Describes the checkpoint without a target. Continues as well as it can if `refuse` returns. */
   describe(checkpoint: Checkpoint, refuse: Refuse, options?: ReadingOptions): DrafterDescription;
   /** Throws at the first problem. */
