@@ -29,13 +29,29 @@ async function startRole(name: string, ...words: string[]): Promise<{ child: Chi
   return { child, port };
 }
 
+/** Answers with the CPU time used until now, in microseconds, or ends. */
+function listen(end: () => void): void {
+  process.on('message', (message) => {
+    const { user, system } = process.cpuUsage();
+    if (message === 'cpu') process.send!({ cpu: user + system });
+    else end();
+  });
+}
+
+async function askCpu(child: ChildProcess | undefined): Promise<number> {
+  if (child === undefined) return Number.NaN;
+  child.send('cpu');
+  const [{ cpu }] = (await once(child, 'message')) as [{ cpu: number }];
+  return cpu;
+}
+
 async function runGuard(): Promise<void> {
   const [, upstream, folder] = process.argv.slice(2);
   const settings = { upstream, port: 0, operator: { port: 0 }, records: { folder }, tenant: { from: 'key' } };
   const guard = await startGuard(
     readConfiguration({ file: { name: 'bench', text: JSON.stringify(settings) } }),
   );
-  process.on('message', () => {
+  listen(() => {
     void guard.close().then(() => process.exit(0));
   });
   process.send!({ port: Number(new URL(guard.url).port) });
@@ -55,7 +71,7 @@ async function runNode(): Promise<void> {
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  process.on('message', () => process.exit(0));
+  listen(() => process.exit(0));
   process.send!({ port: (server.address() as AddressInfo).port });
 }
 
@@ -121,26 +137,32 @@ async function measure(): Promise<void> {
   const node = await startRole('node', upstream);
   const guard = await startRole('guard', upstream, join(folder, 'records'));
   const contenders = [
-    { name: 'direct', port: engine.port },
-    ...(nginx === undefined ? [] : [{ name: 'nginx', port: nginx.port }]),
-    { name: 'plain Node proxy', port: node.port },
-    { name: 'guard, records on', port: guard.port },
-  ].map((each) => ({ ...each, rates: [] as number[], latencies: [] as number[] }));
+    { name: 'direct', port: engine.port, child: undefined },
+    ...(nginx === undefined ? [] : [{ name: 'nginx', port: nginx.port, child: undefined }]),
+    { name: 'plain Node proxy', ...node },
+    { name: 'guard, records on', ...guard },
+  ].map((each) => ({ ...each, rates: [] as number[], latencies: [] as number[], cpu: [] as number[] }));
   try {
     for (const { port } of contenders) await drive(port, { connections: 16, requests });
     for (let round = 0; round < rounds; round++)
-      for (const { port, rates, latencies } of contenders) {
+      for (const { port, child, rates, latencies, cpu } of contenders) {
+        const before = await askCpu(child);
         rates.push((await drive(port, { connections: 16, requests })).perSecond);
+        cpu.push(((await askCpu(child)) - before) / requests);
         latencies.push(median((await drive(port, { connections: 1, requests: requests / 4 })).latencies));
       }
     const [direct] = contenders;
     const plain = contenders.at(-2)!;
     printTable([
-      ['', 'requests/s, 16 connections', 'of the Node proxy', 'median latency, 1 connection', 'added'],
-      ...contenders.map(({ name, rates, latencies }) => [
+      [
+        ...['', 'requests/s, 16 connections', 'of the Node proxy', 'CPU per request'],
+        ...['median latency, 1 connection', 'added'],
+      ],
+      ...contenders.map(({ name, rates, latencies, cpu }) => [
         name,
         median(rates).toFixed(0),
         median(rates.map((rate, round) => rate / plain.rates[round]!)).toFixed(2),
+        Number.isNaN(cpu[0]) ? '' : `${median(cpu).toFixed(0)} us`,
         `${median(latencies).toFixed(3)} ms`,
         `${median(latencies.map((latency, round) => latency - direct!.latencies[round]!)).toFixed(3)} ms`,
       ]),

@@ -31,10 +31,13 @@ export interface Invocation {
   ) => string;
   /** Throws if a flag was given that is not among `allowed`. */
   readonly allowOnly: (allowed: readonly string[], explain: (flag: string) => MistletoeError) => void;
+  readonly printHelp: () => void;
 }
 
 export interface CommandDefinition<Table extends FlagTable = FlagTable> {
   readonly name: string;
+  /** Of a command below another one, in the list of its parent's help. */
+  readonly summary?: string;
   readonly description: string;
   readonly arguments?: readonly (readonly [term: string, help: string])[];
   readonly flags: Table;
@@ -42,7 +45,9 @@ export interface CommandDefinition<Table extends FlagTable = FlagTable> {
   /** After the examples: exit codes, files. */
   readonly notes?: string;
   /** Adds --config and --show-config; returns every setting in effect, by the names of the table. */
-  readonly complete?: (flags: FlagsOf<Table>) => Readonly<Record<string, unknown>>;
+  complete?(flags: FlagsOf<Table>): Readonly<Record<string, unknown>>;
+  /** Commands below this one. */
+  readonly commands?: readonly CommandDefinition[];
   run(flags: FlagsOf<Table>, invocation: Invocation): Promise<number>;
 }
 
@@ -70,30 +75,38 @@ export function setUpCommand<Table extends FlagTable>(
   addFlags(command, all);
   addExamples(command, definition.examples);
   if (definition.notes !== undefined) command.addHelpText('after', definition.notes);
+  // Flags after the name of a command below belong to that command.
+  if (definition.commands !== undefined) command.enablePositionalOptions();
+  for (const inner of definition.commands ?? [])
+    setUpCommand(command.command(inner.name).summary(inner.summary ?? ''), inner, context);
   command.action(async () => {
     const { values, notes } = parseFlags(command, all);
     const notice = createNotice(terminal);
     notes.forEach(notice);
-    const file = values.get('config') as string | undefined;
+    const isOwn = definition.complete !== undefined; // `guard` has a config file of its own
+    const file = isOwn ? (values.get('config') as string | undefined) : undefined;
     const fromFile = file === undefined ? new Map<string, unknown>() : await readConfig(file, table);
     const given = new Map([...fromFile, ...values]);
     refuseConflicts(table, given);
     const flags = Object.fromEntries(
       Object.entries(table).map(([name, entry]) => [name, given.has(name) ? given.get(name) : entry.default]),
     ) as FlagsOf<Table>;
-    if (values.get('showConfig') === true) {
+    if (isOwn && values.get('showConfig') === true) {
       terminal.stdout.write(formatConfig(table, definition.complete?.(flags) ?? {}));
       return;
     }
     context.exitCode = await definition.run(flags, {
       terminal,
       args: command.args,
-      given: new Set([...given.keys()].filter((name) => name !== 'config')),
+      given: new Set([...given.keys()].filter((name) => !isOwn || name !== 'config')),
       commandLine: (ignored, show = {}) =>
         ['mistletoe', definition.name, ...listWords(table, given, ignored, show)].join(' '),
       allowOnly(allowed, explain) {
         const other = [...given.keys()].find((name) => !allowed.includes(name));
         if (other !== undefined) throw explain(`--${nameOf(all, other)}`);
+      },
+      printHelp() {
+        command.outputHelp();
       },
     });
   });

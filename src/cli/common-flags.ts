@@ -1,5 +1,4 @@
 /** Flags that several commands share; each means the same everywhere. */
-import type { Command } from 'commander';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { maxThreads, maxWorkers } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
@@ -13,8 +12,7 @@ import { builtInTemplateNames } from '../text/template/built-in-templates.js';
 import { parseDay } from '../text/template/calendar-day.js';
 import type { TemplateOptions } from '../text/template/chat-template.js';
 import type { FlagsOf } from './flags.js';
-import { addFlags, flag, toggle } from './flags.js';
-import { Option } from 'commander';
+import { flag, toggle } from './flags.js';
 
 export const targetFlag = {
   target: flag('model folder, GGUF file, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {
@@ -191,11 +189,3 @@ export const cacheOf = ({
   cacheFolder: cacheDir,
   verifyCache,
 });
-
-// `guard` declares its flags with commander; these add the shared ones.
-export const createTargetOption = (): Option =>
-  new Option('-t, --target <model>', targetFlag.target.help).default(bundledTarget, 'the bundled model');
-export const addTaps = (command: Command): Command => addFlags(command, tapsFlag);
-export const addDownload = (command: Command): Command => addFlags(command, downloadFlag);
-export const addTemplate = (command: Command): Command => addFlags(command, templateFlags);
-export const addMachine = (command: Command): Command => addFlags(command, machineFlags);

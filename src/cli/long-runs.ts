@@ -6,10 +6,13 @@ import { pushAll } from '../core/long-lists.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import { loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
+import type { RunOptions } from '../train/training-run.js';
 import type { Invocation } from './command.js';
+import type { MachineFlags, progressFlag, reportFormatFlag, runFlags } from './common-flags.js';
 import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
-import type { Progress, ProgressClock, ProgressMode } from './progress.js';
+import type { FlagsOf } from './flags.js';
+import type { Progress, ProgressClock } from './progress.js';
 import { createProgress } from './progress.js';
 import type { PromptFinder } from './model-source.js';
 import type { Colors, Terminal } from './terminal.js';
@@ -40,23 +43,18 @@ interface OpenedRun {
   readonly request: { readonly targetFolder: string };
 }
 
-interface RunFlags {
-  readonly progress: ProgressMode;
-  readonly format: 'text' | 'json' | 'markdown';
-  readonly resume: string | undefined;
-  readonly cacheDir: string | undefined;
-  readonly verifyCache: true | undefined;
-}
+type RunFlags = Pick<MachineFlags, 'cacheDir' | 'verifyCache'> &
+  FlagsOf<typeof runFlags & typeof progressFlag & typeof reportFormatFlag>;
 
 /** `train` and `harden`: how they start, resume and end. */
-interface FolderRun<Events, Options, Outcome> {
+interface FolderRun<Events, Outcome> {
   readonly command: 'train' | 'harden';
   /** Flags that may be given with --resume, beside those of all runs. */
   readonly resumable?: readonly string[];
   createEvents(progress: Progress, clock: ProgressClock): Events;
   /** Checks the flags and reads what they name. */
-  prepare(onNotice: (message: string) => void): Promise<(options: Options) => Promise<Outcome>>;
-  resume(folder: string, options: Options): Promise<Outcome>;
+  prepare(onNotice: (message: string) => void): Promise<(options: RunOptions<Events>) => Promise<Outcome>>;
+  resume(folder: string, options: RunOptions<Events>): Promise<Outcome>;
   /** Writes the reports. `target` is undefined for the bundled one. */
   finish(
     outcome: Exclude<Outcome, { status: 'interrupted' }>,
@@ -64,22 +62,11 @@ interface FolderRun<Events, Options, Outcome> {
   ): Promise<ResultForms & { readonly exitCode: number }>;
 }
 
-interface RunOptions<Events> {
-  readonly events: Events;
-  readonly signal: AbortSignal;
-  readonly cacheFolder?: string | undefined;
-  readonly verifyCache?: boolean | undefined;
-}
-
 /** Starts or resumes a run, follows it, and prints its result. */
 export async function runInFolder<
   Events extends { onOpen?(run: OpenedRun): void },
   Outcome extends { readonly status: 'complete' | 'interrupted'; readonly folder: string },
->(
-  flags: RunFlags,
-  invocation: Invocation,
-  run: FolderRun<Events, RunOptions<Events>, Outcome>,
-): Promise<number> {
+>(flags: RunFlags, invocation: Invocation, run: FolderRun<Events, Outcome>): Promise<number> {
   const { terminal } = invocation;
   const { resume } = flags;
   const progress = createProgress(flags.progress, terminal.stderr);

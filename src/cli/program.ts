@@ -11,9 +11,8 @@ import { readVersion } from '../decode/bundled-models.js';
 import type { Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
-type AddCommand = (program: Command, context: CommandContext) => void;
-/** A module that exports the definition under the command's name, or a function that adds the command. */
-type LoadCommand = () => Promise<Readonly<Record<string, unknown>> | AddCommand>;
+/** A module that exports the definition under the command's name. */
+type LoadCommand = () => Promise<Readonly<Record<string, unknown>>>;
 
 const groups: Readonly<
   Record<string, readonly (readonly [name: string, summary: string, load: LoadCommand])[]>
@@ -26,16 +25,8 @@ const groups: Readonly<
     ['bench', 'measure drafters against plain decoding', () => import('./bench.js')],
   ],
   'Is it happening to me now?': [
-    [
-      'doctor',
-      'show what draft metrics a running server exposes',
-      async () => (await import('./guard/doctor-command.js')).addDoctorCommand,
-    ],
-    [
-      'guard',
-      'watch speculative decoding in production',
-      async () => (await import('./guard/guard-command.js')).addGuardCommand,
-    ],
+    ['doctor', 'show what draft metrics a running server exposes', () => import('./guard/doctor.js')],
+    ['guard', 'watch speculative decoding in production', () => import('./guard/guard.js')],
   ],
   'How do I harden it?': [
     ['train', 'train a drafter for a target', () => import('./train/train.js')],
@@ -69,12 +60,9 @@ async function runCommand(argv: readonly string[], terminal: Terminal): Promise<
     for (const [group, entries] of Object.entries(groups))
       for (const [name, summary, load] of entries) {
         const loaded = argv.includes(name) ? await load() : undefined;
-        if (typeof loaded === 'function') loaded(program, context);
-        else {
-          const command = program.command(name);
-          if (loaded !== undefined) setUpCommand(command, loaded[name] as CommandDefinition, context);
-        }
-        program.commands.at(-1)?.summary(summary).helpGroup(group);
+        const command = program.command(name);
+        if (loaded !== undefined) setUpCommand(command, loaded[name] as CommandDefinition, context);
+        command.summary(summary).helpGroup(group);
       }
     const words = argv.map((word) => (word === '--help-all' ? '--help' : word));
     await program.parseAsync(words, { from: 'user' });
@@ -108,6 +96,7 @@ function createProgram(terminal: Terminal, showAll: boolean): Command {
     .version(readVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help; after a command, its help')
     .helpCommand('help [command]', 'print the help of a command')
+    .enablePositionalOptions()
     .showSuggestionAfterError(false)
     .exitOverride()
     .configureOutput({

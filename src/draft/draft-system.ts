@@ -26,7 +26,7 @@ interface NamedSystem {
 
 export interface WeightedSystem extends NamedSystem {
   /** Undefined if the tensors are not of this system. */
-  recognise(names: TensorNames): RecognisedLayout | undefined;
+  recognise(names: TensorNames, config?: Checkpoint['config']): RecognisedLayout | undefined;
   /** Describes the checkpoint without a target. Continues as well as it can if `refuse` returns. */
   describe(checkpoint: Checkpoint, refuse: Refuse, options?: ReadingOptions): DrafterDescription;
   /** Throws at the first problem. */
@@ -48,8 +48,10 @@ export interface RecognisedLayout {
 
 /** What a drafter's tensors say about it and its target. */
 export interface DrafterFacts {
-  /** Fixed draft length; absent for autoregressive drafters. */
+  /** Fixed draft length; absent if drafts have any length. */
   readonly heads?: number | undefined;
+  /** Drafts a chain in one pass behind masks of this token. */
+  readonly maskToken?: number | undefined;
   readonly hiddenSize?: number | undefined;
   readonly draftVocabularySize?: number | undefined;
   readonly rotary?: { readonly base: number; readonly origin: string } | undefined;

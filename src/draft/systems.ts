@@ -6,11 +6,12 @@ import type { DraftSystem, DrafterOptions, WeightedSystem, WeightlessSystem } fr
 import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
-import { eagle3 } from './eagle/eagle3.js';
+import { eagle3, pEagle } from './eagle/eagle3.js';
 import { addLookup, parseHybrid, withLookup } from './hybrid/hybrid.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { ngram } from './ngram/ngram.js';
+import { pard } from './pard/pard.js';
 import { misfit } from './reading/checks.js';
 
 /** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:3,8+FOLDER`. */
@@ -57,7 +58,16 @@ async function openDrafter(source: string, options: DrafterOptions): Promise<Dra
 }
 
 /** The first match counts: more specific systems come first. */
-export const systems: readonly DraftSystem[] = [medusa, hydra, eagle3, eagle, draftModel, ngram];
+export const systems: readonly DraftSystem[] = [
+  medusa,
+  hydra,
+  pEagle,
+  eagle3,
+  eagle,
+  pard,
+  draftModel,
+  ngram,
+];
 
 const weighted = systems.filter((system): system is WeightedSystem => 'recognise' in system);
 const weightless = systems.filter((system): system is WeightlessSystem => 'create' in system);
@@ -70,10 +80,12 @@ export interface Recognition {
   readonly system?: WeightedSystem | undefined;
 }
 
-export function recogniseCheckpoint(checkpoint: Pick<Checkpoint, 'tensors'>): Recognition {
+export function recogniseCheckpoint(
+  checkpoint: Pick<Checkpoint, 'tensors'> & Partial<Pick<Checkpoint, 'config'>>,
+): Recognition {
   const names = namesOf(checkpoint);
   for (const system of weighted) {
-    const recognised = system.recognise(names);
+    const recognised = system.recognise(names, checkpoint.config);
     if (recognised === undefined) continue;
     const { layout, isTarget = false } = recognised;
     return { kind: isTarget ? 'decoder' : system.name, layout, system };

@@ -1,7 +1,4 @@
-/**
- * Reads the settings from a YAML file and from flags, which win. Errors name file, line and column, or the flag. Unknown
- * keys are rejected: a misspelled limit would be no limit.
- */
+/** Reads the settings from a YAML file and from flags, which win. Errors name file, line and column, or the flag. */
 import type { Document } from 'yaml';
 import { isNode, LineCounter, parseDocument, stringify } from 'yaml';
 import { z } from 'zod';
@@ -112,11 +109,14 @@ function updateOldSettings(tree: Tree): readonly string[] {
 const isTree = (value: unknown): value is Tree =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+/** Values of groups are merged. The schema rejects what is no group. */
 function set(tree: Tree, [first, ...rest]: readonly string[], value: unknown): void {
-  const inner = rest.length === 0 ? value : (tree[first!] ?? {});
-  tree[first!] = inner;
-  // The schema rejects what is no group.
-  if (rest.length > 0 && isTree(inner)) set(inner, rest, value);
+  const known = tree[first!] ?? {};
+  if (rest.length === 0) tree[first!] = isTree(value) && isTree(known) ? { ...known, ...value } : value;
+  else {
+    tree[first!] = known;
+    if (isTree(known)) set(known, rest, value);
+  }
 }
 
 function describeIssue(
@@ -128,11 +128,8 @@ function describeIssue(
   const path = [...issue.path.map(String), ...unknown];
   const name = path.join('.');
   const message = issue.message.replace(/^(?:Invalid (?:input|option)|Too (?:small|big)): /, '');
-  const text =
-    unknown.length > 0
-      ? `${name} is not a setting`
-      : `${name === '' ? 'the configuration' : name}: ${message}`;
-  const given = flags.find((each) => each.path.join('.') === name);
+  const text = unknown.length > 0 ? `${name} is not a setting` : `${name || 'the configuration'}: ${message}`;
+  const given = flags.find((each) => `${name}.`.startsWith(`${each.path.join('.')}.`));
   const place = given !== undefined ? `${given.flag}: ` : file && `${file.name}${findPlace(file, path)}: `;
   const isMissingUpstream = name === 'upstream' && issue.code === 'invalid_type';
   return new MistletoeError('usage', `${place ?? ''}${text}`, {

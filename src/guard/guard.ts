@@ -1,12 +1,5 @@
-/**
- * The guard as a whole: a proxy in front of an engine, the judge of what passes, the measures that follow, records on
- * disk, and a listener for the operator.
- */
-import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
-import type { Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { describeCause, MistletoeError } from '../core/errors.js';
+/** The guard as a whole: a proxy in front of an engine, the judge of what passes, records, and the operator's listener. */
+import { describeCause } from '../core/errors.js';
 import type { GuardConfiguration } from './guard-config.js';
 import type { JudgeOptions } from './judge/judge.js';
 import { Judge } from './judge/judge.js';
@@ -17,20 +10,18 @@ import { PageMemory } from './metrics/page-state.js';
 import type { Attributes } from './metrics/telemetry-names.js';
 import { actionAttributes, alertAttributes, requestAttributes } from './metrics/telemetry-names.js';
 import type { Observation } from './observation.js';
-import { Attribution } from './proxy/attribution.js';
+import { Attribution, UpstreamFacts } from './proxy/upstream-facts.js';
 import type { Endpoint, PageHandler } from './proxy/operator.js';
-import { createOperatorServer, requireKey } from './proxy/operator.js';
-import { closeProxy, createProxy } from './proxy/proxy.js';
+import { createOperatorServer, readKey, requireKey } from './proxy/operator.js';
+import { closeServer, createProxy, listen } from './proxy/proxy.js';
 import type { RouterSettings } from './proxy/request-router.js';
 import { RequestRouter } from './proxy/request-router.js';
 import { createTenantNamer, readSecret } from './proxy/tenant.js';
-import { UpstreamFacts } from './proxy/upstream-facts.js';
 import { Upstream } from './proxy/upstream.js';
 import { RecordLog } from './records/record-log.js';
-import type { RecordQuery } from './records/record-segments.js';
-import { findRecords } from './records/record-segments.js';
+import { findRecords, readQuery } from './records/record-segments.js';
 import { restoreJudge, saveJudge } from './state/judge-state.js';
-import { openState } from './state/open-state.js';
+import { openState } from './state/redis-state.js';
 
 export type GuardEventName = 'request-end' | 'alert' | 'action';
 
@@ -58,13 +49,9 @@ export interface Guard {
 const listModelsEveryMs = 60_000;
 const saveJudgeEveryMs = 60_000;
 
-/**
- * @example
- * const guard = await startGuard(readConfiguration({ file: { name: 'guard.yaml', text } }));
- * console.log(guard.url, guard.operatorUrl);
- */
+/** @example const { url, operatorUrl } = await startGuard(configureGuard({ upstream: 'http://127.0.0.1:8000' })); */
 export async function startGuard(initial: GuardConfiguration, options: GuardOptions = {}): Promise<Guard> {
-  const { onNotice = ignore, version = 'unknown' } = options;
+  const { onNotice = () => undefined, version = 'unknown' } = options;
   let configuration = initial;
   const { folder } = configuration.records;
   const key = options.operatorKey ?? readKey(configuration.operator.keyFile);
@@ -172,10 +159,9 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
 
   const close = async (): Promise<void> => {
     for (const timer of timers) clearInterval(timer);
-    await closeProxy(server, configuration.timeouts.shutdown);
-    await closeProxy(operator, 1);
-    settings.speculative.close();
-    settings.plain?.close();
+    await closeServer(server, configuration.timeouts.shutdown);
+    await closeServer(operator, 1);
+    closeUpstreams(settings);
     await state.close();
     await otlp?.close();
     await log?.close();
@@ -192,23 +178,25 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
     [judge, otlp, configuration] = [nextJudge, exportTo(next), next];
     await previousState.close();
     await previousOtlp?.close();
-    // Running requests keep their connections; idle ones to the old upstream time out.
+    const previous = settings;
     settings = createSettings(next, secret);
     await settings.facts.refresh();
     router.reload(settings);
+    closeUpstreams(previous);
   };
   try {
     const url = await listen(server, configuration, 'port');
-    return {
-      url,
-      operatorUrl: await listen(operator, configuration.operator, 'operator.port'),
-      reload,
-      close,
-    };
+    const operatorUrl = await listen(operator, configuration.operator, 'operator.port');
+    return { url, operatorUrl, reload, close };
   } catch (cause) {
     await close();
     throw cause;
   }
+}
+
+function closeUpstreams({ speculative, plain }: RouterSettings): void {
+  speculative.close();
+  plain?.close();
 }
 
 function judgeOptions({ alert, breakEven, tenant, mitigation }: GuardConfiguration): JudgeOptions {
@@ -227,48 +215,4 @@ function createSettings(configuration: GuardConfiguration, secret: string): Rout
     askForTelemetry,
     nameTenant: createTenantNamer({ ...tenant, secret }),
   };
-}
-
-async function listen(
-  server: Server,
-  { host, port }: { readonly host: string; readonly port: number },
-  setting: string,
-): Promise<string> {
-  server.listen(port, host);
-  try {
-    await once(server, 'listening');
-  } catch (cause) {
-    const message = `The guard cannot listen on ${host}:${port}: ${describeCause(cause)}.`;
-    const hint = `Set another ${setting}, or stop the program that uses it.`;
-    throw new MistletoeError('usage', message, { hint, cause });
-  }
-  const { family, address, port: given } = server.address() as AddressInfo;
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${given}`;
-}
-
-function readKey(path: string | undefined): string | undefined {
-  if (path === undefined) return undefined;
-  const key = readFileSync(path, 'utf8').trim();
-  if (/^\S{8,}$/.test(key)) return key;
-  throw new MistletoeError('usage', `${path} contains no key; expected one word of 8 or more characters.`, {
-    hint: 'Create one with: openssl rand -hex 32',
-  });
-}
-
-/** Values that are not numbers or kinds are left out. */
-function readQuery(parameters: URLSearchParams): RecordQuery {
-  const number = (name: string): number | undefined => {
-    const value = Number(parameters.get(name) ?? Number.NaN);
-    return Number.isSafeInteger(value) && value >= 0 ? value : undefined;
-  };
-  const text = (name: string): string | undefined => parameters.get(name) ?? undefined;
-  return {
-    ...{ fromMs: number('from'), toMs: number('to'), limit: number('limit') },
-    ...{ model: text('model'), tenant: text('tenant'), verdict: text('verdict') },
-    kind: (['request', 'alert', 'action'] as const).find((each) => each === text('kind')),
-  };
-}
-
-function ignore(): void {
-  // Without a listener.
 }

@@ -1,7 +1,6 @@
 /**
- * What is known about one answered request, whichever engine answered it. Engines count differently; their adapters
- * translate into these fields, and the judge, the records, the metrics and the page read nothing else.
- * The accepted length of a step includes the bonus token: 1 + accepted / steps.
+ * What is known about one answered request, whichever engine answered it. The judge, the records, the metrics and the page
+ * read nothing else. The accepted length of a step includes the bonus token: 1 + accepted / steps.
  */
 import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
 

@@ -69,6 +69,11 @@ export function normalise(
   return rmsNorm(x, weight(`${name}.weight`, [sizes.hiddenSize]), sizes.normEpsilon);
 }
 
+export interface DraftedRows {
+  readonly rows: KeyValueRows;
+  readonly diagonal: readonly KeyValueRows[]; // [earlier depth]
+}
+
 /** What new rows see besides each other. */
 export interface AttentionMemory {
   /** Before the past, common to all lanes; included in the mask. */
@@ -79,7 +84,7 @@ export interface AttentionMemory {
   /**
    * For drafts along known tokens: row t sees the given rows up to t, and of each earlier depth only row t.
    */
-  readonly drafted?: { readonly rows: KeyValueRows; readonly diagonal: readonly KeyValueRows[] } | undefined;
+  readonly drafted?: DraftedRows | undefined;
 }
 
 /** The input may be wider than the hidden size (EAGLE-3). */
@@ -182,6 +187,7 @@ export interface DecoderOptions {
   readonly prefix?: readonly KeyValueRows[] | undefined; // [layer]
   readonly past?: readonly KeyValueRows[] | undefined; // [layer]
   readonly earlier?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly drafted?: readonly DraftedRows[] | undefined; // [layer]
   readonly taps?: readonly number[] | undefined;
 }
 
@@ -190,7 +196,7 @@ export function runDecoder(
   configuration: ModelConfiguration,
   scope: string,
   embeddings: Tensor, // [batch, position, hidden]
-  { context, prefix, past, earlier, taps = [] }: DecoderOptions,
+  { context, prefix, past, earlier, drafted, taps = [] }: DecoderOptions,
 ): DecoderResult {
   let hidden = embeddings;
   const streams: Tensor[] = [];
@@ -201,6 +207,7 @@ export function runDecoder(
       prefix: prefix?.[layer],
       past: past?.[layer],
       earlier: earlier?.[layer],
+      drafted: drafted?.[layer],
     });
     hidden = result.hidden;
     rows.push(result.rows);

@@ -18,7 +18,6 @@ export interface BenchmarkSetting {
   readonly sampling: SamplingOptions;
   readonly seed: number;
   readonly warmup: number;
-  /** Prompts that were answered at the same time. */
   readonly concurrency: number;
 }
 

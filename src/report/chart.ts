@@ -152,7 +152,6 @@ function roundTicks([from, to]: Axis['domain']): { at: number; text: string }[] 
   });
 }
 
-/** The share of steps that accept each depth of a draft. */
 interface DepthShares {
   readonly style: MarkStyle;
   /** [depth - 1] */

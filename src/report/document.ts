@@ -12,7 +12,6 @@ import { factsHtml, factsMarkdown, tableHtml, tableMarkdown } from './table.js';
 
 export interface Block {
   readonly html: Content;
-  /** Lines. */
   readonly markdown: readonly string[];
 }
 

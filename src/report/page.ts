@@ -137,7 +137,6 @@ stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"><path d="M16 3
 </svg>${name}</span>`;
 }
 
-/** A part of the page, named in the navigation. */
 export interface Chapter {
   readonly id: string;
   readonly name: string;

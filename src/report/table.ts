@@ -46,7 +46,6 @@ export function cellText({ value, interval }: Cell): string {
   return interval === undefined ? value : `${value} (${interval})`;
 }
 
-/** Lines with aligned columns, the names first. */
 export const tableText = (table: Table): string[] =>
   padCells(table, 0).map((line) => line.join('  ').trimEnd());
 

@@ -15,7 +15,6 @@ export interface AnswerRequest {
   readonly model: string | undefined;
   /** Several only on /v1/completions. */
   readonly prompts: readonly (string | readonly ChatMessage[] | readonly number[])[];
-  /** Answers to each prompt. */
   readonly choices: number;
   /** Undefined: up to the end of the context. */
   readonly maxNewTokens: number | undefined;

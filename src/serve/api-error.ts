@@ -3,7 +3,6 @@ import { MistletoeError } from '../core/errors.js';
 
 export interface ApiErrorDetails {
   readonly status: number;
-  /** For programs. */
   readonly code: string;
   /** The request field at fault. */
   readonly param?: string | undefined;

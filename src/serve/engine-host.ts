@@ -19,7 +19,6 @@ export interface ServedModel {
   readonly contextLength: number;
   /** Names; the first is the default. */
   readonly drafters: readonly string[];
-  /** Default draft policy. */
   readonly draft: string | undefined;
   /** By default, whether other drafters take over when drafts do not pay. */
   readonly guarded: boolean;
@@ -34,7 +33,6 @@ export interface HostOptions {
   readonly hiddenPaths: readonly string[];
 }
 
-/** Why an answer was aborted. */
 export type Cut = 'client' | 'time' | 'shutdown';
 
 export interface HostedAnswer {
@@ -77,7 +75,6 @@ export class EngineHost {
     return this.isDraining ? 'draining' : 'ready';
   }
 
-  /** Answers that have not ended. */
   get sequences(): number {
     let total = 0;
     for (const { sequences } of this.running) total += sequences;

@@ -10,7 +10,6 @@ export interface ServerLimits {
   readonly newTokens: number | undefined;
   /** Answers to one request: its prompts times `n`. */
   readonly choices: number;
-  /** Waiting answers. */
   readonly queue: number;
   /** Since the request arrived; an unfinished answer then ends with what it has. */
   readonly seconds: number;

@@ -28,7 +28,6 @@ const isToken = (value: unknown): value is number => Number.isSafeInteger(value)
 
 type Prompt = string | number[] | string[] | number[][];
 
-/** A text, token ids, or a list of either, none of them empty. */
 function isPrompt(value: unknown): value is Prompt {
   if (typeof value === 'string') return isFilled(value);
   if (!Array.isArray(value) || value.length === 0) return false;
@@ -47,7 +46,6 @@ interface TextPart {
 }
 type Content = string | readonly TextPart[];
 
-/** A text, or a list of parts that are texts. */
 function isContent(value: unknown): value is Content {
   return isText(value) || (Array.isArray(value) && value.length > 0 && value.every(isTextPart));
 }
@@ -60,7 +58,6 @@ function isTextPart(value: unknown): value is TextPart {
 const maxStops = 4;
 const maxStopLength = 1000;
 
-/** A text that ends answers, or a list of them. */
 function isStop(value: unknown): value is string | string[] {
   const isOne = (each: unknown): boolean => isFilled(each) && each.length <= maxStopLength;
   return Array.isArray(value) ? value.length <= maxStops && value.every(isOne) : isOne(value);

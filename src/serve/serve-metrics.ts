@@ -8,7 +8,6 @@ import type { FinishedReason } from './answer-format.js';
 import { finishedReasons } from './answer-format.js';
 import type { DrafterCounts } from './speculation-report.js';
 
-/** A finished request. */
 export interface EndedRequest {
   readonly promptTokens: number;
   readonly completionTokens: number;

@@ -28,6 +28,7 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
     ...{ title: 'a draft model of two layers of its target', system: 'speculative-sampling' },
     ...{ targetLayers: 2, layout: 'language model' },
   },
+  { title: 'PARD', system: 'pard', layout: 'PARD' },
   { title: 'Medusa', system: 'medusa', layout: 'Medusa-1 heads' },
   { title: 'Medusa of two layers', system: 'medusa', heads: 3, layers: 2, layout: 'Medusa-1 heads' },
   { title: 'Hydra', system: 'hydra', layout: 'Hydra (mlp)' },
@@ -35,6 +36,8 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
   { title: 'Hydra++', system: 'hydra', hasPrefix: true, layout: 'Hydra++ (prefix-mlp)' },
   { title: 'EAGLE', system: 'eagle', layout: 'EAGLE-1/-2 head' },
   { title: 'EAGLE-3', system: 'eagle3', layout: 'EAGLE-3 head' },
+  { title: 'EAGLE-3 of two layers', system: 'eagle3', layers: 2, layout: 'EAGLE-3 head' },
+  { title: 'P-EAGLE', system: 'p-eagle', layers: 2, draftTokens, layout: 'P-EAGLE head' },
   { title: 'EAGLE-3 over some tokens', system: 'eagle3', draftTokens, layout: 'EAGLE-3 head' },
 ];
 
@@ -48,7 +51,15 @@ it.runIf(byTier({ quick: true, full: false }))('has a row for every system that 
   expect(new Set(drafters.map(({ system }) => system))).toEqual(new Set(trainableSystems));
 });
 
-const quickTitles = ['a draft model', 'Medusa', 'Hydra++', 'EAGLE', 'EAGLE-3 over some tokens'];
+const quickTitles = [
+  'a draft model',
+  'PARD',
+  'P-EAGLE',
+  'Medusa',
+  'Hydra++',
+  'EAGLE',
+  'EAGLE-3 over some tokens',
+];
 
 describe.each(casesOfTier(drafters, ({ title }) => quickTitles.includes(title)))(
   '$title',

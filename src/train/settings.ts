@@ -37,7 +37,7 @@ export const learningSettings = {
 
 export const objectiveSettings = {
   depth: rareSetting(integer(1, deepestDraft), 'levels', 'draft levels that are trained', {
-    shownDefault: '1; medusa and hydra: one per head; eagle3: 4',
+    shownDefault: '1; medusa and hydra: one per head; eagle3, p-eagle and pard: 4',
   }),
   labels: rareSetting(
     oneOf(['soft', 'tokens']),
@@ -145,7 +145,10 @@ export function defaultSettings({
     case 'eagle':
       return { ...common, featureWeight: 1, labelWeight: 0.1, noise: 0.2 };
     case 'eagle3':
+    case 'p-eagle':
       return { ...common, depth: 4, decay: 0.8 };
+    case 'pard':
+      return { ...common, depth: 4, decay: 0.8, learn: 'all' };
     case 'speculative-sampling':
       // A draft model learns the language itself, so prompts help too.
       return { ...common, learn: 'all' };

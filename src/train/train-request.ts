@@ -173,10 +173,12 @@ const defaultHeads = 4;
 
 const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
   'speculative-sampling': ['layers', 'hiddenSize', 'targetLayers'],
+  pard: ['layers', 'hiddenSize'],
   medusa: ['heads', 'layers'],
   hydra: ['heads', 'layers', 'prefixLayer'],
   eagle: [],
-  eagle3: ['draftVocabulary'],
+  eagle3: ['draftVocabulary', 'layers'],
+  'p-eagle': ['draftVocabulary', 'layers'],
 };
 
 function refuseForeignSizes(system: TrainableSystem, shape: DrafterShape): void {

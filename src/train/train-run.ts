@@ -151,7 +151,8 @@ function refuseUnfit({
       { hint: 'Ask for fewer, or leave it out: half of them are usual.' },
     );
   refuseWholeTarget(targetLayers, layerCount);
-  if (system === 'eagle3' && from === undefined) refuseShallowTarget(targetFolder, layerCount);
+  if ((system === 'eagle3' || system === 'p-eagle') && from === undefined)
+    refuseShallowTarget(targetFolder, layerCount);
 }
 
 async function trainIn(

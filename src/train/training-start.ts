@@ -47,7 +47,9 @@ export async function prepareEagle3(
   const counts = countLearntTokens(training, vocabularySize);
   const { tokens, coverage, notice } = chooseDraftVocabulary(counts, size, target.stopIds);
   if (notice !== undefined) onNotice(notice);
-  const folder = await createStart(run, request, { system: 'eagle3', draftTokens: tokens });
+  const system = request.system === 'p-eagle' ? 'p-eagle' : 'eagle3';
+  const { layers } = request.shape;
+  const folder = await createStart(run, request, { system, draftTokens: tokens, layers });
   return { folder, draftVocabulary: { size, coverage } };
 }
 
@@ -68,6 +70,8 @@ function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined 
     case 'speculative-sampling':
       if (targetLayers !== undefined) return { system, targetLayers };
       return { system, layers, hiddenSize };
+    case 'pard':
+      return { system, layers, hiddenSize };
     case 'medusa':
       return { system, heads, layers };
     case 'hydra':
@@ -75,6 +79,7 @@ function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined 
     case 'eagle':
       return { system };
     case 'eagle3':
+    case 'p-eagle':
       return undefined;
   }
 }

@@ -112,6 +112,8 @@ const systems = [
       { policyText: widestTree, sampling: whole },
     ],
   },
+  { name: 'PARD', cases: [{ policyText: 'chain:2', sampling: whole }] },
+  { name: 'P-EAGLE', cases: [{ policyText: 'chain:2', sampling: whole }] },
   { name: 'Medusa, torch file', cases: [{ policyText: gappedTree, sampling: whole }] },
   {
     name: 'EAGLE, torch file, with bias',

@@ -53,8 +53,8 @@ export const mutations = [
   {
     name: 'ONNX Runtime maps every weight from the start of its file',
     file: 'src/runtime/onnx/weight-placement.ts',
-    search: '{ location, ...place }',
-    replace: '{ location, ...place, offsetBytes: 0 }',
+    search: 'dtype, { ...place, location }',
+    replace: 'dtype, { ...place, location, offsetBytes: 0 }',
     tests: ['src/runtime/onnx/weight-placement.test.ts'],
   },
   {

@@ -6,7 +6,7 @@ import type { PublishedTarget } from './published-targets.js';
 
 export interface PublishedDrafter {
   readonly name: string;
-  readonly kind: 'decoder' | 'medusa' | 'hydra' | 'eagle' | 'eagle3';
+  readonly kind: 'decoder' | 'pard' | 'medusa' | 'hydra' | 'eagle' | 'eagle3' | 'p-eagle';
   readonly layout: string;
   readonly folder: PublishedFolder;
   readonly target: PublishedTarget;

@@ -10,7 +10,7 @@ import { scoreWithHydra, scoreWithMedusa } from './float64-drafters.js';
 import type { Eagle3Facts } from './float64-eagle.js';
 import { scoreWithEagle, scoreWithEagle3 } from './float64-eagle.js';
 import type { Float64Model } from './float64-model.js';
-import { publishedDrafters } from './published-drafters.js';
+import { pardMask, publishedDrafters } from './published-drafters.js';
 import { eagle3Rows } from './published-eagle3.js';
 
 const pairs = new PublishedPairs();
@@ -21,10 +21,12 @@ const leastMargin = 1e-4;
 
 const policiesOf: Readonly<Record<PublishedDrafter['kind'], readonly PolicyText[]>> = {
   decoder: ['chain:4', 'dynamic:24,3,4'],
+  pard: ['chain:4', 'dynamic:24,3,4'],
   medusa: ['chain:4', 'tree:mc_sim_7b_63'],
   hydra: ['chain:4', 'tree:mc_sim_7b_63'],
   eagle: ['chain:4', 'dynamic:24,3,4'],
   eagle3: ['chain:4', 'dynamic:24,3,4'],
+  'p-eagle': ['chain:4', 'dynamic:24,3,4'],
 };
 
 /** The first layout of each system is quick. */
@@ -86,6 +88,9 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
       { normBeforeResidual: true },
     ],
     ['no norm before the fusion', 'RedHatAI/gpt-oss-20b-speculator.eagle3', { fusionNorm: 'none' }],
+    ['one layer too few', 'an EAGLE-3 head with three layers', { layers: 2 }],
+    ['another mask token', 'RedHatAI/Qwen3-8B-speculator.peagle', { maskToken: 1 }],
+    ['the residual normed', 'RedHatAI/Qwen3-8B-speculator.peagle', { normBeforeResidual: true }],
     ['no norm of each tap', 'the SpecForge EAGLE 3.1 head for Qwen3-30B-A3B', { fusionNorm: 'none' }],
     [
       'the un-normed output fed back',
@@ -105,10 +110,30 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     Object.fromEntries(Object.entries(tensors).filter(([key]) => key !== name));
   const layer = { heads: 4, keyValueHeads: 4, headSize: 8, normEpsilon: 1e-6, rotary: { base: 10_000 } };
 
+  it.each([
+    ['another mask token', (path: readonly number[]) => path.map(() => pardMask - 1)],
+    ['the drafted tokens in the place of masks', (path: readonly number[]) => path],
+    ['one mask too few', (path: readonly number[]) => path.slice(1).map(() => pardMask)],
+  ])('differs by %s of a PARD model', async (_, read) => {
+    const row = find('amd/PARD-Qwen2.5-0.5B');
+    const wrong: Wrong = (target) => {
+      const score = find('Qwen/Qwen2.5-0.5B-Instruct for Qwen2.5-7B-Instruct').score(target);
+      return (situation, path) => score(situation, read(path));
+    };
+    await expectDisagreement(row, wrong, 'chain:4');
+  });
+
   it('differs without the embeddings of its own', async () => {
     const row = eagle3Rows.find(({ name }) => name === 'RedHatAI/Qwen3-8B-speculator.eagle3')!;
     const tensors = without(row.folder.tensors, 'embed_tokens.weight');
     await expectDisagreement(row, (target) => scoreWithEagle3(tensors, target, row.facts), policy);
+  });
+
+  it('differs if a P-EAGLE head reads the drafted tokens and its own features', async () => {
+    const row = eagle3Rows.find(({ name }) => name === 'RedHatAI/Qwen3-8B-speculator.peagle')!;
+    const { maskToken, ...fedBack } = row.facts;
+    expect(maskToken).toBeDefined();
+    await expectDisagreement(row, (target) => scoreWithEagle3(row.folder.tensors, target, fedBack), policy);
   });
 
   it.each(['embed_tokens.weight', 'fc.bias'])('differs without %s of an EAGLE head', async (name) => {

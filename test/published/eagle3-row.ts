@@ -1,4 +1,5 @@
 /** From a few lines about a published EAGLE-3 head to its folder in tiny and its reference. */
+import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { noise, normWeight } from '../support/tiny-checkpoints.js';
@@ -6,7 +7,7 @@ import type { PublishedDrafter } from './drafter-row.js';
 import { draftSizes } from './drafter-row.js';
 import type { Eagle3Facts } from './float64-eagle.js';
 import { scoreWithEagle3 } from './float64-eagle.js';
-import type { Config, PublishedFolder } from './published-layouts.js';
+import type { Config, LayerSizes, PublishedFolder } from './published-layouts.js';
 import { bias, layerWeights, linear, storeAs } from './published-layouts.js';
 import { drafterTarget } from './published-targets.js';
 
@@ -47,7 +48,7 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
     headSize: row.headSize ?? draftSizes.headSize,
   };
   const facts: Eagle3Facts = {
-    ...{ layer, fusionNorm, taps: usualTaps, normBeforeResidual: false, feedsNormed: false },
+    ...{ layer, fusionNorm, taps: usualTaps, normBeforeResidual: false, feedsNormed: false, layers: 1 },
     ...{ ...sizes, targetVocabulary: sizes.vocabulary },
     ...row.facts,
   };
@@ -64,6 +65,8 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
     ...(row.extras === true
       ? { 'fc.bias': bias(random, hidden), 'lm_head.bias': bias(random, draftTokens.length) }
       : {}),
+    ...furtherLayers(facts.layers, sizes, random),
+    ...(facts.maskToken === undefined ? {} : { mask_hidden: noise(random, [1, 1, width], 1) }),
     'norm.weight': normWeight(random, hidden),
     'lm_head.weight': linear(random, row.isWhole === true ? sizes.vocabulary : draftTokens.length, hidden, 3),
     ...(row.isWhole === true ? {} : vocabularyMap(row.mapType)),
@@ -79,13 +82,25 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
   const folder: PublishedFolder = { config: row.config, file: row.file, tensors: stored };
   return {
     name: row.name,
-    kind: 'eagle3',
-    layout: layer === 'midlayer' ? 'EAGLE-3 head' : 'EAGLE-3 head, layers.0 naming',
+    kind: facts.maskToken === undefined ? 'eagle3' : 'p-eagle',
+    layout: nameLayout(facts),
     target: drafterTarget,
     folder,
     facts,
     score: (target) => scoreWithEagle3(stored, target, facts),
   };
+}
+
+function furtherLayers(count: number, sizes: LayerSizes, random: Random): WritableTensors {
+  const layers = Array.from({ length: count - 1 }, (_, index) =>
+    layerWeights(`layers.${index + 1}`, sizes, random),
+  );
+  return Object.fromEntries(layers.flatMap((layer) => Object.entries(layer)));
+}
+
+function nameLayout({ layer, maskToken }: Eagle3Facts): string {
+  if (maskToken !== undefined) return 'P-EAGLE head';
+  return layer === 'midlayer' ? 'EAGLE-3 head' : 'EAGLE-3 head, layers.0 naming';
 }
 
 function vocabularyMap(dtype: 'I32' | 'I64' = 'I64'): Readonly<Record<'d2t' | 't2d', WritableTensor>> {

@@ -1,5 +1,5 @@
 /**
- * The reference of every drafter that needs no feature of its own fed back: draft model, Medusa (arXiv 2401.10774) and
+ * The reference of every drafter that needs no feature of its own fed back: draft model, PARD, Medusa (arXiv 2401.10774) and
  * Hydra (arXiv 2402.05109). Each call scores one node from scratch.
  */
 import type { WritableTensors } from '../support/checkpoint/encode-values.js';
@@ -29,6 +29,16 @@ export function scoreWithDraftModel(draftModel: Float64Model, targetVocabulary: 
     const shared = logSoftmax(logits.slice(0, targetVocabulary));
     return Float64Array.from({ length: targetVocabulary }, (_, token) => shared[token] ?? -Infinity);
   };
+}
+
+/** PARD: one mask for each token that was drafted before, whatever it is. */
+export function scoreWithPard(draftModel: Float64Model, targetVocabulary: number, mask: number): Scorer {
+  const score = scoreWithDraftModel(draftModel, targetVocabulary);
+  return (situation, path) =>
+    score(
+      situation,
+      path.map(() => mask),
+    );
 }
 
 /** x + SiLU(W x + b) */

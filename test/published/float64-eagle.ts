@@ -27,6 +27,21 @@ function embedWith(weights: Float64Weights, target: Float64Model, token: number)
   return weights.has('embed_tokens.weight') ? weights.row('embed_tokens.weight', token) : target.embed(token);
 }
 
+/** P-EAGLE: the root's pair is the last; then one mask for each token that was drafted before, whatever it is. */
+function scoreWithMasks(head: Head, target: Float64Model, token: number, feature: Vector): Scorer {
+  return (situation, path) => {
+    const { pass, root } = situation;
+    const tokens = [...pass.tokens.slice(1, root + 1), ...path.map(() => token)];
+    const features = Array.from({ length: root }, (_, position) => head.trueFeature(situation, position));
+    return head.score(
+      head.run(
+        [...features, ...path.map(() => feature)],
+        tokens.map((each) => embedWith(head.weights, target, each)),
+      ),
+    );
+  };
+}
+
 function scoreWithHead(head: Head, target: Float64Model): Scorer {
   return (situation, path) => {
     const { pass, root } = situation;
@@ -70,6 +85,10 @@ export interface Eagle3Facts extends LayerFacts {
   readonly fusionNorm: 'none' | 'joined' | 'each';
   /** The normed output is fed back. */
   readonly feedsNormed: boolean;
+  /** The first reads pairs; the others are plain. */
+  readonly layers: number;
+  /** P-EAGLE's. */
+  readonly maskToken?: number;
   readonly targetVocabulary: number;
 }
 
@@ -77,33 +96,43 @@ export function scoreWithEagle3(tensors: WritableTensors, target: Float64Model, 
   const weights = new Float64Weights(tensors);
   const { layer, normEpsilon, fusionNorm } = facts;
   const finish = (output: Vector): Vector => weights.norm('norm', output, normEpsilon);
+  const fuse = (taps: readonly Vector[]): Vector => {
+    const each = fusionNorm === 'each';
+    const joined = joinVectors(
+      ...taps.map((tap, index) => (each ? weights.norm(`fc_norm.${index}`, tap, normEpsilon) : tap)),
+    );
+    return weights.linear(
+      'fc',
+      fusionNorm === 'joined' ? weights.norm('input_norm', joined, normEpsilon) : joined,
+    );
+  };
   const head: Head = {
     weights,
     trueFeature({ pass }, position) {
-      const taps = facts.taps.map((tap) => pass.streams[tap]![position]!);
-      const each = fusionNorm === 'each';
-      const joined = joinVectors(
-        ...taps.map((tap, index) => (each ? weights.norm(`fc_norm.${index}`, tap, normEpsilon) : tap)),
-      );
-      return weights.linear(
-        'fc',
-        fusionNorm === 'joined' ? weights.norm('input_norm', joined, normEpsilon) : joined,
-      );
+      return fuse(facts.taps.map((tap) => pass.streams[tap]![position]!));
     },
     run(features, embeddings) {
       const states = features.map((feature) => weights.norm(`${layer}.hidden_norm`, feature, normEpsilon));
       const joined = states.map((state, position) =>
         joinVectors(weights.norm(`${layer}.input_layernorm`, embeddings[position]!, normEpsilon), state),
       );
-      const last = joined.length - 1;
-      const [attended] = attend(weights, `${layer}.self_attn`, joined, facts, last);
-      const residual = (facts.normBeforeResidual ? states : features)[last]!;
-      return finishLayer(weights, layer, addVectors(residual, attended!), facts);
+      let hidden = attend(weights, `${layer}.self_attn`, joined, facts).map((attended, position) => {
+        const residual = (facts.normBeforeResidual ? states : features)[position]!;
+        return finishLayer(weights, layer, addVectors(residual, attended), facts);
+      });
+      for (let further = 1; further < facts.layers; further++)
+        hidden = runLayer(weights, `layers.${further}`, hidden, facts);
+      return hidden.at(-1)!;
     },
     feedBack: (output) => (facts.feedsNormed ? finish(output) : output),
     score: (output) => spread(logSoftmax(weights.linear('lm_head', finish(output))), weights, facts),
   };
-  return scoreWithHead(head, target);
+  const { maskToken } = facts;
+  if (maskToken === undefined) return scoreWithHead(head, target);
+  const mask = weights.vector('mask_hidden');
+  const width = mask.length / facts.taps.length;
+  const taps = facts.taps.map((_, tap) => mask.slice(tap * width, (tap + 1) * width));
+  return scoreWithMasks(head, target, maskToken, fuse(taps));
 }
 
 /** Draft token d stands for the target's token d + d2t[d]. */

@@ -6,7 +6,7 @@ import { createRandom } from '../../src/core/random.js';
 import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { noise } from '../support/tiny-checkpoints.js';
 import type { MedusaNames } from './float64-drafters.js';
-import { scoreWithDraftModel, scoreWithHydra, scoreWithMedusa } from './float64-drafters.js';
+import { scoreWithDraftModel, scoreWithPard, scoreWithHydra, scoreWithMedusa } from './float64-drafters.js';
 import { scoreWithEagle } from './float64-eagle.js';
 import type { LayerFacts } from './float64-layer.js';
 import { Float64Model } from './float64-model.js';
@@ -182,6 +182,31 @@ function draftModel(
   };
 }
 
+/** amd/PARD-Qwen2.5-0.5B: the small model's own layout, and two keys in config.json. */
+export const pardMask = 37;
+function pard(
+  name: string,
+  release: PublishedTarget,
+  keys: Readonly<Record<string, unknown>>,
+): PublishedDrafter {
+  const plain = draftModel(name, release, paddedTarget, 38);
+  return {
+    ...plain,
+    kind: 'pard',
+    layout:
+      'spd_type' in keys && keys.spd_type === 'pard2'
+        ? "PARD-2, in its mode without the target's features"
+        : 'PARD',
+    folder: { ...release.folder, config: { ...release.folder.config, ...keys } },
+    score: () =>
+      scoreWithPard(
+        new Float64Model(release.folder.tensors, release.facts),
+        Number(paddedTarget.folder.config.vocab_size),
+        pardMask,
+      ),
+  };
+}
+
 /** double7/vicuna-68m, the draft model that Spec-Bench uses for Vicuna. */
 function vicuna68m(): PublishedTarget {
   const sizes = {
@@ -211,6 +236,12 @@ const small = publishedTargets.find(({ name }) => name === 'Qwen/Qwen2.5-0.5B-In
 export const publishedDrafters: readonly PublishedDrafter[] = [
   draftModel('double7/vicuna-68m', vicuna68m(), drafterTarget),
   draftModel('Qwen/Qwen2.5-0.5B-Instruct for Qwen2.5-7B-Instruct', small, paddedTarget, 38),
+  pard('amd/PARD-Qwen2.5-0.5B', small, { pard_token: pardMask, spd_type: 'pard' }),
+  pard('amd/PARD2-Qwen3-8B, as a PARD model', small, {
+    pard_token: pardMask,
+    spd_type: 'pard2',
+    pard2: true,
+  }),
   ...medusaRows.map(medusa),
   hydra('Hydra with one layer, as ankner/hydra trains it by default', 1, false),
   hydra('ankner/hydra-vicuna-7b-v1.3', 4, true),

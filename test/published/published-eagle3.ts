@@ -161,6 +161,39 @@ const rows: readonly Eagle3Row[] = [
     },
   },
   {
+    name: 'an EAGLE-3 head with three layers',
+    file: 'model.safetensors',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, num_hidden_layers: 3 },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, layers: 3 },
+  },
+  {
+    name: 'RedHatAI/Qwen3-8B-speculator.peagle',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    ownEmbedding: true,
+    config: {
+      ...{ architectures: ['PEagleDraftModel'], ...speculators, speculators_model_type: 'peagle' },
+      mask_token_id: 39,
+      transformer_layer_config: {
+        ...{ ...grouped, head_dim: 8, num_hidden_layers: 4, max_position_embeddings: 40_960 },
+        ...{ rms_norm_eps: 1e-6, rope_scaling: null, rope_theta: 1_000_000 },
+      },
+    },
+    facts: { normEpsilon: 1e-6, rotary: { base: 1_000_000 }, layer: 'layers.0', layers: 4, maskToken: 39 },
+  },
+  {
+    name: 'a P-EAGLE head of two layers with ptd_token_id',
+    file: 'model.safetensors',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, num_hidden_layers: 2, ptd_token_id: 5 },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, layers: 2, maskToken: 5 },
+  },
+  {
     name: 'the speculators conversion for Llama-3.1-8B-Instruct',
     file: 'model.safetensors',
     config: {

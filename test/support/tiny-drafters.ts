@@ -138,6 +138,8 @@ export interface Eagle3Shape {
   /** Biases, and norms of queries and keys. */
   readonly extras?: boolean;
   readonly fusionNorm?: 'joined' | 'each';
+  readonly layers?: number;
+  readonly hasMask?: boolean;
 }
 
 export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTensors {
@@ -152,6 +154,8 @@ export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTen
     [`${prefix}fc.weight`]: matrix(random, [hiddenSize, width], meanTap, 0.05),
     [`${prefix}${layer}.hidden_norm.weight`]: normWeight(random, hiddenSize),
     ...layerTensors(`${prefix}${layer}`, sizes, random, { attentionInputSize: 2 * hiddenSize }),
+    ...furtherLayers(sizes, prefix, shape.layers, random),
+    ...(shape.hasMask === true ? { [`${prefix}mask_hidden`]: noise(random, [1, 1, width], 1) } : {}),
     [`${prefix}norm.weight`]: normWeight(random, hiddenSize),
     'lm_head.weight': world.outputFor(2, random, draftTokens),
     ...(extras ? extraTensors(sizes, `${prefix}${layer}`, prefix, draftTokens, random) : {}),
@@ -182,6 +186,13 @@ export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTen
           },
         }),
   };
+}
+
+function furtherLayers(sizes: TinySizes, prefix: string, count = 1, random: Random): WritableTensors {
+  const layers = Array.from({ length: count - 1 }, (_, index) =>
+    layerTensors(`${prefix}layers.${index + 1}`, sizes, random),
+  );
+  return Object.fromEntries(layers.flatMap((layer) => Object.entries(layer)));
 }
 
 function extraTensors(
@@ -325,6 +336,20 @@ const draftModel: DrafterVariant = {
     writeDecoder(folder, { ...sizes, hiddenSize: 12, headCount: 2, keyValueHeadCount: 1, layerCount: 2 }, 7),
 };
 
+const pard: DrafterVariant = {
+  name: 'PARD',
+  kind: 'pard',
+  layout: 'PARD',
+  maximumDepth: Infinity,
+  write(folder, sizes) {
+    const own = { ...sizes, hiddenSize: 12, headCount: 2, keyValueHeadCount: 1, layerCount: 2 };
+    return writeCheckpoint(folder, 'model.safetensors', decoderTensors(own, 7), {
+      ...llamaConfig(own),
+      ...{ pard_token: 3, spd_type: 'pard' },
+    });
+  },
+};
+
 /** Every drafter that lies in a folder. */
 export const drafterVariants: readonly DrafterVariant[] = [
   draftModel,
@@ -333,6 +358,7 @@ export const drafterVariants: readonly DrafterVariant[] = [
     name: 'draft model equal to the target',
     write: (folder, sizes) => writeDecoder(folder, sizes),
   },
+  pard,
   medusa('Medusa, torch file', 'medusa_lm_head.pt', numbered(''), 'Medusa-1 heads'),
   medusa('Medusa, safetensors, two layers', 'medusa_lm_head.safetensors', numbered(''), 'Medusa-1 heads', 2),
   medusa('Medusa, vLLM naming', 'model.safetensors', namedByVllm(''), 'Medusa heads, vLLM naming'),
@@ -383,6 +409,17 @@ export const drafterVariants: readonly DrafterVariant[] = [
     config: { fc_norm: true, norm_output: true },
   }),
   speculators('EAGLE-3 in the speculators format'),
+  eagle3('EAGLE-3 of two layers', 'model.safetensors', {
+    ...{ isSmaller: true, layers: 2, layer: 'layers.0' },
+    config: { num_hidden_layers: 2 },
+  }),
+  {
+    ...eagle3('P-EAGLE', 'model.safetensors', {
+      ...{ isSmaller: true, layers: 2, hasMask: true },
+      config: { num_hidden_layers: 2, mask_token_id: 3 },
+    }),
+    ...{ kind: 'p-eagle', layout: 'P-EAGLE head' },
+  },
 ];
 
 /** A drafter without weights: there is nothing to write, and nothing to recognise. */
@@ -406,7 +443,7 @@ export const hybridVariant: DrafterVariant = {
   },
 };
 
-const plainestLayouts = ['draft model', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t']; // prettier-ignore
+const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE']; // prettier-ignore
 
 /** One drafter of each system, for suites about systems rather than layouts. */
 export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));

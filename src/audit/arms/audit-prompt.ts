@@ -12,6 +12,7 @@ import { encodeRaw, encodeRendered } from '../../text/template/chat-template.js'
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { findAddedMarkers, listRoleMarkers } from '../../text/template/role-markers.js';
 import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/prompts/suffix-place.js';
+import type { AuditSettings } from '../settings.js';
 
 export interface AuditPrompt {
   readonly id: string;
@@ -40,17 +41,10 @@ export interface RenderedPrompt {
   readonly markers?: readonly string[] | undefined;
 }
 
-export interface PromptOptions {
-  /** Max answer tokens to look at. */
-  readonly window: number;
-  /** Prompts with shorter clean answers are skipped. */
-  readonly shortestAnswer: number;
-  readonly suffixLength: number;
-  readonly maxNewTokens: number;
-  readonly temperature: number;
-  readonly chat: boolean;
-  readonly seed: number;
-}
+export type PromptOptions = { readonly seed: number } & Pick<
+  AuditSettings,
+  'window' | 'shortestAnswer' | 'suffixLength' | 'maxNewTokens' | 'temperature' | 'chat'
+>;
 
 /** Throws a MistletoeError if the prompt cannot be audited. */
 export async function preparePrompt(

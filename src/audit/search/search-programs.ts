@@ -16,7 +16,7 @@ import type { NamedTensors, NamedValues, Program } from '../../runtime/program.j
 import type { AuditSettings } from '../settings.js';
 import { buildForcedPass, embedCopies, embedIds, embedOneHotSuffix, row } from './forced-pass.js';
 import { acceptanceAlong, declareAnswer, followsAnswer, window } from './held-answer.js';
-import type { DivergenceDirection, Objective } from './objectives.js';
+import type { Objective } from './objectives.js';
 import {
   answerMarginLoss,
   createObjective,
@@ -31,10 +31,7 @@ export interface SearchModels {
   readonly drafter: Drafter;
 }
 
-export interface PassSettings {
-  readonly suffixLength: number;
-  readonly divergence: DivergenceDirection;
-  readonly temperature: number;
+export interface PassSettings extends Pick<AuditSettings, 'suffixLength' | 'divergence' | 'temperature'> {
   /** As in the decoding policy. */
   readonly draftLevels: number;
 }

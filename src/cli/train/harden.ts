@@ -90,7 +90,7 @@ export const harden = defineCommand({
         const isAudited = result.audits[0]?.rows.every(({ promptsAudited }) => promptsAudited > 0) === true;
         return {
           exitCode: isAudited ? exitCodes.success : exitCodes.incomplete,
-          text: (colors) => formatHardening(result, { hardened, report: typedPath(html), target, colors }),
+          text: (colors) => formatHardening(result, hardened, typedPath(html), target, colors),
           json: () => `${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`,
           markdown: () => renderReportMarkdown(createHardeningReport(result)),
         };
@@ -141,14 +141,13 @@ async function prepare(
     startHardening(place, request, { ...options, workers, writeAuditReports: writeReports });
 }
 
-interface TextOptions {
-  readonly hardened: string;
-  readonly report: string;
-  readonly target: string | undefined;
-  readonly colors: Colors;
-}
-
-function formatHardening(result: HardeningResult, { hardened, report, target, colors }: TextOptions): string {
+function formatHardening(
+  result: HardeningResult,
+  hardened: string,
+  report: string,
+  target: string | undefined,
+  colors: Colors,
+): string {
   return joinLines([
     ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
     ...words.resultLegend.map((line) => colors.dim(line)),

@@ -64,7 +64,11 @@ const otherTextSettings = omitSetting(textSettings, 'generate');
 
 const shapeFlags = {
   heads: flag('of medusa and hydra', integer(1, deepestDraft), 'count', { rare: true }),
-  layers: flag('of a draft model, or blocks per head of medusa and hydra', integer(1, 1024), 'count'),
+  layers: flag(
+    'of a draft model or an EAGLE-3 head, or blocks per head of medusa and hydra',
+    integer(1, 1024),
+    'count',
+  ),
   hiddenSize: flag('of a draft model', integer(1, 2 ** 20), 'width', { rare: true }),
   targetLayers: flag(
     'make the draft model from this many of the target’s own layers, at the target’s width',

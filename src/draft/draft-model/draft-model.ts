@@ -2,6 +2,7 @@
  * Plain speculative sampling (arXiv 2211.17192, 2302.01318): any language model with the target's vocabulary can draft. If
  * the sizes of the vocabularies differ, the common ids are the draft vocabulary.
  */
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { slice } from '../../graph/operations/shaping.js';
 import { createModel } from '../../model/causal-model.js';
 import { parseConfiguration } from '../../model/configuration.js';
@@ -10,8 +11,14 @@ import { contextError } from '../../model/forward.js';
 import { decoderRecipes, findUnreadTensors, requireLayers } from '../../model/weights.js';
 import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
 import { loadTokenizer } from '../../text/tokenizer/tokenizer.js';
-import { holdsDecoder, type WeightedSystem } from '../draft-system.js';
-import { createAttentionDrafter, type AttentionHead } from '../programs/attention-drafter.js';
+import {
+  holdsDecoder,
+  type DrafterDescription,
+  type DrafterOptions,
+  type WeightedSystem,
+} from '../draft-system.js';
+import { createAttentionDrafter } from '../programs/attention-drafter.js';
+import type { AttentionHead } from '../programs/attention-head.js';
 import { dropFirst } from '../programs/states.js';
 import { countParameters } from '../reading/checks.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
@@ -20,58 +27,9 @@ export const draftModel: WeightedSystem = {
   name: 'speculative-sampling',
   title: 'a draft model',
   recognise: (names) => (holdsDecoder(names) ? { layout: 'language model', isTarget: true } : undefined),
-  /** Throws if config.json cannot be read. */
-  describe(checkpoint) {
-    const { config, folder, tensors } = checkpoint;
-    const configuration = parseConfiguration(config, `config.json of ${folder}`);
-    requireLayers(checkpoint, configuration.layerCount);
-    const recipes = decoderRecipes(configuration, '');
-    const { hiddenSize, vocabularySize } = configuration;
-    return {
-      recipes,
-      unread: findUnreadTensors(tensors.keys(), recipes, configuration).unknown,
-      facts: { hiddenSize, draftVocabularySize: vocabularySize, expects: { vocabularySize } },
-    };
-  },
-  async load(checkpoint, { target, tokenizer, ...options }) {
-    const { folder, config } = checkpoint;
-    const { vocabularySize } = parseConfiguration(config, `config.json of ${folder}`);
-    const own = (await hasTokenizer(folder))
-      ? await loadTokenizer(folder, { modelVocabularySize: vocabularySize })
-      : undefined;
-    const sizes = { target: target.configuration.vocabularySize, drafter: vocabularySize };
-    requireSameVocabulary(folder, { target: tokenizer, drafter: own }, sizes);
-
-    const { runtime } = target;
-    const model = await createModel(checkpoint, { ...options, runtime, scope: 'draft.' });
-    const { configuration, scope, weights } = model;
-    const { contextLength, slidingWindow } = configuration;
-    const vocabularies = shareVocabulary(target.configuration, configuration);
-    const head: AttentionHead = {
-      title: `the draft model ${model.name}`,
-      runtime,
-      weights: [weights],
-      sizes: configuration,
-      reach: Math.min(contextLength, slidingWindow ?? Infinity),
-      window: slidingWindow,
-      stateWidth: 0,
-      featureWidth: 0,
-      vocabularies,
-      rotary: model.rotary,
-      embedding: embeddingTable(configuration, scope),
-      fuse: (states) => states,
-      step: (embeddings, _, context, { past, earlier }) =>
-        runDecoder(configuration, scope, embeddings, { context, past, earlier }),
-      score(features) {
-        const logits = projectToVocabulary(configuration, scope, features);
-        const { draftSize } = vocabularies;
-        return draftSize === vocabularySize ? logits : slice(logits, -1, 0, draftSize);
-      },
-      requireContext(positions) {
-        if (positions > contextLength) throw contextError(positions, configuration);
-      },
-    };
-    const parameterCount = countParameters(weights);
+  describe: describeDraftModel,
+  async load(checkpoint, options) {
+    const { head, parameterCount } = await openDraftModel(checkpoint, options);
     return createAttentionDrafter(
       head,
       { system: draftModel.name, name: 'draft model', reads: 'tokens', taps: [], parameterCount },
@@ -85,3 +43,61 @@ export const draftModel: WeightedSystem = {
     );
   },
 };
+
+/** Throws if config.json cannot be read. */
+export function describeDraftModel(checkpoint: Checkpoint): DrafterDescription {
+  const { config, folder, tensors } = checkpoint;
+  const configuration = parseConfiguration(config, `config.json of ${folder}`);
+  requireLayers(checkpoint, configuration.layerCount);
+  const recipes = decoderRecipes(configuration, '');
+  const { hiddenSize, vocabularySize } = configuration;
+  return {
+    recipes,
+    unread: findUnreadTensors(tensors.keys(), recipes, configuration).unknown,
+    facts: { hiddenSize, draftVocabularySize: vocabularySize, expects: { vocabularySize } },
+  };
+}
+
+export async function openDraftModel(
+  checkpoint: Checkpoint,
+  { target, tokenizer, ...options }: DrafterOptions,
+): Promise<{ readonly head: AttentionHead; readonly parameterCount: number }> {
+  const { folder, config } = checkpoint;
+  const { vocabularySize } = parseConfiguration(config, `config.json of ${folder}`);
+  const own = (await hasTokenizer(folder))
+    ? await loadTokenizer(folder, { modelVocabularySize: vocabularySize })
+    : undefined;
+  const sizes = { target: target.configuration.vocabularySize, drafter: vocabularySize };
+  requireSameVocabulary(folder, { target: tokenizer, drafter: own }, sizes);
+
+  const { runtime } = target;
+  const model = await createModel(checkpoint, { ...options, runtime, scope: 'draft.' });
+  const { configuration, scope, weights } = model;
+  const { contextLength, slidingWindow } = configuration;
+  const vocabularies = shareVocabulary(target.configuration, configuration);
+  const head: AttentionHead = {
+    title: `the draft model ${model.name}`,
+    runtime,
+    weights: [weights],
+    sizes: configuration,
+    reach: Math.min(contextLength, slidingWindow ?? Infinity),
+    window: slidingWindow,
+    stateWidth: 0,
+    featureWidth: 0,
+    vocabularies,
+    rotary: model.rotary,
+    embedding: embeddingTable(configuration, scope),
+    fuse: (states) => states,
+    step: (embeddings, _, context, memory) =>
+      runDecoder(configuration, scope, embeddings, { context, ...memory }),
+    score(features) {
+      const logits = projectToVocabulary(configuration, scope, features);
+      const { draftSize } = vocabularies;
+      return draftSize === vocabularySize ? logits : slice(logits, -1, 0, draftSize);
+    },
+    requireContext(positions) {
+      if (positions > contextLength) throw contextError(positions, configuration);
+    },
+  };
+  return { head, parameterCount: countParameters(weights) };
+}

@@ -10,14 +10,15 @@ import { embeddingTable } from '../../model/decoder.js';
 import { createRotary } from '../../model/rotary/rotary.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftedLogits, Drafter, TeacherForcing } from '../drafter.js';
-import type { AttentionHead, HeadMemory, HeadStep } from '../programs/attention-drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
+import type { AttentionHead, HeadMemory, HeadStep } from '../programs/attention-head.js';
+import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst, dropLast } from '../programs/states.js';
 import { anotherTarget, countParameters, misfit } from '../reading/checks.js';
 import type { EagleParts } from './eagle-parts.js';
 
 /** What the two systems do differently. */
-export interface EagleHead extends Pick<AttentionHead, 'fuse' | 'step' | 'score' | 'vocabularies'> {
+export interface EagleHead extends Pick<AttentionHead, 'fuse' | 'step' | 'score' | 'vocabularies' | 'mask'> {
   readonly parts: EagleParts;
   readonly scope: string;
   readonly described: Pick<Drafter, 'system' | 'name' | 'reads' | 'taps'>;
@@ -39,7 +40,7 @@ export function createEagleDrafter(
     // Angles continue past the length in config.json, as in the authors' code.
     reach: target.configuration.contextLength,
     stateWidth,
-    featureWidth: configuration.hiddenSize,
+    featureWidth: own.mask === undefined ? configuration.hiddenSize : 0,
     rotary: createRotary(configuration),
     embedding: embeddingOf(checkpoint, parts, scope, target),
   };
@@ -51,11 +52,10 @@ export function createEagleDrafter(
   );
 }
 
-/** The memory of a head's only layer. */
-export const ofLayer = ({ past, earlier, drafted }: HeadMemory): AttentionMemory => ({
-  past: past?.[0],
-  earlier: earlier?.[0],
-  drafted,
+export const ofLayer = ({ past, earlier, drafted }: HeadMemory, layer = 0): AttentionMemory => ({
+  past: past?.[layer],
+  earlier: earlier?.[layer],
+  drafted: drafted?.[layer],
 });
 
 /** A head's own table takes precedence, as in the authors' loader. [vocabulary, hidden] */
@@ -78,7 +78,7 @@ function embeddingOf(
 
 /**
  * An EAGLE draft along known tokens. Depth 0 pairs the target's states with the next tokens; further depths use the
- * features predicted one depth before. Row t attends to the true rows up to t and its own earlier depths: what a
+ * features predicted one depth before, or masks (P-EAGLE). Row t attends to the true rows up to t and its own earlier depths: what a
  * chain drafted at t would see (the "training-time test" of EAGLE-3, arXiv 2503.01840).
  */
 function draftLogits(
@@ -90,18 +90,27 @@ function draftLogits(
   const { context, past, firstRow } = teacher;
   const embeddings = teacher.embedWith(head.embedding);
   const logits: Tensor[] = [];
-  const diagonal: KeyValueRows[] = [];
+  const earlier: (readonly KeyValueRows[])[] = []; // [level - 1][layer]
   let first: HeadStep | undefined;
   let features = head.fuse(dropLast(states, 1));
   for (let level = 0; level < depth; level++) {
-    const drafted = first && {
-      rows: cutRows(first.rows[0]!, level),
-      diagonal: diagonal.map((rows, index) => cutRows(rows, level - 1 - index)),
-    };
+    const drafted = first?.rows.map((rows, layer) => ({
+      rows: cutRows(rows, level),
+      diagonal: earlier.map((levels, index) => cutRows(levels[layer]!, level - 1 - index)),
+    }));
     const tokens = dropFirst(embeddings, 1 + level);
-    const step = head.step(tokens, features, cutContext(context, level), { past, drafted });
+    const masks =
+      head.mask === undefined || level === 0
+        ? undefined
+        : fillWithMasks(head, head.mask, tokens.shape.slice(0, 2));
+    const step = head.step(
+      masks?.embeddings ?? tokens,
+      masks?.features ?? features,
+      cutContext(context, level),
+      { past, drafted },
+    );
     if (first === undefined) first = step;
-    else diagonal.push(step.rows[0]!);
+    else earlier.push(step.rows);
     logits.push(head.score(dropFirst(step.features, firstRow)));
     features = dropLast(step.features, 1);
   }

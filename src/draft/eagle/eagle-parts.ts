@@ -7,6 +7,8 @@
  * input_norm with norm_before_fc: one norm over the joined taps (EAGLE-3)
  * fc_norm.<i> with fc_norm: one norm per tap (EAGLE-3)
  * norm_before_residual, norm_output
+ * layers.1, layers.2, ...: further layers (EAGLE-3)
+ * mask_hidden: the state of rows that have no token yet (P-EAGLE)
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
@@ -24,6 +26,7 @@ import {
   readDraftConfiguration,
   readEagleSetting,
 } from '../reading/draft-configuration.js';
+import { readMaskToken } from '../reading/mask-token.js';
 import { sizeIn } from '../reading/drafter-reading.js';
 import { measureLayer } from '../reading/draft-configuration.js';
 
@@ -79,6 +82,8 @@ export interface Eagle3Parts extends EagleParts {
   readonly normBeforeResidual: boolean;
   /** The next step reads the normed output. */
   readonly feedsNormed: boolean;
+  /** The mask token of P-EAGLE. */
+  readonly maskToken: number | undefined;
 }
 
 export function describeEagle(
@@ -91,7 +96,12 @@ export function describeEagle(
   const layer = `${prefix}layers.0`;
   const common = describeCommon(checkpoint, { prefix, layer }, { refuse, target });
   const { configuration, hasFusionBias, ownVocabulary, output, draftVocabulary, hasOutputBias } = common;
-  const { hiddenSize } = configuration;
+  const { hiddenSize, layerCount } = configuration;
+  if (layerCount !== 1)
+    reject(
+      `has ${layerCount} layers`,
+      'An EAGLE head of one layer is supported; EAGLE-3 heads may have several.',
+    );
   if (checkpoint.config.bias === true && !hasFusionBias)
     reject('declares "bias": true and lacks fc.bias', incomplete);
   const recipes = [
@@ -124,6 +134,7 @@ export function describeEagle3(
     reject('asks for "use_aux_hidden_state": false', hint);
   }
   const stateWidth = shapeOf(checkpoint, `${prefix}fc.weight`)[1] ?? 0;
+  const isMasked = tensors.has(`${prefix}mask_hidden`);
   const isAsked = createAsker(config, reject);
   const fusionNorm =
     isAsked('fc_norm') === true ? 'each' : isAsked('norm_before_fc') === true ? 'joined' : 'none';
@@ -135,6 +146,10 @@ export function describeEagle3(
     ...linearRecipes(`${scope}fc`, `${prefix}fc`, stateWidth, hiddenSize, hasFusionBias),
     vectorRecipe(`${scope}layer.hidden_norm.weight`, `${layer}.hidden_norm.weight`, hiddenSize),
     ...layerRecipes(`${scope}layer`, layer, configuration, { attentionInputSize: 2 * hiddenSize }),
+    ...Array.from({ length: configuration.layerCount - 1 }, (_, index) =>
+      layerRecipes(`${scope}layers.${index + 1}`, `${prefix}layers.${index + 1}`, configuration),
+    ).flat(),
+    ...(isMasked ? [maskRecipe(scope, prefix, stateWidth)] : []),
     vectorRecipe(`${scope}norm.weight`, `${prefix}norm.weight`, hiddenSize),
     ...(draftVocabulary === undefined
       ? []
@@ -145,13 +160,22 @@ export function describeEagle3(
     ...common,
     stateWidth,
     fusionNorm,
-    // vLLM treats a speculators head without the key as true (vllm-project/vllm, pull request 25961).
-    normBeforeResidual: isAsked('norm_before_residual') ?? isSpeculatorsFormat(config),
+    // vLLM treats a speculators head without the key as true (vllm-project/vllm, pull request 25961), P-EAGLE's as false.
+    normBeforeResidual: isAsked('norm_before_residual') ?? (isSpeculatorsFormat(config) && !isMasked),
     feedsNormed: isAsked('norm_output') ?? false,
+    maskToken: isMasked ? readMaskToken(checkpoint, configuration.vocabularySize, refuse) : undefined,
     recipes,
     unread: listUnread(checkpoint, recipes, [/^(model\.)?(d2t|t2d)$/]),
   };
 }
+
+/** No published head has more than a few. */
+const maxLayers = 64;
+
+const maskRecipe = (scope: string, prefix: string, stateWidth: number): WeightRecipe => {
+  const shape = [1, 1, stateWidth];
+  return { name: `${scope}mask_hidden`, shape, parts: [{ tensor: `${prefix}mask_hidden`, shape }] };
+};
 
 const findPrefix = ({ tensors }: Checkpoint): string => (tensors.has('fc.weight') ? '' : 'model.');
 
@@ -183,8 +207,10 @@ function describeCommon(
     );
   }
   const { num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
-  // A file that lost its further layers would run as one layer.
-  if (layers !== 1) reject(`has ${showValue(layers)} layers`, 'A head of one layer is supported.');
+  const isCounted =
+    typeof layers === 'number' && Number.isInteger(layers) && layers >= 1 && layers <= maxLayers;
+  if (!isCounted)
+    reject(`has "num_hidden_layers": ${showValue(layers)}`, `1 to ${maxLayers} layers are supported.`);
   if (scale !== 1)
     reject(`scales its logits by ${showValue(scale)}`, 'A head without "logit_scale" is supported.');
   refuseUnusualPositions(config, configuration, target, reject);
@@ -194,7 +220,11 @@ function describeCommon(
   const output = tensors.has('lm_head.weight') ? 'lm_head' : `${prefix}lm_head`;
   return {
     prefix,
-    configuration: { ...configuration, hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm },
+    configuration: {
+      ...configuration,
+      ...{ hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm },
+      layerCount: isCounted ? layers : 1,
+    },
     hasFusionBias: tensors.has(`${prefix}fc.bias`),
     ownVocabulary,
     output,

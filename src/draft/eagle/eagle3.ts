@@ -2,14 +2,18 @@
  * EAGLE-3 (arXiv 2503.01840): fc fuses residual streams of the target; one layer reads [norm(e(x_t+1));
  * norm(feature)]; own norm and output projection over a draft vocabulary (target token = draft token + d2t). Later
  * heads ("EAGLE 3.1") add norms before the fusion, use the normed state for the residual, or feed the normed output
- * back (eagle-parts.ts).
+ * back (eagle-parts.ts), and have several layers: the first is the one above, the others are plain.
+ *
+ * P-EAGLE (arXiv 2602.01469) drafts all levels in one pass: behind the verified rows it reads masks, a token and a
+ * learned state in the place of the target's, and feeds nothing back.
  */
 import { readIntegers } from '../../checkpoint/read-tensor.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { add } from '../../graph/operations/elementwise.js';
+import { weight } from '../../graph/operations/leaves.js';
 import { concatenate, slice } from '../../graph/operations/shaping.js';
-import { attend, feedForward, normalise, project } from '../../model/decoder.js';
+import { attend, feedForward, normalise, project, runLayer } from '../../model/decoder.js';
 import { incomplete, misfit, requireSizes, requireWidth } from '../reading/checks.js';
 import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
@@ -36,6 +40,16 @@ export const eagle3: WeightedSystem = {
   load: loadEagle3,
 };
 
+export const pEagle: WeightedSystem = {
+  ...eagle3,
+  name: 'p-eagle',
+  title: 'P-EAGLE',
+  recognise: (names) =>
+    names.some(/^(model\.)?mask_hidden$/) && eagle3.recognise(names) !== undefined
+      ? { layout: 'P-EAGLE head' }
+      : undefined,
+};
+
 async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
   const { target } = options;
   requireSizes(checkpoint, target);
@@ -57,15 +71,28 @@ async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Prom
   const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);
   const weights = await prepareDrafterWeights(checkpoint, parts, options);
   const finish = (hidden: Tensor): Tensor => normalise(hidden, `${scope}norm`, configuration);
+  const fuse = (states: Tensor): Tensor =>
+    project(
+      normaliseTaps(states, parts, taps.length),
+      `${scope}fc`,
+      stateWidth,
+      hiddenSize,
+      parts.hasFusionBias,
+    );
+  const { maskToken } = parts;
   const head: EagleHead = {
     parts,
     scope,
-    described: { system: eagle3.name, name: 'EAGLE-3', reads: 'taps', taps },
+    described:
+      maskToken === undefined
+        ? { system: eagle3.name, name: 'EAGLE-3', reads: 'taps', taps }
+        : { system: pEagle.name, name: 'P-EAGLE', reads: 'taps', taps },
+    mask:
+      maskToken === undefined
+        ? undefined
+        : { token: maskToken, features: fuse(weight(`${scope}mask_hidden`, [1, 1, stateWidth])) },
     vocabularies: { targetSize: vocabularySize, draftSize, targetTokens },
-    fuse(states) {
-      const normed = normaliseTaps(states, parts, taps.length);
-      return project(normed, `${scope}fc`, stateWidth, hiddenSize, parts.hasFusionBias);
-    },
+    fuse,
     step(embeddings, given, context, memory) {
       const features = given!;
       const tokens = normalise(embeddings, `${scope}layer.input_layernorm`, configuration);
@@ -74,8 +101,15 @@ async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Prom
       const attention = attend(joined, `${scope}layer.self_attn`, configuration, context, ofLayer(memory));
       const middle = add(normBeforeResidual ? states : features, attention.hidden);
       const normed = normalise(middle, `${scope}layer.post_attention_layernorm`, configuration);
-      const hidden = add(middle, feedForward(normed, `${scope}layer.mlp`, configuration));
-      return { features: feedsNormed ? finish(hidden) : hidden, rows: [attention.rows] };
+      let hidden = add(middle, feedForward(normed, `${scope}layer.mlp`, configuration));
+      const rows = [attention.rows];
+      for (let layer = 1; layer < configuration.layerCount; layer++) {
+        const name = `${scope}layers.${layer}`;
+        const result = runLayer(hidden, name, configuration, context, ofLayer(memory, layer));
+        hidden = result.hidden;
+        rows.push(result.rows);
+      }
+      return { features: feedsNormed ? finish(hidden) : hidden, rows };
     },
     score(features) {
       const normed = feedsNormed ? features : finish(features);

@@ -1,6 +1,7 @@
 /** Heads of EAGLE and EAGLE-3: one Llama layer of the target's sizes. */
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
+import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { integerSource } from '../../checkpoint/tensor-source.js';
 import type { LayerSizes } from '../../model/decoder.js';
 import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
@@ -50,13 +51,20 @@ export function refuseShallowTarget(folder: string, layerCount: number): void {
   throw new MistletoeError(
     'usage',
     `The target in ${folder} has ${countText(layerCount, 'layer')}; an EAGLE-3 head reads three of them, and at least ${minTargetLayers} were expected.`,
-    { hint: 'Choose another --system: eagle, medusa, hydra and speculative-sampling work with any target.' },
+    { hint: 'Choose another --system: eagle, medusa, hydra, pard and speculative-sampling work with any target.' },
   );
+}
+
+export interface NewEagle3 {
+  readonly draftTokens?: Int32Array | undefined;
+  readonly layers?: number | undefined;
+  /** P-EAGLE: drafts behind masks of this token. */
+  readonly maskToken?: number | undefined;
 }
 
 export function createEagle3(
   target: NewTarget,
-  draftTokens: Int32Array | undefined,
+  { draftTokens, layers = 1, maskToken }: NewEagle3,
   seed: number | string,
 ): NewCheckpoint {
   const sizes = layerOf(target);
@@ -70,12 +78,18 @@ export function createEagle3(
     architectures: ['LlamaForCausalLMEagle3'],
     draft_vocab_size: draftSize,
     target_hidden_size: hiddenSize,
+    num_hidden_layers: layers,
+    ...(maskToken === undefined ? {} : { mask_token_id: maskToken }),
   };
   const { taps } = readTaps({ config, folder: target.folder }, layerCount);
   const recipes = [
     projectionRecipe('', 'fc.weight', taps.length * hiddenSize, hiddenSize),
     vectorRecipe('', 'midlayer.hidden_norm.weight', hiddenSize),
     ...layerRecipes('', 'midlayer', sizes, { attentionInputSize: 2 * hiddenSize }),
+    ...Array.from({ length: layers - 1 }, (_, index) =>
+      layerRecipes('', `layers.${index + 1}`, sizes),
+    ).flat(),
+    ...(maskToken === undefined ? [] : [maskRecipe(taps.length * hiddenSize)]),
     vectorRecipe('', 'norm.weight', hiddenSize),
     matrixRecipe('', 'lm_head.weight', [draftSize, hiddenSize]),
   ];
@@ -89,6 +103,11 @@ export function createEagle3(
     file,
     tensors: rows === undefined ? fresh : [...fresh, ...mapSources(rows, vocabularySize)],
   };
+}
+
+function maskRecipe(width: number): WeightRecipe {
+  const shape = [1, 1, width];
+  return { name: '', shape, parts: [{ tensor: 'mask_hidden', shape }] };
 }
 
 function mapSources(rows: Int32Array, vocabularySize: number) {

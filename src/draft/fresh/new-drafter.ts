@@ -6,6 +6,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { deepestDraft } from '../../core/limits.js';
 import { writeCheckpoint, type NewCheckpoint } from './new-checkpoint.js';
 import { chooseDraftModel, createDraftModel, createShortenedTarget } from '../draft-model/new-draft-model.js';
+import { addMaskToken, chooseMaskToken } from '../pard/new-pard.js';
 import { createEagle, createEagle3 } from '../eagle/new-eagle.js';
 import { createHydra } from '../hydra/hydra-layout.js';
 import { createMedusa } from '../medusa/medusa-layout.js';
@@ -14,6 +15,7 @@ import { openNewTarget, type NewTarget, type WantedLayers } from './new-target.j
 export type NewDrafter =
   | ({ readonly system: 'speculative-sampling' } & WantedLayers)
   | { readonly system: 'speculative-sampling'; readonly targetLayers: number }
+  | ({ readonly system: 'pard' } & WantedLayers)
   | { readonly system: 'medusa'; readonly heads?: number | undefined; readonly layers?: number | undefined }
   | {
       readonly system: 'hydra';
@@ -26,12 +28,18 @@ export type NewDrafter =
       readonly system: 'eagle3';
       /** Ascending; by default the target's whole vocabulary. */
       readonly draftTokens?: Int32Array | undefined;
+      readonly layers?: number | undefined;
+    }
+  | {
+      readonly system: 'p-eagle';
+      readonly draftTokens?: Int32Array | undefined;
+      readonly layers?: number | undefined;
     };
 
 export type TrainableSystem = NewDrafter['system'];
 
 export const trainableSystems = [
-  ...(['speculative-sampling', 'medusa', 'hydra', 'eagle', 'eagle3'] as const),
+  ...(['speculative-sampling', 'pard', 'medusa', 'hydra', 'eagle', 'eagle3', 'p-eagle'] as const),
 ] satisfies readonly TrainableSystem[];
 
 export interface NewDrafterRequest {
@@ -54,7 +62,8 @@ export async function createDrafterFolder({
 
 function describeNew(target: NewTarget, drafter: NewDrafter, seed: number | string): NewCheckpoint {
   switch (drafter.system) {
-    case 'speculative-sampling': {
+    case 'speculative-sampling':
+    case 'pard': {
       if ('targetLayers' in drafter) {
         requireCount(drafter.system, 'targetLayers', drafter.targetLayers, 2 ** 20);
         return createShortenedTarget(target, drafter.targetLayers);
@@ -63,7 +72,8 @@ function describeNew(target: NewTarget, drafter: NewDrafter, seed: number | stri
       const choice = chooseDraftModel(target, wanted);
       for (const [what, value] of Object.entries(choice) as [string, number][])
         requireCount(system, what, value, 2 ** 20);
-      return createDraftModel(target, choice, seed);
+      const created = createDraftModel(target, choice, seed);
+      return system === 'pard' ? addMaskToken(created) : created;
     }
     case 'medusa': {
       const { heads = 4, layers = 1 } = drafter;
@@ -78,8 +88,13 @@ function describeNew(target: NewTarget, drafter: NewDrafter, seed: number | stri
     case 'eagle':
       return createEagle(target, seed);
     case 'eagle3':
-      requireTokens(drafter.draftTokens, target.configuration.vocabularySize);
-      return createEagle3(target, drafter.draftTokens, seed);
+    case 'p-eagle': {
+      const { system, draftTokens, layers = 1 } = drafter;
+      requireTokens(draftTokens, target.configuration.vocabularySize);
+      requireCount(system, 'layers', layers, 64);
+      const maskToken = system === 'p-eagle' ? chooseMaskToken(target.config) : undefined;
+      return createEagle3(target, { draftTokens, layers, maskToken }, seed);
+    }
   }
 }
 

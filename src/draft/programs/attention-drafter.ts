@@ -9,64 +9,21 @@ import { gatherRows } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { rowNumbers } from '../../model/attention-inputs.js';
-import type { CacheSizes } from '../../model/cache/cache-pool.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
-import type { AttentionContext, AttentionMemory, KeyValueRows } from '../../model/decoder.js';
 import { joinRows } from '../../model/decoder.js';
 import * as lane from '../../model/lanes/lane-graph.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
-import type { RotaryTable } from '../../model/rotary/rotary.js';
-import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
+import type { MixedValues, NamedTensors } from '../../runtime/program.js';
 import { bufferOf, int32, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftGraph, Drafter, DraftSession, GrowingDraft } from '../drafter.js';
+import type { AttentionHead } from './attention-head.js';
 import { DraftMemory } from './draft-memory.js';
 import type { FusedPrograms, VerifiedGraph } from './fused-drafts.js';
 import { createFusedPrograms, draftFused, prepareFused } from './fused-drafts.js';
-import { readScores, scoreNames, scoreOutputs, type Vocabularies } from './scores.js';
-
-export interface HeadStep {
-  readonly features: Tensor; // [batch, position, hidden] what the next step is fed with
-  readonly rows: readonly KeyValueRows[]; // [layer]
-}
-
-export interface HeadMemory extends Pick<AttentionMemory, 'drafted'> {
-  readonly past: readonly KeyValueRows[] | undefined; // [layer]
-  readonly earlier?: readonly KeyValueRows[] | undefined; // [layer]
-}
-
-export interface AttentionHead {
-  /** For messages. */
-  readonly title: string;
-  readonly runtime: Runtime;
-  /** Its own, and those that it borrows from the target. */
-  readonly weights: readonly WeightStore[];
-  readonly sizes: CacheSizes;
-  /** Positions that it can read. */
-  readonly reach: number;
-  readonly window?: number | undefined;
-  /** Of the target's states that it reads; 0 if it reads tokens alone. */
-  readonly stateWidth: number;
-  /** Of the features that it is fed with while drafting; 0 if it reads tokens alone. */
-  readonly featureWidth: number;
-  readonly vocabularies: Vocabularies;
-  readonly rotary: RotaryTable;
-  readonly embedding: Tensor; // [vocabulary, hidden]
-  fuse(states: Tensor): Tensor; // [batch, position, stateWidth] -> [batch, position, hidden]
-  /** `features` is undefined if it reads tokens alone. */
-  step(
-    embeddings: Tensor, // [batch, position, hidden]
-    features: Tensor | undefined, // [batch, position, hidden]
-    context: AttentionContext,
-    memory: HeadMemory,
-  ): HeadStep;
-  /** features [..., hidden] -> [..., draft vocabulary] */
-  score(features: Tensor): Tensor;
-  /** Throws if a prefix is longer than its context. */
-  requireContext?(positions: number): void;
-}
+import { fillWithMasks, readTogether, type MaskRows } from './mask-rows.js';
+import { readScores, scoreNames, scoreOutputs } from './scores.js';
 
 interface HeadPrograms {
   /** Reads the target's states. */
@@ -82,10 +39,11 @@ export function createAttentionDrafter(
   draftLogits: DraftGraph['draftLogits'],
 ): Drafter {
   const { runtime, weights, sizes, rotary, vocabularies, window } = head;
-  const compile = (width: number, fuse: (states: Tensor) => Tensor): (() => Promise<LaneProgram>) =>
-    lazily(() => compileLanes(runtime, 'draft', buildGraph(head, width, fuse), weights));
-  const verified = compile(head.stateWidth, (states) => head.fuse(states));
-  const drafted = head.featureWidth === 0 ? verified : compile(head.featureWidth, (features) => features);
+  const compile = (feed: (head: AttentionHead) => Fed): (() => Promise<LaneProgram>) =>
+    lazily(() => compileLanes(runtime, 'draft', buildGraph(head, feed(head)), weights));
+  const verified = compile(feedVerified);
+  const readsTokens = head.featureWidth === 0 && head.mask === undefined;
+  const drafted = readsTokens ? verified : compile(feedDrafted);
   const fused = createFusedPrograms(runtime, weights, { vocabularies, headSize: sizes.headSize }, () =>
     readVerified(head),
   );
@@ -115,34 +73,52 @@ export function createAttentionDrafter(
   };
 }
 
-const embed = ({ embedding }: AttentionHead, tokens: Tensor): Tensor =>
-  lane.joinLanes(gatherRows(embedding, tokens));
+interface Fed {
+  readonly embeddings: Tensor; // [row, lanes, hidden]
+  readonly features: Tensor | undefined; // [1, row * lanes, hidden]
+}
 
-const declareTokens = (): Tensor => input('tokens', [lane.row, lane.lanes], 'int32');
+const embedGiven = ({ embedding }: AttentionHead): Tensor =>
+  gatherRows(embedding, input('tokens', [lane.row, lane.lanes], 'int32'));
 
-const declareStates = (width: number): Tensor | undefined =>
-  width === 0 ? undefined : lane.joinLanes(input('states', [lane.row, lane.lanes, width]));
+const declareStates = (width: number): Tensor =>
+  lane.joinLanes(input('states', [lane.row, lane.lanes, width]));
 
-/** One pass over states or features of this width. */
-function buildGraph(head: AttentionHead, width: number, fuse: (states: Tensor) => Tensor): NamedTensors {
-  const states = declareStates(width);
+function feedVerified(head: AttentionHead): Fed {
+  const { stateWidth } = head;
+  const features = stateWidth === 0 ? undefined : head.fuse(declareStates(stateWidth));
+  return { embeddings: embedGiven(head), features };
+}
+
+function feedDrafted(head: AttentionHead): Fed {
+  const { mask, featureWidth } = head;
+  if (mask === undefined) return { embeddings: embedGiven(head), features: declareStates(featureWidth) };
+  const masks = fillWithMasks(head, mask, [lane.row, lane.lanes]);
+  return { embeddings: masks.embeddings, features: joinFeatures(masks) };
+}
+
+const joinFeatures = ({ features }: MaskRows): Tensor | undefined => features && lane.joinLanes(features);
+
+/** One pass over rows that are fed with these features. */
+function buildGraph(head: AttentionHead, fed: Fed): NamedTensors {
   const context = lane.declareAttention(head.sizes);
   const past = lane.declarePast(head.sizes);
-  const step = head.step(embed(head, declareTokens()), states && fuse(states), context, { past });
+  const step = head.step(lane.joinLanes(fed.embeddings), fed.features, context, { past });
   const selected = lane.selectRows(step.features);
   return {
     ...scoreOutputs(head.score(selected), head.runtime),
-    ...(width === 0 ? {} : { features: selected }),
+    ...(head.featureWidth === 0 ? {} : { features: selected }),
     rows: lane.stackRows(step.rows, head.sizes),
   };
 }
 
 /** Verified rows first, then drafted ones. */
 function readVerified(head: AttentionHead): VerifiedGraph {
-  const states = declareStates(head.stateWidth);
+  const { mask } = head;
+  const verified = feedVerified(head);
   const context = lane.declareAttention(head.sizes);
   const past = lane.declarePast(head.sizes);
-  const first = head.step(embed(head, declareTokens()), states && head.fuse(states), context, { past });
+  const first = head.step(lane.joinLanes(verified.embeddings), verified.features, context, { past });
   let earlier = first.rows;
   let features = lane.selectRows(first.features, 1);
   return {
@@ -150,12 +126,21 @@ function readVerified(head: AttentionHead): VerifiedGraph {
     rows: lane.stackRows(first.rows, head.sizes),
     root: head.score(features),
     next(tokens, own, arrange) {
-      const fed = states && lane.joinLanes(arrange(features));
-      const step = head.step(embed(head, tokens), fed, own, { past, earlier });
+      const fed = mask === undefined ? undefined : fillWithMasks(head, mask, tokens.shape);
+      const step = head.step(
+        lane.joinLanes(fed?.embeddings ?? gatherRows(head.embedding, tokens)),
+        fed === undefined ? verified.features && lane.joinLanes(arrange(features)) : joinFeatures(fed),
+        own,
+        { past, earlier },
+      );
       earlier = earlier.map((before, layer) => joinRows(before, step.rows[layer]!));
       features = lane.partLanes(step.features, tokens.shape[0]);
       return head.score(features);
     },
+    together:
+      mask === undefined
+        ? undefined
+        : (levels) => readTogether(head, mask, { ...verified, context, past }, levels),
   };
 }
 

@@ -51,6 +51,13 @@ export interface VerifiedGraph {
    * @param arrange moves rows of the previous call to their children
    */
   readonly next: (tokens: Tensor, own: AttentionContext, arrange: (rows: Tensor) => Tensor) => Tensor;
+  /** All levels in one pass, if they do not depend on the drafted tokens. */
+  readonly together?: ((levels: readonly AttentionContext[]) => TogetherRead) | undefined;
+}
+
+export interface TogetherRead {
+  readonly rows: Tensor;
+  readonly levels: readonly Tensor[]; // [level] -> [1, lanes, draft vocabulary], the root's first
 }
 
 export function createFusedPrograms(
@@ -61,10 +68,14 @@ export function createFusedPrograms(
 ): FusedPrograms {
   const { targetTokens } = vocabularies;
   const chainOf = (length: number, choose: TokenChooser): NamedTensors => {
-    const { context, rows, root, next } = read();
+    const { context, rows, root, next, together } = read();
+    const contexts = declareChainContexts(context, length - 1, headSize);
+    if (together !== undefined && contexts.length > 0) {
+      const drafted = together(contexts);
+      return chainOutputs(drafted.levels.map(choose), drafted.rows);
+    }
     const chosen = [choose(root)];
-    for (const level of declareChainContexts(context, length - 1, headSize))
-      chosen.push(choose(next(chosen.at(-1)!.token, level, (same) => same)));
+    for (const level of contexts) chosen.push(choose(next(chosen.at(-1)!.token, level, (same) => same)));
     return chainOutputs(chosen, rows);
   };
   const treeOf = (size: TreeSize): NamedTensors => {

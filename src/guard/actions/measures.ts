@@ -1,11 +1,10 @@
 /**
- * What follows from alerts: a measure for one tenant, or for all, applied on an alert, probed, and lifted when probes come
- * back good. It follows from observations alone, so that guards which share their observations agree on it; only when to
- * probe is decided by each guard.
+ * What follows from alerts: a measure for one tenant, or for all. It follows from observations alone, so that guards which
+ * share their observations agree on it; only when to probe is decided by each guard.
  *
  * While a measure hides the drafter, every n-th request is drafted as usual as a probe, or one after a quiet time; n doubles
  * with every bad probe. Where requests are still drafted (shorter drafts, a rate limit), each is a probe. Several good
- * probes in a row lift the measure, and a tenant that is measured again soon starts with the longer wait.
+ * probes in a row lift the measure.
  */
 import type { ActionName, Observation } from '../observation.js';
 import { RecentMap } from '../state/recent-map.js';

@@ -1,7 +1,4 @@
-/**
- * The interface that one file per engine implements: its routes, how to ask for telemetry, how to read it from bodies,
- * streams and metrics, and what `doctor` recommends. To add an engine, write that file and add it to engine-list.ts.
- */
+/** What one file per engine implements. To add an engine, write that file and add it to engine-list.ts. */
 import type { EngineName } from '../observation.js';
 import type { JsonObject, Reading } from './claim.js';
 import type { CounterNames, EngineCounters } from './counters.js';

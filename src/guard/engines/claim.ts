@@ -35,30 +35,20 @@ const meanTolerance = 0.02;
 
 class Contradiction extends Error {}
 
-export function asObject(value: unknown): JsonObject | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? (value as JsonObject)
-    : undefined;
-}
+export const asObject = (value: unknown): JsonObject | undefined =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined;
 
-export function asList(value: unknown): readonly unknown[] | undefined {
-  return Array.isArray(value) ? (value as readonly unknown[]) : undefined;
-}
+export const asList = (value: unknown): readonly unknown[] | undefined =>
+  Array.isArray(value) ? (value as readonly unknown[]) : undefined;
 
-export function asCount(value: unknown): number | undefined {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= maxCount
-    ? value
-    : undefined;
-}
+export const asCount = (value: unknown): number | undefined =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= maxCount ? value : undefined;
 
 /** The first present field; releases renamed some. */
-export function firstOf(object: JsonObject, names: readonly string[]): unknown {
-  for (const name of names) {
-    const value = object[name];
-    if (value !== undefined && value !== null) return value;
-  }
-  return undefined;
-}
+export const firstOf = (object: JsonObject, names: readonly string[]): unknown =>
+  names.map((name) => object[name]).find((value) => !isAbsent(value));
+
+const isAbsent = (value: unknown): value is undefined | null => value === undefined || value === null;
 
 export function checkClaim(claim: Claim): Reading {
   try {
@@ -75,12 +65,12 @@ function readClaim(claim: Claim): Speculation {
   const accepted = readCount(claim.accepted, 'accepted draft tokens');
   const proposed = isAbsent(claim.proposed) ? null : readCount(claim.proposed, 'proposed draft tokens');
   const draftLength = isAbsent(claim.draftLength) ? null : readCount(claim.draftLength, 'draft length');
-  if (draftLength !== null && draftLength > maxDraftLength)
-    refuse(`a draft length of ${draftLength}, more than ${maxDraftLength}`);
+  const maxLength = draftLength ?? maxDraftLength;
+  if (maxLength > maxDraftLength) refuse(`a draft length of ${maxLength}, more than ${maxDraftLength}`);
   if (proposed !== null && accepted > proposed)
     refuse(`${accepted} accepted of ${proposed} proposed draft tokens`);
-  if (accepted > steps * (draftLength ?? maxDraftLength))
-    refuse(`${accepted} accepted draft tokens in ${steps} steps of at most ${draftLength ?? maxDraftLength}`);
+  if (accepted > steps * maxLength)
+    refuse(`${accepted} accepted draft tokens in ${steps} steps of at most ${maxLength}`);
   const expected = 1 + accepted / steps;
   if (steps > 0 && typeof meanLength === 'number' && !(Math.abs(meanLength / expected - 1) <= meanTolerance))
     refuse(`a mean accepted length of ${meanLength} where the counts give ${expected.toFixed(2)}`);
@@ -91,28 +81,16 @@ function readClaim(claim: Claim): Speculation {
     perStepAccepted?.findIndex((count, index) => count > (perStepProposed?.[index] ?? Infinity)) ?? -1;
   if (step >= 0)
     refuse(`${perStepAccepted![step]} accepted of ${perStepProposed![step]} draft tokens in step ${step}`);
-  return {
-    evidence,
-    steps,
-    accepted,
-    proposed,
-    histogram,
-    perStepAccepted,
-    perStepProposed,
-    draftLength,
-    isTree,
-  };
+  const lists = { histogram, perStepAccepted, perStepProposed };
+  return { evidence, steps, accepted, proposed, ...lists, draftLength, isTree };
 }
-
-const isAbsent = (value: unknown): value is undefined | null => value === undefined || value === null;
 
 function refuse(seen: string): never {
   throw new Contradiction(`The engine reports ${seen}.`);
 }
 
-function readCount(value: unknown, what: string): number {
-  return asCount(value) ?? refuse(`${showBriefly(value)} as the number of ${what}`);
-}
+const readCount = (value: unknown, what: string): number =>
+  asCount(value) ?? refuse(`${showBriefly(value)} as the number of ${what}`);
 
 /** Printing a list or object would walk all of it. */
 function showBriefly(value: unknown): string {
@@ -121,19 +99,13 @@ function showBriefly(value: unknown): string {
 }
 
 function readHistogram(value: unknown, steps: number, accepted: number): readonly number[] | null {
-  const counts = asList(value) ?? spreadOut(value);
-  if (counts === undefined) return isAbsent(value) ? null : refuse(`${showBriefly(value)} as histogram`);
+  if (isAbsent(value)) return null;
+  const counts = asList(value) ?? spreadOut(asObject(value) ?? refuse(`${showBriefly(value)} as histogram`));
   if (counts.length === 0) return steps === 0 ? [] : null;
   if (counts.length > maxDraftLength + 1) refuse(`a histogram of ${counts.length} entries`);
-  const histogram: number[] = [];
-  let total = 0;
-  let weighted = 0;
-  for (const each of counts) {
-    const count = readCount(each, 'steps in the histogram');
-    total += count;
-    weighted += histogram.length * count;
-    histogram.push(count);
-  }
+  const histogram = counts.map((each) => readCount(each, 'steps in the histogram'));
+  const total = sum(histogram);
+  const weighted = sum(histogram.map((count, depth) => count * depth));
   if (total !== steps) refuse(`${steps} steps, but ${total} in the histogram`);
   if (weighted !== accepted) refuse(`${accepted} accepted draft tokens, but ${weighted} in the histogram`);
   return histogram;
@@ -142,9 +114,7 @@ function readHistogram(value: unknown, steps: number, accepted: number): readonl
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
 /** {"0": 3, "2": 5} becomes [3, 0, 5]. */
-function spreadOut(value: unknown): readonly unknown[] | undefined {
-  const sparse = asObject(value);
-  if (sparse === undefined) return undefined;
+function spreadOut(sparse: JsonObject): readonly unknown[] {
   const dense: unknown[] = [];
   for (const key in sparse) {
     const index = /^\d{1,4}$/.test(key) ? Number(key) : maxDraftLength + 1;
@@ -176,20 +146,12 @@ export function poolReadings(readings: readonly (Reading | undefined)[]): Readin
   const [first] = parts;
   if (first === undefined || parts.length < readings.length) return undefined;
   if (parts.length === 1) return { speculation: first };
+  const total = (name: 'steps' | 'accepted' | 'proposed'): number =>
+    sum(parts.map((part) => part[name] ?? 0));
   const isProposedKnown = parts.every(({ proposed }) => proposed !== null);
-  const histograms = parts.map(({ histogram }) => histogram ?? []);
-  const length = Math.min(...histograms.map((histogram) => histogram.length));
-  const pooled = Array.from({ length }, (_, index) => sum(histograms.map((counts) => counts[index]!)));
-  const isEven = histograms.every((histogram) => histogram.length === length && length > 0);
+  const proposed = isProposedKnown ? total('proposed') : null;
+  const lists = { histogram: null, perStepAccepted: null, perStepProposed: null };
   return {
-    speculation: {
-      ...first,
-      steps: sum(parts.map(({ steps }) => steps)),
-      accepted: sum(parts.map(({ accepted }) => accepted)),
-      proposed: isProposedKnown ? sum(parts.map(({ proposed }) => proposed!)) : null,
-      histogram: isEven ? pooled : null,
-      perStepAccepted: null,
-      perStepProposed: null,
-    },
+    speculation: { ...first, steps: total('steps'), accepted: total('accepted'), proposed, ...lists },
   };
 }

@@ -11,19 +11,14 @@ const folder = resolve(import.meta.dirname, '../../../test/fixtures/engines');
 const readText = (text: string): readonly EngineCounters[] =>
   readEngineCounters(parsePrometheusText(text).samples, engines);
 const metrics = (name: string): string => readFileSync(resolve(folder, `${name}-metrics.txt`), 'utf8');
-const histogram = [100, 200, 200, 100];
 
 describe('readEngineCounters', () => {
   it.each([
-    [
-      'vllm',
-      'meta-llama/Llama-3.1-8B-Instruct',
-      { evidence: 'reported', proposed: 1800, draftLength: 3, histogram },
-    ],
-    ['mistletoe', 'reference', { evidence: 'reported', proposed: 1800, draftLength: 3, histogram }],
-    ['lmdeploy', 'internlm3', { evidence: 'reported', proposed: 1800, draftLength: 3, histogram }],
-    ['llama-cpp', null, { evidence: 'reported', proposed: 1800, draftLength: 3, histogram }],
-    ['tgi', null, { evidence: 'reported', proposed: null, histogram: null }],
+    ['vllm', 'meta-llama/Llama-3.1-8B-Instruct', { evidence: 'reported', proposed: 1800, draftLength: 3 }],
+    ['mistletoe', 'reference', { evidence: 'reported', proposed: 1800, draftLength: 3 }],
+    ['lmdeploy', 'internlm3', { evidence: 'reported', proposed: 1800, draftLength: 3 }],
+    ['llama-cpp', null, { evidence: 'reported', proposed: 1800, draftLength: 3 }],
+    ['tgi', null, { evidence: 'reported', proposed: null }],
     ['sglang', 'Qwen/Qwen3-8B', { evidence: 'estimated', proposed: null }],
     ['tensorrt-llm', 'llama-3.1-8b', { evidence: 'derived', proposed: 1800, draftLength: 3 }],
   ])('reads the counters of %s', (engine, model, speculation) => {
@@ -71,40 +66,34 @@ it('counts passes without a draft', () => {
 
 describe('differCounters', () => {
   const counters = (changes: Partial<EngineCounters> = {}): EngineCounters => ({
-    ...{ engine: 'vllm', model: 'm', draftTokens: 300, perPosition: [50, 20, 10], draftLength: 3 },
+    ...{ engine: 'vllm', model: 'm', draftTokens: 300, draftLength: 3 },
     ...{ drafts: 100, acceptedTokens: 80, outputTokens: 200, recentLength: null },
     ...changes,
   });
 
   it('gives what came between', () => {
-    const after = counters({ drafts: 110, draftTokens: 330, acceptedTokens: 95, perPosition: [58, 25, 12] });
+    const after = counters({ drafts: 110, draftTokens: 330, acceptedTokens: 95 });
     expect(differCounters(counters(), after)).toMatchObject({
       steps: 10,
       accepted: 15,
       proposed: 30,
-      histogram: [2, 3, 3, 2],
     });
     expect(differCounters(after, after)).toBeNull();
   });
 
   it('counts from zero behind a restart', () => {
-    const after = counters({ drafts: 10, draftTokens: 30, acceptedTokens: 5, perPosition: [3, 1, 1] });
-    expect(differCounters(counters(), after)).toMatchObject({
-      steps: 10,
-      accepted: 5,
-      histogram: [7, 2, 0, 1],
-    });
+    const after = counters({ drafts: 10, draftTokens: 30, acceptedTokens: 5 });
+    expect(differCounters(counters(), after)).toMatchObject({ steps: 10, accepted: 5 });
   });
 
-  it('goes without a histogram that does not fit, and without counts that contradict each other', () => {
-    const ahead = counters({ perPosition: [51, 20, 10] });
-    expect(differCounters(undefined, ahead)).toMatchObject({ steps: 100, accepted: 80, histogram: null });
-    expect(differCounters(undefined, counters({ perPosition: [20, 50, 10] }))?.histogram).toBeNull();
+  it('goes without a draft length that does not fit, and without counts that contradict each other', () => {
+    const ahead = counters({ draftTokens: null, acceptedTokens: 301 });
+    expect(differCounters(undefined, ahead)).toMatchObject({ steps: 100, accepted: 301, draftLength: null });
     expect(differCounters(undefined, counters({ acceptedTokens: 301 }))).toBeNull();
   });
 
   it('makes do with a gauge', () => {
-    const silent = { drafts: null, draftTokens: null, perPosition: [], draftLength: null };
+    const silent = { drafts: null, draftTokens: null, draftLength: null };
     const recent = counters({ ...silent, recentLength: 3 });
     expect(differCounters(undefined, recent)).toMatchObject({
       steps: 40,
@@ -120,14 +109,8 @@ describe('differCounters', () => {
   it('never gives what no engine could have done', () => {
     const number = fc.option(fc.oneof(fc.nat(1000), fc.double()), { nil: null });
     const any = fc.record({
-      ...{
-        drafts: number,
-        draftTokens: number,
-        acceptedTokens: number,
-        draftLength: number,
-        recentLength: number,
-      },
-      perPosition: fc.array(fc.oneof(fc.nat(100), fc.double()), { maxLength: 5 }),
+      ...{ drafts: number, draftTokens: number, acceptedTokens: number },
+      ...{ draftLength: number, recentLength: number },
     });
     fc.assert(
       fc.property(any, any, (before, after) => {

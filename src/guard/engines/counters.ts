@@ -1,13 +1,10 @@
 /**
- * Counters of an engine over all its requests. vLLM, LMDeploy, llama.cpp and our server count drafted steps (`drafts`),
- * draft tokens and accepted tokens. Others count less, so steps follow from a gauge or a draft length:
+ * Counters of an engine over all its requests, summed over its ranks. vLLM, LMDeploy, llama.cpp and our server count drafted
+ * steps (`drafts`), draft tokens and accepted tokens. Others count less, so steps follow from a gauge or a draft length:
  *
  *   SGLang        counts verifications, and has the accepted length of the last batches as a gauge
  *   TensorRT-LLM  counts tokens; steps follow from the configured draft length, or from a gauge
  *   TGI           has a histogram whose observations are the accepted tokens of a step
- *
- * Counters are summed over the ranks and engines of a model. A counter that fell was reset and counts from zero, as in
- * Prometheus.
  */
 import type { EngineName, Speculation } from '../observation.js';
 import { checkClaim } from './claim.js';
@@ -37,9 +34,7 @@ export interface EngineCounters {
   readonly acceptedTokens: number | null;
   /** All generated tokens. */
   readonly outputTokens: number | null;
-  /** [i] is the number of steps that accepted more than i draft tokens; empty where unknown. */
-  readonly perPosition: readonly number[];
-  /** Max draft tokens of a step, where the configuration is exported. */
+  /** Max draft tokens of a step, where the configuration or a counter of each position is exported. */
   readonly draftLength: number | null;
   /** A gauge of the last batches, bonus token included. */
   readonly recentLength: number | null;
@@ -68,38 +63,35 @@ export function readEngineCounters(
     const field = fields.get(sample.name.replace(/_total$/, ''));
     const model = sample.labels.get('model_name') ?? sample.labels.get('model') ?? '';
     if (field === undefined || !Number.isFinite(sample.value)) continue;
-    if (models.size < maxModels && !models.has(model)) models.set(model, { positions: [] });
+    if (models.size < maxModels && !models.has(model)) models.set(model, {});
     const sums = models.get(model);
     if (sums !== undefined) addSample(sums, field, sample);
   }
-  return [...models].flatMap(([model, { positions, ...sums }]): EngineCounters[] => {
-    const { drafts = null, accepted = null, length = null, configuration } = sums;
+  return [...models].flatMap(([model, sums]): EngineCounters[] => {
+    const { drafts = null, accepted = null, length = null } = sums;
     if (drafts === null && accepted === null && length === null) return [];
     return [
       {
         ...{ engine: engine.name, model: model === '' ? null : model.slice(0, 256), drafts },
         ...{ draftTokens: sums.draftTokens ?? null, outputTokens: sums.outputTokens ?? null },
-        ...{ acceptedTokens: accepted, perPosition: positions, recentLength: length },
-        draftLength: configuration ?? (positions.length > 0 ? positions.length : null),
+        ...{ acceptedTokens: accepted, recentLength: length },
+        draftLength: sums.configuration ?? sums.perPosition ?? null,
       },
     ];
   });
 }
 
-type Sums = { readonly positions: number[] } & Partial<Record<Exclude<Field, 'perPosition'>, number>>;
+type Sums = Partial<Record<Field, number>>;
 
 function addSample(sums: Sums, field: Field, { labels, value }: Sample): void {
-  if (field === 'perPosition') {
-    const { positions } = sums;
-    const position = Number(labels.get('position'));
-    if (!Number.isInteger(position) || position < 0 || position >= maxPositions) return;
-    while (positions.length <= position) positions.push(0);
-    positions[position]! += value;
-  } else if (field === 'configuration') {
-    const length = Number(labels.get('max_draft_len') ?? labels.get('num_draft_tokens'));
-    if (Number.isInteger(length) && length > 0 && length <= maxPositions) sums[field] = length;
-  } else if (field === 'length') sums[field] = Math.max(value, sums[field] ?? 0);
-  else sums[field] = value + (sums[field] ?? 0);
+  const known = sums[field] ?? 0;
+  if (field === 'perPosition' || field === 'configuration') {
+    const given =
+      field === 'perPosition'
+        ? Number(labels.get('position')) + 1
+        : Number(labels.get('max_draft_len') ?? labels.get('num_draft_tokens'));
+    if (Number.isInteger(given) && given > 0 && given <= maxPositions) sums[field] = Math.max(given, known);
+  } else sums[field] = field === 'length' ? Math.max(value, known) : value + known;
 }
 
 /** What happened between two scrapes, or since the start; null where nothing did, or it is unknown. */
@@ -116,20 +108,15 @@ export function differCounters(
   const proposed = difference(({ draftTokens }) => draftTokens);
   const counted = countSteps(after, { drafts: difference(({ drafts }) => drafts), accepted, proposed });
   if (counted === undefined || counted.steps <= 0) return null;
-  const claim = { ...counted, proposed };
-  const { draftLength } = after;
-  const positions = after.perPosition.map(
-    (_, index) => difference(({ perPosition }) => perPosition[index] ?? 0) ?? 0,
-  );
-  const histogram = toHistogram(positions, counted.steps);
-  // Counters are not read atomically: a histogram may be a step ahead.
-  for (const each of [{ ...claim, draftLength, histogram }, claim]) {
-    const reading = checkClaim(each);
+  // Counters are not read atomically: accepted tokens may be a step ahead of the draft length.
+  for (const draftLength of [after.draftLength, null]) {
+    const reading = checkClaim({ ...counted, proposed, draftLength });
     if ('speculation' in reading) return reading.speculation;
   }
   return null;
 }
 
+/** A counter that fell was reset and counts from zero, as in Prometheus. */
 function hasFallen(before: EngineCounters, after: EngineCounters): boolean {
   const counted = ['drafts', 'draftTokens', 'acceptedTokens'] as const;
   return counted.some((name) => (after[name] ?? 0) < (before[name] ?? 0));
@@ -152,14 +139,6 @@ function countSteps(
   return recent === undefined || recent === 1
     ? undefined
     : { steps: Math.round(accepted / (recent - 1)), accepted, evidence: 'estimated' };
-}
-
-/** From steps that accepted more than i to steps that accepted j. */
-function toHistogram(positions: readonly number[], steps: number): number[] | null {
-  if (positions.length === 0) return null;
-  const atLeast = [steps, ...positions, 0];
-  const histogram = atLeast.slice(0, -1).map((count, index) => count - atLeast[index + 1]!);
-  return histogram.every((count) => count >= 0) ? histogram : null;
 }
 
 /** Over drafted steps since the engine's start; undefined before the first. */

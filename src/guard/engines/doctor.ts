@@ -1,7 +1,4 @@
-/**
- * Examines a running engine from outside: which engine it is, how it drafts, what acceptance telemetry it reports, and
- * which flag is missing. It only reads and generates nothing.
- */
+/** Examines a running engine from outside: how it drafts, what it reports, and which flag is missing. It only reads. */
 import { MistletoeError } from '../../core/errors.js';
 import type { EngineName } from '../observation.js';
 import type { Findings, Seen } from './adapter.js';

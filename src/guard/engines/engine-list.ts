@@ -1,7 +1,4 @@
-/**
- * All engines, and which of them wrote a body. An engine is recognized by what only it writes. Telemetry that contradicts
- * itself counts as none, with the reason.
- */
+/** All engines, and which of them wrote a body. An engine is recognized by what only it writes. */
 import type { EngineName, Speculation } from '../observation.js';
 import type { EngineAdapter } from './adapter.js';
 import { asList, asObject } from './claim.js';

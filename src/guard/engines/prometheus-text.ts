@@ -1,7 +1,4 @@
-/**
- * Parses Prometheus' exposition format 0.0.4 and OpenMetrics samples. Malformed lines are skipped and counted, so one bad
- * line does not hide the others.
- */
+/** Parses Prometheus' exposition format 0.0.4 and OpenMetrics samples. Malformed lines are skipped and counted. */
 export interface Sample {
   readonly name: string;
   readonly labels: ReadonlyMap<string, string>;
@@ -10,8 +7,6 @@ export interface Sample {
 
 export interface MetricsText {
   readonly samples: readonly Sample[];
-  /** As in `# TYPE name counter`. */
-  readonly types: ReadonlyMap<string, string>;
   /** Lines that are malformed, or beyond the limit. */
   readonly skipped: number;
 }
@@ -21,22 +16,15 @@ const maxLabels = 64;
 
 export function parsePrometheusText(text: string, limit = maxSamples): MetricsText {
   const samples: Sample[] = [];
-  const types = new Map<string, string>();
   let skipped = 0;
   for (const line of text.split(/\r?\n/)) {
     const trimmed = line.trim();
-    if (trimmed === '') continue;
-    if (trimmed.startsWith('#')) {
-      const [, keyword, name, type] = trimmed.split(/[ \t]+/, 4);
-      if (keyword === 'TYPE' && name !== undefined && type !== undefined && types.size < limit)
-        types.set(name, type);
-      continue;
-    }
+    if (trimmed === '' || trimmed.startsWith('#')) continue;
     const sample = samples.length < limit ? parseSample(trimmed) : undefined;
     if (sample === undefined) skipped++;
     else samples.push(sample);
   }
-  return { samples, types, skipped };
+  return { samples, skipped };
 }
 
 /** A name, labels up to a brace outside of quotes, a value, and perhaps a timestamp and an OpenMetrics exemplar. */

@@ -1,7 +1,6 @@
 /**
- * Watches an engine through its metrics. The difference between two scrapes is one observation per model that pools all
- * requests and is judged as a request of a single tenant: it shows a broken drafter or an attack on much of the traffic,
- * but not one collapsed request among many.
+ * Watches an engine through its metrics. The difference between two scrapes pools all requests of a model and is judged as
+ * one request: it shows a broken drafter or an attack on much of the traffic, but not one collapsed request among many.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import type { JudgeOptions } from '../judge/judge.js';
@@ -86,16 +85,11 @@ function compare(before: Scrape, { counters, atMs }: Scrape): readonly Observati
     const then = before.counters.find((each) => each.engine === engine && each.model === model);
     const speculation = then === undefined ? null : differCounters(then, after);
     if (speculation === null) return [];
+    const id = `scrape-${atMs}-${model ?? ''}`;
     return [
       {
-        ...{
-          id: `scrape-${atMs}-${model ?? ''}`,
-          model: model ?? 'unknown',
-          route: 'all',
-          endedMs: atMs,
-          engine,
-        },
-        ...{ tenant: 'all', status: 200, ending: 'complete', upstream: 'speculative', isStream: false },
+        ...{ id, model: model ?? 'unknown', route: 'all', endedMs: atMs, engine, tenant: 'all' },
+        ...{ status: 200, ending: 'complete', upstream: 'speculative', isStream: false },
         ...{ promptTokens: null, completionTokens: null, firstByteMs: null, totalMs: atMs - before.atMs },
         speculation,
       },

@@ -1,7 +1,6 @@
 /**
- * Question 1: does drafting pay for this request? A drafted step costs more than a plain one, so it has to give more tokens.
- * The break-even point is the cost of a drafted step in plain tokens. A request is collapsed when even the upper confidence
- * bound of its accepted length is below that. No baseline is needed, so this works from the first request.
+ * Question 1: does drafting pay for this request? The break-even point is the cost of a drafted step in plain tokens. A
+ * request is collapsed when even the upper confidence bound of its accepted length is below that. No baseline is needed.
  */
 import type { Speculation } from '../observation.js';
 import { meanAcceptedLength } from '../observation.js';

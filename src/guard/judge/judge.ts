@@ -1,7 +1,6 @@
 /**
- * The judge: three questions about each finished request (cost.ts, rank.ts, tenant.ts) and the measures that follow. It
- * knows no network and no clock: the same observations in the same order give the same judgments, in the proxy, in
- * `serve`, in a replay and in a rehearsal. Memory is bounded however many tenants, models and requests there are.
+ * Three questions about each finished request (cost.ts, rank.ts, tenant.ts) and the measures that follow. The judge knows
+ * no network and no clock: the same observations in the same order give the same judgments, live and in a replay.
  */
 import type { MeasureOptions } from '../actions/measures.js';
 import { Measures } from '../actions/measures.js';
@@ -11,16 +10,17 @@ import type { Cost } from './cost.js';
 import { weighCost } from './cost.js';
 import type { Rank, StreamBaseline } from './rank.js';
 import { Baselines } from './rank.js';
+import { percent } from './tail.js';
 import type { Outcome } from './tenant.js';
-import { percent, TenantTests } from './tenant.js';
+import { TenantTests } from './tenant.js';
 import type { Alert, Decision, Judgment, VerdictName, VerdictNumbers } from './verdict.js';
 import { noNumbers } from './verdict.js';
 
 export interface JudgeOptions {
   /** Share of benign requests that may be called low. */
-  readonly falseAlerts?: number;
+  readonly falseAlerts?: number | undefined;
   /** False alerts about tenants per week. */
-  readonly falseAlertsPerWeek?: number;
+  readonly falseAlertsPerWeek?: number | undefined;
   /** Cost of a drafted step in plain tokens, where it was measured; estimated from the draft length otherwise. */
   readonly breakEven?: number | undefined;
   readonly tenantLimit?: number;
@@ -88,10 +88,8 @@ export class Judge {
     const cell = this.baselines.of(observation, speculation.evidence);
     if (speculation.evidence === 'estimated' && !cell.learnChunks(speculation)) {
       const { acceptedLength, steps } = numbersOf(cost, undefined);
-      return unreadable(
-        'Only tokens per chunk are known, and this stream has not shown that a chunk is a step.',
-        { ...noNumbers, acceptedLength, steps },
-      );
+      const reason = 'Only tokens per chunk are known, and this stream has not shown that a chunk is a step.';
+      return unreadable(reason, { ...noNumbers, acceptedLength, steps });
     }
     return this.judgeDrafted(observation, cost, cell);
   }
@@ -108,13 +106,9 @@ export class Judge {
 
   /** Shares memory with the judge: write it down or copy it before the next request. */
   save() {
-    const { baselines, tenants, measures, traffic, alerts, alertCount } = this;
-    return {
-      baselines: baselines.save(),
-      tenants: tenants.save(),
-      measures: measures.save(),
-      ...{ traffic, alerts, alertCount },
-    };
+    const [baselines, tenants, measures] = [this.baselines.save(), this.tenants.save(), this.measures.save()];
+    const { traffic, alerts, alertCount } = this;
+    return { baselines, tenants, measures, traffic, alerts, alertCount };
   }
 
   restore(saved: SavedJudge): void {
@@ -141,13 +135,12 @@ export class Judge {
     const lifted = this.measures.learn(observation, result);
     for (const action of lifted) if (action.tenant !== null) this.tenants.clear(action.tenant);
     const actions = [...lifted, ...alerts.flatMap((alert) => this.measures.apply(alert))];
-    const known = isCollapsed ? undefined : rank;
-    const name = isCollapsed ? 'collapsed' : known === undefined ? 'learning' : isLow ? 'low' : 'normal';
+    const name = isCollapsed ? 'collapsed' : rank === undefined ? 'learning' : isLow ? 'low' : 'normal';
     const reason = isCollapsed
       ? describeCollapse(cost)
-      : known === undefined
+      : rank === undefined
         ? `${describe(cost)} is not below break-even, and the baseline has ${cell.size} of the ${this.baselines.minSamples} requests it needs.`
-        : describeRank(cost, known, isLow);
+        : describeRank(cost, rank, isLow);
     return { ...settle(name, numbersOf(cost, rank), reason), alerts, actions };
   }
 

@@ -1,8 +1,7 @@
 /**
  * Question 2: is it unusual here? The rank of a request among the recent ones of the same model, route and kind of evidence.
  * Short requests vary more, so their means are drawn towards that of the baseline before ranking. `low` requests enter the
- * baseline like others, so that the share of benign requests below its quantile stays the configured one; collapsed
- * requests and those of suspected tenants do not. One tenant fills at most a quarter of the baseline.
+ * baseline, so that the share of benign requests below its quantile stays the configured one; collapsed ones do not.
  */
 import type { Evidence, Speculation, Stream } from '../observation.js';
 import { meanAcceptedLength } from '../observation.js';
@@ -173,10 +172,7 @@ class BaselineCell {
   }
 
   private drop(index: number): void {
-    const gone = this.samples[index]!;
-    if (index === 0)
-      this.samples.shift(); // cheaper, and the usual case
-    else this.samples.splice(index, 1);
+    const [gone] = this.samples.splice(index, 1) as [Sample];
     const left = this.tenants.get(gone.tenant)! - 1;
     if (left === 0) this.tenants.delete(gone.tenant);
     else this.tenants.set(gone.tenant, left);

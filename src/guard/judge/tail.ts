@@ -1,5 +1,7 @@
 /** Statistics of the tenant tests: tail probabilities of counts and of mean ranks. */
 
+import { boundLength, confidence } from './cost.js';
+
 /** Lengths of the stretches that are tested, so that earlier requests do not dilute a beginning attack. */
 const stretches = [5, 15, 50] as const;
 const driftStretches: readonly number[] = [10, 15, 20, 25, 30, 40];
@@ -7,6 +9,9 @@ const driftStretches: readonly number[] = [10, 15, 20, 25, 30, 40];
 export const minCount = 3;
 /** Of a rank, which is uniform from 0 to 1. */
 export const rankVariance = 1 / 12;
+
+export const average = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
 
 export interface Counted {
   readonly count: number;
@@ -31,6 +36,25 @@ export function findTail<T>(
   return undefined;
 }
 
+/** Requests that are tested together, where each is too short or too near to break-even to be judged by itself. */
+const together = { min: 3, max: 15 } as const;
+
+/** The mean accepted length of the last requests, if drafting does not pay for them together. */
+export function findLoss(
+  outcomes: readonly { readonly steps: number; readonly accepted: number; readonly breakEven: number }[],
+): { readonly length: number; readonly requests: number } | undefined {
+  const requests = Math.min(outcomes.length, together.max);
+  if (requests < together.min) return undefined;
+  let [steps, accepted, needed] = [0, 0, 0];
+  for (const outcome of outcomes.slice(-requests)) {
+    steps += outcome.steps;
+    accepted += outcome.accepted;
+    needed += outcome.breakEven * outcome.steps;
+  }
+  const isLoss = boundLength(accepted, steps, confidence.tenant) < needed / steps;
+  return isLoss ? { length: 1 + accepted / steps, requests } : undefined;
+}
+
 export interface MeanRank {
   readonly requests: number;
   readonly mean: number;
@@ -52,6 +76,13 @@ export function meanRanks(outcomes: readonly { readonly rank: number | null }[])
       means.push({ requests, mean: sum / requests, chance: rankVariance / requests });
   }
   return means;
+}
+
+/** How far means differ beyond chance, as a standard deviation. */
+export function spreadBeyondChance(means: readonly Pick<MeanRank, 'mean' | 'chance'>[]): number {
+  const center = average(means.map(({ mean }) => mean));
+  const seen = average(means.map(({ mean }) => (mean - center) ** 2)) * (means.length / (means.length - 1));
+  return Math.sqrt(Math.max(0, seen - average(means.map(({ chance }) => chance))));
 }
 
 /** Probability of `count` or more among `requests` where each has the given probability. */
@@ -82,3 +113,7 @@ export function normalTail(z: number): number {
   for (let depth = 60; depth >= 1; depth--) fraction = z + depth / fraction;
   return Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI) / fraction;
 }
+
+export const chance = ({ probability }: Counted): string =>
+  `(probability without an attack ${probability.toExponential(0)})`;
+export const percent = (share: number): string => `${(100 * share).toFixed(share < 0.095 ? 1 : 0)} %`;

@@ -1,6 +1,6 @@
 /**
- * Exports alerts, actions and verdicts as log records over OTLP/HTTP (opentelemetry-proto, logs/v1, JSON encoding). Records
- * are sent in batches; where the receiver is down they are dropped and counted, and requests never wait.
+ * Exports alerts, actions and verdicts as log records over OTLP/HTTP (opentelemetry-proto, logs/v1, JSON encoding). Where the
+ * receiver is down they are dropped and counted, and requests never wait.
  */
 import type { Attributes, AttributeValue } from './telemetry-names.js';
 
@@ -74,16 +74,9 @@ export function createOtlpExporter(options: OtlpOptions): OtlpExporter {
 
 function toRecord(name: string, attributes: Attributes, text: string): object {
   const [severityNumber, severityText] = name === 'alert' ? [13, 'WARN'] : [9, 'INFO'];
-  const body = { stringValue: text };
-  const eventName = `mistletoe.${name}`;
-  const timeUnixNano = `${Date.now()}000000`;
   return {
-    timeUnixNano,
-    severityNumber,
-    severityText,
-    eventName,
-    body,
-    attributes: toAttributes(attributes),
+    ...{ timeUnixNano: `${Date.now()}000000`, severityNumber, severityText },
+    ...{ eventName: `mistletoe.${name}`, body: { stringValue: text }, attributes: toAttributes(attributes) },
   };
 }
 

@@ -1,7 +1,4 @@
-/**
- * The JSON of the page at /mistletoe, for guard and server alike. GET /mistletoe/api/state returns all of it; with
- * ?since=MS only later requests, alerts and actions. No prompts, no answers, no keys.
- */
+/** The data of the page at /mistletoe, for guard and server alike. No prompts, no answers, no keys. */
 import type { Judge } from '../judge/judge.js';
 import type { StreamBaseline } from '../judge/rank.js';
 import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
@@ -99,18 +96,14 @@ export class PageMemory {
       ...this.about,
       nowMs: Date.now(),
       startedMs: this.startedMs,
-      streams: [...this.streams.entries()].map(([key, slices]) => ({
-        ...toStream(key, slices, streams),
-        needed,
-      })),
+      streams: [...this.streams.entries()].map(([key, slices]) => toStream(key, slices, streams, needed)),
       requests: this.requests
         .slice(-maxRequests)
         .filter(({ record }) => record.endedMs > sinceMs)
-        .map(({ record, verdict }) => ({
-          ...record,
-          verdict,
-          acceptedLength: record.speculation === null ? null : meanAcceptedLength(record.speculation),
-        }))
+        .map(({ record, verdict }) => {
+          const { speculation } = record;
+          return { ...record, verdict, acceptedLength: speculation && meanAcceptedLength(speculation) };
+        })
         .reverse(),
       alerts: alerts.filter(({ atMs }) => atMs > sinceMs),
       actions: this.actions.filter(({ atMs }) => atMs > sinceMs).reverse(),
@@ -134,7 +127,12 @@ export class PageMemory {
   }
 }
 
-function toStream(key: string, slices: readonly Slice[], known: readonly StreamBaseline[]): StreamState {
+function toStream(
+  key: string,
+  slices: readonly Slice[],
+  known: readonly StreamBaseline[],
+  needed: number,
+): StreamState {
   const [route = '', ...rest] = key.split('\n');
   const model = rest.join('\n');
   const found = known.find((each) => each.model === model && each.route === route);
@@ -143,5 +141,5 @@ function toStream(key: string, slices: readonly Slice[], known: readonly StreamB
     ...{ atMs, requests, low: baseline?.low ?? null, high: baseline?.high ?? null },
     acceptedLength: steps === 0 ? null : 1 + accepted / steps,
   }));
-  return { model, route, baseline, learned, history };
+  return { model, route, baseline, learned, needed, history };
 }

@@ -1,7 +1,4 @@
-/**
- * OpenTelemetry attributes of requests, alerts and actions, for the event log. The conventions for generative AI
- * (open-telemetry/semantic-conventions-genai) have no names for speculation, so those are ours.
- */
+/** OpenTelemetry attributes. Its conventions for generative AI have no names for speculation, so those are ours. */
 import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { meanAcceptedLength } from '../observation.js';
@@ -65,19 +62,12 @@ export const alertAttributes = (alert: Alert): Attributes =>
     'mistletoe.alert.probability': alert.probability,
   });
 
-export const actionAttributes = ({
-  action,
-  change,
-  tenant,
-  model,
-  requestId,
-  alertId,
-}: ActionEvent): Attributes =>
+export const actionAttributes = (event: ActionEvent): Attributes =>
   known({
-    'gen_ai.request.model': model,
-    'mistletoe.action.name': action,
-    'mistletoe.action.change': change,
-    'mistletoe.tenant': tenant,
-    'mistletoe.request.id': requestId,
-    'mistletoe.alert.id': alertId,
+    'gen_ai.request.model': event.model,
+    'mistletoe.action.name': event.action,
+    'mistletoe.action.change': event.change,
+    'mistletoe.tenant': event.tenant,
+    'mistletoe.request.id': event.requestId,
+    'mistletoe.alert.id': event.alertId,
   });

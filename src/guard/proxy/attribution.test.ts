@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { EngineCounters } from '../engines/counters.js';
-import { Attribution } from './attribution.js';
+import { Attribution } from './upstream-facts.js';
 
 const counters = (drafts: number): readonly EngineCounters[] => [
   {
@@ -10,7 +10,6 @@ const counters = (drafts: number): readonly EngineCounters[] => [
     draftTokens: drafts * 3,
     acceptedTokens: drafts,
     outputTokens: null,
-    perPosition: [],
     draftLength: 3,
     recentLength: null,
   },

@@ -1,6 +1,6 @@
 /** What is decided about a request: where it goes, what is changed, and who watches the response. */
-import type { IncomingMessage } from 'node:http';
 import type { ErrorResponse, RawHeaders } from './message-headers.js';
+import type { ResponseHead } from './response-parser.js';
 import type { Strip } from './telemetry-request.js';
 import type { Upstream } from './upstream.js';
 
@@ -16,7 +16,7 @@ export type ExchangeEnding = 'complete' | 'client-left' | 'upstream-failed' | 'r
 
 /** Sees a response pass; never throws. */
 export interface Watcher {
-  onStart(response: IncomingMessage): void;
+  onStart(head: ResponseHead): void;
   onBytes(bytes: Buffer): void;
   /** @param status as sent to the client; 0 where it left before */
   onEnd(ending: ExchangeEnding, status: number): void;

@@ -1,6 +1,6 @@
 /**
  * Changes single fields in the text of a JSON object and keeps every other byte: parsing and writing a body anew would
- * round 64-bit seeds and turn 1.0 into 1. All functions expect valid JSON whose outermost value is an object.
+ * round 64-bit seeds. All functions expect valid JSON whose outermost value is an object.
  */
 interface FieldSpan {
   readonly key: string;

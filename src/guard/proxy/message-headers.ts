@@ -1,7 +1,6 @@
 /**
  * Which header fields a proxy passes on (RFC 9110, 7.6.1; RFC 9112, 11): all, in their order and spelling, except those of
  * one connection and trailers. A message whose end or host two parsers could read differently is rejected, never repaired.
- * Errors are sent in the format of OpenAI's API.
  */
 import type { ServerResponse } from 'node:http';
 

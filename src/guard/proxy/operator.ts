@@ -1,9 +1,9 @@
 /**
- * The operator's listener: page, records, state and metrics, on a port of their own. On loopback no key is needed, but
- * the Host header must be an address, localhost or a configured name: another name may be a web page whose DNS name points
- * here. On any other address a key is required.
+ * The operator's listener: page, records, state and metrics. On loopback no key is needed, but the Host header must be an
+ * address, localhost or a configured name: another name may be a web page whose DNS name points here.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { createServer } from 'node:http';
 import { isIP } from 'node:net';
@@ -49,6 +49,16 @@ export function requireKey(host: string, key: string | undefined): void {
   if (key !== undefined || isLoopback(host)) return;
   throw new MistletoeError('usage', `The operator address ${host} is not loopback and has no key.`, {
     hint: 'Set MISTLETOE_GUARD_KEY or operator.keyFile, or keep operator.host at 127.0.0.1.',
+  });
+}
+
+/** Of a file; undefined without one. */
+export function readKey(path: string | undefined): string | undefined {
+  if (path === undefined) return undefined;
+  const key = readFileSync(path, 'utf8').trim();
+  if (/^\S{8,}$/.test(key)) return key;
+  throw new MistletoeError('usage', `${path} contains no key; expected one word of 8 or more characters.`, {
+    hint: 'Create one with: openssl rand -hex 32',
   });
 }
 

@@ -2,7 +2,9 @@
 import { once } from 'node:events';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { createServer, STATUS_CODES } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { describeCause, MistletoeError } from '../../core/errors.js';
 import { Exchange } from './exchange.js';
 import type { ProxySettings, Router } from './exchange-route.js';
 import type { ErrorResponse } from './message-headers.js';
@@ -83,7 +85,7 @@ function describeParseError(code: string | undefined): ErrorResponse {
 }
 
 /** Waits for running requests up to a time (0: no limit), then closes all connections. */
-export async function closeProxy(server: Server, graceMs: number): Promise<void> {
+export async function closeServer(server: Server, graceMs: number): Promise<void> {
   if (!server.listening) return;
   const closed = once(server, 'close');
   server.close();
@@ -94,4 +96,22 @@ export async function closeProxy(server: Server, graceMs: number): Promise<void>
   const timer = graceMs === 0 ? undefined : setTimeout(closeAll, graceMs);
   await closed;
   clearTimeout(timer);
+}
+
+/** Returns the address. */
+export async function listen(
+  server: Server,
+  { host, port }: { readonly host: string; readonly port: number },
+  setting: string,
+): Promise<string> {
+  server.listen(port, host);
+  try {
+    await once(server, 'listening');
+  } catch (cause) {
+    const message = `The guard cannot listen on ${host}:${port}: ${describeCause(cause)}.`;
+    const hint = `Set another ${setting}, or stop the program that uses it.`;
+    throw new MistletoeError('usage', message, { hint, cause });
+  }
+  const { family, address, port: given } = server.address() as AddressInfo;
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${given}`;
 }

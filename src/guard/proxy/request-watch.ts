@@ -2,12 +2,12 @@
  * One watched request: its response is read as it passes, and its end gives one observation. A fault while reading is
  * reported and costs nothing else.
  */
-import type { IncomingMessage } from 'node:http';
 import { parseEngineName } from '../engines/engine-list.js';
 import type { ActionName, EngineName, Observation } from '../observation.js';
 import type { ExchangeEnding, Watcher } from './exchange-route.js';
 import type { RawHeaders } from './message-headers.js';
 import { valueOf } from './message-headers.js';
+import type { ResponseHead } from './response-parser.js';
 import type { ReadResponse, ResponseReader } from './response-reader.js';
 import { createResponseReader } from './response-reader.js';
 
@@ -30,13 +30,12 @@ export class RequestWatch implements Watcher {
 
   constructor(private readonly options: WatchOptions) {}
 
-  onStart({ rawHeaders, statusCode = 0 }: IncomingMessage): void {
+  onStart({ rawHeaders, status }: ResponseHead): void {
     this.firstByteMs = performance.now() - this.startedAt;
-    // The parsed headers object is built on first use, which costs more than looking for four names.
     const contentType = valueOf(rawHeaders, 'content-type') ?? '';
     this.isStream = contentType.startsWith('text/event-stream');
     this.responseId = valueOf(rawHeaders, 'x-request-id');
-    if (statusCode < 200 || statusCode >= 300) return;
+    if (status < 200 || status >= 300) return;
     this.reader = createResponseReader(contentType, {
       contentEncoding: valueOf(rawHeaders, 'content-encoding'),
       engine: parseEngineName(valueOf(rawHeaders, 'x-mistletoe-engine')) ?? this.options.engine,

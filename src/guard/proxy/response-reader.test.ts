@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ReaderOptions, ReadResponse } from './response-reader.js';
+import type { ReadResponse, ReaderOptions } from './response-reader.js';
 import { createResponseReader } from './response-reader.js';
 
 const folder = resolve(import.meta.dirname, '../../../test/fixtures/engines');
@@ -23,7 +23,7 @@ function read(
 }
 const readFixture = (name: string): ReadResponse => read(typeOf(name), bytesOf(name));
 
-const response = { promptTokens: 21, completionTokens: 16, refusal: null };
+const response = { promptTokens: 21, completionTokens: 16 };
 const counted = { steps: 6, accepted: 9, proposed: 18 };
 const passes = { ...counted, steps: 7 };
 
@@ -83,16 +83,16 @@ describe('createResponseReader', () => {
     });
   });
 
-  it('says why it has not read', () => {
+  it('reads nothing that is compressed, too long, or not JSON', () => {
     const body = bytesOf('vllm-summary.json');
     const json = 'application/json; charset=utf-8';
-    const refusal = (type: string, bytes: Buffer, options?: ReaderOptions): string | null =>
-      read(type, bytes, [5, 9], options).refusal;
-    expect(refusal(json, gzipSync(body), { contentEncoding: 'gzip' })).toMatch(/is compressed \(gzip\)/);
-    expect(refusal(json, body, { bodyBytes: 100 })).toMatch(/more than 100 bytes/);
-    expect(refusal('text/html', body)).toMatch(/is text\/html/);
-    expect(refusal(json, body.subarray(0, 50))).toMatch(/is not JSON/);
-    expect(refusal(json, body)).toBeNull();
+    const isRead = (type: string, bytes: Buffer, options?: ReaderOptions): boolean =>
+      read(type, bytes, [5, 9], options).speculation !== null;
+    expect(isRead(json, gzipSync(body), { contentEncoding: 'gzip' })).toBe(false);
+    expect(isRead(json, body, { bodyBytes: 100 })).toBe(false);
+    expect(isRead('text/html', body)).toBe(false);
+    expect(isRead(json, body.subarray(0, 50))).toBe(false);
+    expect(isRead(json, body)).toBe(true);
   });
 
   it('takes an engine with vLLM’s fields for what its header says', () => {

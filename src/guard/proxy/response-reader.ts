@@ -1,15 +1,12 @@
 /**
  * Reads a response beside the proxy that passes its bytes on: it keeps little, changes nothing, and never throws. A JSON
- * body is kept up to a limit and read at its end; a stream is read event by event. Compressed responses are not read, so
- * the proxy asks engines for uncompressed ones.
+ * body is kept up to a limit and read at its end; a stream is read event by event. Compressed responses are not read.
  */
-import type { EngineAdapter } from '../engines/adapter.js';
-import type { JsonObject } from '../engines/claim.js';
-import { asCount, asList, asObject } from '../engines/claim.js';
+import { asCount, asObject } from '../engines/claim.js';
 import { adapterOf, findSpeculation } from '../engines/engine-list.js';
 import type { EngineName, Speculation } from '../observation.js';
-import { createEventStream } from './event-stream.js';
 import { parseJson } from './json-edit.js';
+import { StreamMeter } from './stream-meter.js';
 
 export interface ReaderOptions {
   /** Longer JSON bodies are not read. */
@@ -26,8 +23,6 @@ export interface ReadResponse {
   readonly completionTokens: number | null;
   /** As the engine last reported it, or as estimated from a stream. */
   readonly speculation: Speculation | null;
-  /** Why telemetry that was there was rejected, or nothing was read. */
-  readonly refusal: string | null;
 }
 
 export interface ResponseReader {
@@ -42,11 +37,9 @@ export function createResponseReader(contentType: string, options: ReaderOptions
   const { contentEncoding = '', engine = 'unknown', bodyBytes = defaultBodyBytes } = options;
   const facts = new Facts(engine);
   const kind = contentType.split(';', 1)[0]!.trim().toLowerCase();
-  if (contentEncoding !== '' && !/^\s*identity\s*$/i.test(contentEncoding))
-    facts.refusal = `The response is compressed (${contentEncoding.slice(0, 40)}).`;
-  else if (kind === 'text/event-stream') return readEvents(facts);
-  else if (kind === 'application/json' || kind.endsWith('+json')) return readBody(facts, bodyBytes);
-  else facts.refusal = `The response is ${kind === '' ? 'of no type' : kind.slice(0, 40)}.`;
+  const isPlain = contentEncoding === '' || /^\s*identity\s*$/i.test(contentEncoding);
+  if (isPlain && kind === 'text/event-stream') return readEvents(facts);
+  if (isPlain && (kind === 'application/json' || kind.endsWith('+json'))) return readBody(facts, bodyBytes);
   return { push: () => undefined, finish: () => facts };
 }
 
@@ -56,7 +49,8 @@ class Facts implements ReadResponse {
   promptTokens: number | null = null;
   completionTokens: number | null = null;
   speculation: Speculation | null = null;
-  refusal: string | null = null;
+  /** Telemetry was there and contradicts itself. */
+  isRefused = false;
 
   constructor(public engine: EngineName) {}
 
@@ -64,7 +58,8 @@ class Facts implements ReadResponse {
     const { engine, speculation, refusal } = findSpeculation(body);
     // Our server has vLLM's fields, and signs only some of its chunks.
     if (engine !== 'unknown' && !(engine === 'vllm' && this.engine === 'mistletoe')) this.engine = engine;
-    if (speculation !== null || refusal !== null) [this.speculation, this.refusal] = [speculation, refusal];
+    if (speculation !== null || refusal !== null)
+      [this.speculation, this.isRefused] = [speculation, refusal !== null];
     const given = asObject(Array.isArray(body) ? body[0] : body);
     if (given === undefined) return;
     // Events of /v1/responses and /v1/messages wrap the response.
@@ -100,15 +95,11 @@ function readBody(facts: Facts, maxBytes: number): ResponseReader {
       else pieces.push(piece);
     },
     finish() {
-      const [first = Buffer.alloc(0)] = pieces;
-      const whole =
-        pieces.length === 1
-          ? Buffer.from(first.buffer, first.byteOffset, first.length)
-          : Buffer.concat(pieces);
-      const body = bytes > maxBytes ? undefined : parseJson(whole.toString());
+      if (bytes > maxBytes) return facts;
+      const [first] = pieces;
+      const isOne = pieces.length === 1 && Buffer.isBuffer(first);
+      const body = parseJson((isOne ? first : Buffer.concat(pieces)).toString());
       if (body !== undefined) facts.take(body);
-      else if (bytes > maxBytes) facts.refusal = `The response has more than ${maxBytes} bytes.`;
-      else facts.refusal = 'The response is not JSON.';
       return facts;
     },
   };
@@ -127,93 +118,63 @@ function readEvents(facts: Facts): ResponseReader {
       }
     },
     finish() {
-      const { engine, speculation, refusal, completionTokens } = facts;
-      if (speculation === null && refusal === null)
+      const { engine, speculation, isRefused, completionTokens } = facts;
+      if (speculation === null && !isRefused)
         facts.speculation = meter.estimate(adapterOf(engine)?.chunk, completionTokens);
       return facts;
     },
   };
 }
 
-const maxChoices = 128;
-const minSteps = 3;
-
 /**
- * Counts the chunks of a streamed response, per choice. vLLM, SGLang, TensorRT-LLM and our server send the tokens of one
- * step as one chunk, so tokens per chunk are the accepted length; llama.cpp and TGI send every token by itself. The first
- * chunk of a choice comes from the prompt's own pass. Servers that join steps (a stream interval above 1, a tool parser
- * that holds text back) make lengths look longer.
+ * Server-sent events (WHATWG HTML, section 9.2.6): the data of complete events, in any cut of the bytes. Longer lines and
+ * events are skipped, so memory is bounded.
  */
-export class StreamMeter {
-  /** Chunks with text. */
-  chunks = 0;
-  private readonly choices = new Set<number>();
-  private textLength = 0; // of servers that repeat the whole text
-  private listedTokens: number | null = 0;
+interface EventStream {
+  /** Returns the data of the events that these bytes complete. */
+  push(bytes: Uint8Array): readonly string[];
+}
 
-  add(body: JsonObject): void {
-    const choices = asList(body.choices)
-      ?.slice(0, maxChoices)
-      .map((choice) => asObject(choice) ?? {});
-    if (choices === undefined) this.count(0, this.measureOther(body), listedIn(body));
-    for (const choice of choices ?? [])
-      this.count(asCount(choice.index) ?? 0, measureChoice(choice), listedIn(choice));
-  }
+const defaultCharacters = 1 << 20;
 
-  /** @param chunk what a chunk is for this engine, if known */
-  estimate(chunk: EngineAdapter['chunk'], completionTokens: number | null): Speculation | null {
-    const tokens = completionTokens ?? this.listedTokens;
-    const steps = this.chunks - this.choices.size;
-    if (chunk === 'token' || tokens === null || steps < minSteps) return null;
-    return {
-      ...{ evidence: chunk === 'step' ? 'derived' : 'estimated', steps, isTree: false },
-      accepted: Math.max(0, tokens - this.chunks),
-      ...{ proposed: null, histogram: null, perStepAccepted: null, perStepProposed: null, draftLength: null },
-    };
-  }
+export function createEventStream(maxCharacters = defaultCharacters): EventStream {
+  const decoder = new TextDecoder();
+  let rest = ''; // an unfinished line
+  let endsWithReturn = false; // a line feed after it belongs to the same line end
+  let data: string | undefined;
+  let isSkipped = false;
 
-  private count(choice: number, characters: number, tokens: number | null): void {
-    if (characters === 0) return;
-    this.chunks++;
-    if (this.choices.size < maxChoices) this.choices.add(choice);
-    this.listedTokens = this.listedTokens === null || tokens === null ? null : this.listedTokens + tokens;
-  }
-
-  private measureOther({ text, content, delta, token }: JsonObject): number {
-    if (typeof content === 'string') return content.length; // llama.cpp
-    if (typeof delta === 'string') return delta.length; // /v1/responses
-    if (delta !== undefined) {
-      const { text: added, thinking, partial_json: json } = asObject(delta) ?? {}; // /v1/messages
-      return lengthOf(added) + lengthOf(thinking) + lengthOf(json);
+  const endLine = (line: string, events: string[]): void => {
+    if (line === '') {
+      if (!isSkipped && data !== undefined) events.push(data);
+      data = undefined;
+      isSkipped = false;
+      return;
     }
-    if (token !== undefined) return lengthOf(asObject(token)?.text); // TGI
-    if (typeof text !== 'string') return 0;
-    const added = Math.max(0, text.length - this.textLength); // SGLang
-    this.textLength = text.length;
-    return added;
-  }
+    const value = line.length > maxCharacters ? undefined : dataOf(line);
+    if (line.length > maxCharacters || (data?.length ?? 0) + (value?.length ?? 0) > maxCharacters)
+      isSkipped = true;
+    else if (value !== undefined) data = data === undefined ? value : `${data}\n${value}`;
+  };
+
+  return {
+    push(bytes) {
+      let text = decoder.decode(bytes, { stream: true });
+      if (text === '') return [];
+      if (endsWithReturn && text.startsWith('\n')) text = text.slice(1);
+      endsWithReturn = text.endsWith('\r');
+      const lines = text.split(text.includes('\r') ? /\r\n?|\n/ : '\n');
+      lines[0] = rest + lines[0]!;
+      rest = lines.pop()!.slice(0, maxCharacters + 1); // enough to be too long
+      const events: string[] = [];
+      for (const line of lines) endLine(line, events);
+      return events;
+    },
+  };
 }
 
-const lengthOf = (value: unknown): number => (typeof value === 'string' ? value.length : 0);
-
-/** UTF-16 units of text, reasoning, and arguments of tools. */
-function measureChoice(choice: JsonObject): number {
-  const delta = asObject(choice.delta);
-  if (delta === undefined) return lengthOf(choice.text);
-  const length = lengthOf(delta.content) + lengthOf(delta.reasoning_content ?? delta.reasoning);
-  const calls = asList(delta.tool_calls)?.slice(0, 64) ?? [];
-  return calls.reduce<number>(
-    (sum, call) => sum + lengthOf(asObject(asObject(call)?.function)?.arguments),
-    length,
-  );
-}
-
-/** Tokens that are listed for another purpose: log-probabilities or ids. */
-function listedIn(choice: JsonObject): number | null {
-  const logprobs = asObject(choice.logprobs);
-  for (const list of [logprobs?.content, logprobs?.tokens, choice.token_ids, choice.tokens]) {
-    const { length } = asList(list) ?? [];
-    if (length > 0) return length;
-  }
-  return null;
+/** Undefined for other fields, also those whose name starts with "data". */
+function dataOf(line: string): string | undefined {
+  if (line === 'data') return '';
+  return line.startsWith('data:') ? line.slice(line[5] === ' ' ? 6 : 5) : undefined;
 }

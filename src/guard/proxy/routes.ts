@@ -1,6 +1,6 @@
 /**
- * Which requests are watched, and under which name. Every POST, PUT and PATCH is watched unless its path is exactly one
- * of those known not to generate: a path that no list knows must not be a way around a measure.
+ * Which requests are watched. Every POST, PUT and PATCH is, unless its path is exactly one of those known not to generate:
+ * a path that no list knows must not be a way around a measure.
  */
 import { engines } from '../engines/engine-list.js';
 
@@ -24,12 +24,8 @@ const harmless: ReadonlySet<string> = new Set([
   ...['/v1/embeddings', '/embeddings', '/embedding', '/embed', '/embed_all', '/embed_sparse', '/api/embed'],
   ...['/rerank', '/v1/rerank', '/v2/rerank', '/reranking', '/v1/reranking', '/score', '/v1/score'],
   ...['/pooling', '/classify', '/similarity', '/v1/moderations', '/v1/load_lora_adapter'],
-  ...[
-    '/v1/unload_lora_adapter',
-    '/v1/messages/count_tokens',
-    '/v1/chat/completions/render',
-    '/lora-adapters',
-  ],
+  ...['/v1/unload_lora_adapter', '/lora-adapters'],
+  ...['/v1/messages/count_tokens', '/v1/chat/completions/render'],
 ]);
 
 const watchedMethods: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
@@ -38,8 +34,7 @@ const cache = new Map<string, RouteMatch>();
 
 /** @param path as in the request line, without the query */
 export function matchRoute(method: string, path: string): RouteMatch {
-  const isCandidate = watchedMethods.has(method);
-  if (!isCandidate) return { route: 'other', isWatched: false };
+  if (!watchedMethods.has(method)) return { route: 'other', isWatched: false };
   const known = cache.get(path);
   if (known !== undefined) return known;
   // Compared as written: a spelling that only we read as harmless may be a generation for the engine.

@@ -1,7 +1,6 @@
 /**
- * Names the tenant of a request by the operator's rule: a header that a gateway in front sets, the API key, or one tenant
- * for all. Keys are hashed with a secret of this installation and never kept. Names are bounded in length and number;
- * tenants beyond the limit share the name `other`.
+ * Names the tenant of a request by the operator's rule. Keys are hashed with a secret of this installation and never kept.
+ * Names are bounded in length and number; tenants beyond the limit share the name `other`.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';

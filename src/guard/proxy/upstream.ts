@@ -1,9 +1,9 @@
-/** An engine's address and its connections. */
-import type { ClientRequest } from 'node:http';
-import { Agent as HttpAgent, request as requestHttp } from 'node:http';
-import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
-import { MistletoeError } from '../../core/errors.js';
-import type { ErrorResponse, RawHeaders } from './message-headers.js';
+/** An engine's address and its connections, which are kept and used again. A request is never sent twice. */
+import { connect as connectPlain, isIP, type Socket } from 'node:net';
+import { connect as connectSecurely } from 'node:tls';
+import type { Pool, UpstreamHandler } from './connection.js';
+import { Connection, maxIdleMs } from './connection.js';
+import type { RawHeaders } from './message-headers.js';
 
 /** In milliseconds; 0 for no limit. */
 export interface UpstreamTimeouts {
@@ -12,78 +12,77 @@ export interface UpstreamTimeouts {
   readonly firstByte: number;
 }
 
-/** Sent to clients, so without addresses. */
-const failures = {
-  unreachable: [502, 'The engine does not accept connections.'],
-  'connect-timeout': [504, 'The engine did not accept the connection in time.'],
-  'first-byte-timeout': [504, 'The engine did not start a response in time.'],
-  broken: [502, 'The engine closed the connection before it responded.'],
-} as const;
-
-export type UpstreamFailure = keyof typeof failures;
-
-export function describeFailure(kind: UpstreamFailure): ErrorResponse {
-  const [status, message] = failures[kind];
-  return { status, message, code: `upstream_${kind.replaceAll('-', '_')}` };
+export interface UpstreamRequest {
+  readonly method: string;
+  /** Path and query, as the client sent them. */
+  readonly path: string;
+  /** Without Host and Connection. */
+  readonly headers: RawHeaders;
+  readonly isChunked: boolean;
+  /** The whole body; undefined where `write` and `end` follow. */
+  readonly body: Buffer | undefined;
 }
 
-/** Below the keep-alive time of engines (uvicorn: 5 s): a request is never sent twice, so it must not meet a closing connection. */
-const maxIdleMs = 4000;
+/** Line ends are excluded by the parser of the client's request. */
+const invalid = /[^\t\r\n\x20-\x7e\x80-\xff]/;
 
 export class Upstream {
-  /** The socket's event when it can be used. */
-  readonly connectEvent: 'connect' | 'secureConnect';
-  private readonly agent: HttpAgent | HttpsAgent;
-  private readonly host: string;
+  private readonly pool: Pool = { idle: [], isOpen: true };
+  private readonly isSecure: boolean;
+  private readonly address: { readonly host: string; readonly port: number };
   private readonly hostHeader: string;
-  private readonly port: number;
   private readonly basePath: string;
+  private readonly timer: NodeJS.Timeout;
 
   constructor(
     url: string,
     readonly timeouts: UpstreamTimeouts,
   ) {
-    const { protocol, hostname, port, pathname, host } = checkUrl(url);
-    const isSecure = protocol === 'https:';
-    this.connectEvent = isSecure ? 'secureConnect' : 'connect';
-    this.host = hostname.replace(/^\[|\]$/g, '');
+    const { protocol, hostname, port, pathname, host } = new URL(url);
+    this.isSecure = protocol === 'https:';
+    const defaultPort = this.isSecure ? 443 : 80;
+    this.address = {
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port: port === '' ? defaultPort : Number(port),
+    };
     this.hostHeader = host;
-    this.port = port === '' ? (isSecure ? 443 : 80) : Number(port);
     this.basePath = pathname.replace(/\/+$/, '');
-    const pool = { keepAlive: true, scheduling: 'lifo', maxFreeSockets: 1024, timeout: maxIdleMs } as const;
-    const settings = { ...pool, noDelay: true };
-    this.agent = isSecure ? new HttpsAgent(settings) : new HttpAgent(settings);
+    this.timer = setInterval(() => {
+      for (const connection of this.pool.idle.filter((each) => !each.isUsable())) connection.destroy();
+    }, maxIdleMs);
+    this.timer.unref();
   }
 
-  /**
-   * @param path path and query, as the client sent them
-   * @param headers without Host
-   */
-  request(method: string, path: string, headers: RawHeaders): ClientRequest {
-    const { agent, host, port } = this;
-    return (agent instanceof HttpsAgent ? requestHttps : requestHttp)({
-      ...{ agent, host, port, method, path: this.basePath + path },
-      headers: ['Host', this.hostHeader, ...headers],
-    });
+  /** Throws where the path or a header field cannot be sent. */
+  request({ method, path, headers, isChunked, body }: UpstreamRequest, handler: UpstreamHandler): Connection {
+    let head = `${method} ${this.basePath}${path} HTTP/1.1\r\nHost: ${this.hostHeader}\r\n`;
+    for (let index = 0; index < headers.length; index += 2)
+      head += `${headers[index]!}: ${headers[index + 1]!}\r\n`;
+    head += 'Connection: keep-alive\r\n\r\n';
+    if (invalid.test(head)) throw new Error('invalid characters');
+    const { idle } = this.pool;
+    let connection = idle.pop();
+    while (connection?.isUsable() === false) {
+      connection.destroy();
+      connection = idle.pop();
+    }
+    connection ??= new Connection(this.connect(), this.isSecure, this.pool);
+    connection.start(method, isChunked, handler);
+    connection.send(head, body);
+    return connection;
   }
 
+  /** Running requests finish. */
   close(): void {
-    this.agent.destroy();
+    clearInterval(this.timer);
+    this.pool.isOpen = false;
+    for (const connection of [...this.pool.idle]) connection.destroy();
   }
-}
 
-function checkUrl(text: string): URL {
-  const refuse = (wrong: string): never => {
-    throw new MistletoeError('usage', `The upstream's address ${wrong}.`, {
-      hint: 'Pass http://HOST:PORT, plus a path before /v1 if the engine has one.',
-    });
-  };
-  if (!URL.canParse(text)) return refuse('is not a URL');
-  const url = new URL(text);
-  if (url.protocol !== 'http:' && url.protocol !== 'https:')
-    refuse(`starts with ${url.protocol} instead of http`);
-  if (url.username !== '' || url.password !== '')
-    refuse('contains a user name or password, which belong in a header');
-  if (url.search !== '' || url.hash !== '') refuse('has a query or a fragment');
-  return url;
+  private connect(): Socket {
+    if (!this.isSecure) return connectPlain({ ...this.address, noDelay: true });
+    const { host } = this.address;
+    const name = isIP(host) === 0 ? { servername: host } : {};
+    return connectSecurely({ ...this.address, ...name, ALPNProtocols: ['http/1.1'] }).setNoDelay(true);
+  }
 }

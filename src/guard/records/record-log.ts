@@ -1,7 +1,7 @@
 /**
- * Records on disk: lines of JSON in append-only segments. Lines wait at most a second in memory and are then written at
- * once, so a killed process loses at most that second. A failed write is truncated to the last whole line; its lines are
- * counted as lost and reported once. Processes never write into each other's segments, so several may share a folder.
+ * Records on disk: lines of JSON in append-only segments. Lines wait at most a second in memory and are then written
+ * together. A failed write is truncated to the last whole line; its lines are counted as lost and reported once. Processes
+ * never write into each other's segments, so several may share a folder.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { open } from 'node:fs/promises';
@@ -100,18 +100,16 @@ export class RecordLog {
       const bytes = Buffer.from(lines.join(''));
       await writeWhole(segment, bytes);
       segment.bytes += bytes.byteLength;
-      if (this.hasFailed) {
-        this.hasFailed = false;
-        this.options.onNotice?.(`Records are written again; ${this.lost} were lost.`);
-      }
+      if (this.hasFailed) this.options.onNotice?.(`Records are written again; ${this.lost} were lost.`);
+      this.hasFailed = false;
     } catch (cause) {
       this.lost += lines.length;
-      if (!this.hasFailed) {
-        this.hasFailed = true;
+      const reason = describeCause(cause);
+      if (!this.hasFailed)
         this.options.onNotice?.(
-          `Records cannot be written (${describeCause(cause)}). Requests continue; lost records are counted.`,
+          `Records cannot be written (${reason}). Requests continue; lost records are counted.`,
         );
-      }
+      this.hasFailed = true;
     } finally {
       this.working = undefined;
     }

@@ -1,6 +1,6 @@
 /** A line of the record log: a request with its verdict, an alert, or an action. */
 import { z } from 'zod';
-import type { ActionEvent, Alert, Verdict, VerdictName } from '../judge/verdict.js';
+import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
 import { noNumbers, verdictNames } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { actionNames } from '../observation.js';
@@ -73,13 +73,6 @@ export function readRecordLine(value: unknown): ReadLine {
   return { fault: `${place}: ${issue?.message ?? 'unusable'}` };
 }
 
-/** Of version 0.2, which wrote a name only. */
-const earlierVerdicts: Readonly<Record<string, VerdictName>> = {
-  usual: 'normal',
-  high: 'normal',
-  low: 'low',
-};
-
 /** A line of a log, or undefined. The guard wrote it, but a disk may damage it, so its kind is checked. */
 export function parseEntry(line: string): LogEntry | undefined {
   try {
@@ -89,7 +82,9 @@ export function parseEntry(line: string): LogEntry | undefined {
     const content = value?.[kind === 'request' ? 'record' : kind];
     if (typeof content !== 'object' || content === null) return undefined;
     if (kind !== 'request' || typeof verdict !== 'string') return value as LogEntry;
-    const name = earlierVerdicts[verdict] ?? 'unreadable';
+    // Version 0.2 wrote a name only, of its own.
+    const name =
+      verdict === 'low' ? 'low' : verdict === 'usual' || verdict === 'high' ? 'normal' : 'unreadable';
     const reason = `An earlier version called this request ${verdict}.`;
     return { kind, record: content as Observation, verdict: { name, numbers: noNumbers, reason } };
   } catch {

@@ -61,6 +61,20 @@ export interface RecordQuery {
   readonly limit?: number | undefined;
 }
 
+/** Values that are not numbers or kinds are left out. */
+export function readQuery(parameters: URLSearchParams): RecordQuery {
+  const number = (name: string): number | undefined => {
+    const value = Number(parameters.get(name) ?? Number.NaN);
+    return Number.isSafeInteger(value) && value >= 0 ? value : undefined;
+  };
+  const text = (name: string): string | undefined => parameters.get(name) ?? undefined;
+  return {
+    ...{ fromMs: number('from'), toMs: number('to'), limit: number('limit') },
+    ...{ model: text('model'), tenant: text('tenant'), verdict: text('verdict') },
+    kind: (['request', 'alert', 'action'] as const).find((each) => each === text('kind')),
+  };
+}
+
 export interface FoundRecords {
   /** Newest first. */
   readonly entries: readonly LogEntry[];

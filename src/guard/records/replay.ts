@@ -1,7 +1,4 @@
-/**
- * Replays recorded requests through a judge, in the order of the records: the same verdicts as live with the same settings,
- * and what other settings would have given.
- */
+/** Replays recorded requests through a judge: the same verdicts as live with the same settings. */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import type { JudgeOptions, JudgeSnapshot } from '../judge/judge.js';
@@ -41,13 +38,7 @@ export async function replayRecords(
   { judge: given, onJudged, ...options }: ReplayOptions = {},
 ): Promise<Replay> {
   const judge = given ?? new Judge(options);
-  const verdicts: Record<VerdictName, number> = {
-    normal: 0,
-    low: 0,
-    collapsed: 0,
-    learning: 0,
-    unreadable: 0,
-  };
+  const verdicts = { normal: 0, low: 0, collapsed: 0, learning: 0, unreadable: 0 };
   const alerts: Alert[] = [];
   const actions: ActionEvent[] = [];
   let [alertCount, requests, unread, number, different] = [0, 0, 0, 0, 0];
@@ -76,11 +67,10 @@ export async function replayRecords(
     onJudged?.(read.record, judgment, read.verdict);
   }
   if (requests === 0) {
-    throw new MistletoeError(
-      'usage',
-      `There is no record to replay in ${number} lines${firstFault === undefined ? '' : ` (${firstFault})`}; expected one JSON object per line, as the guard writes them.`,
-      { hint: 'Give a file records-*.jsonl, or the folder that the guard writes its records to.' },
-    );
+    const place = `in ${number} lines${firstFault === undefined ? '' : ` (${firstFault})`}`;
+    const message = `There is no record to replay ${place}; expected one JSON object per line, as the guard writes them.`;
+    const hint = 'Give a file records-*.jsonl, or the folder that the guard writes its records to.';
+    throw new MistletoeError('usage', message, { hint });
   }
   return {
     ...{ requests, verdicts, different, firstDifference, alerts, alertCount, actions, unread, firstFault },

@@ -1,7 +1,7 @@
 /**
- * A rehearsal on our own engine: what a collapse costs, where drafting stops paying, and whether the guard notices. No
- * attack is needed. The judge first sees requests as they are; then a growing share of the draft tokens is replaced, and
- * every answer must stay the same, because the target alone decides about it.
+ * A rehearsal on our own engine: what a collapse costs, where drafting stops paying, and whether the guard notices. The
+ * judge first sees normal requests; then a growing share of the draft tokens is replaced, and every answer must stay the
+ * same, because the target alone decides about it.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
@@ -34,7 +34,7 @@ export interface RehearsalOptions {
   /** Shares of draft tokens that are replaced, stage by stage. */
   readonly spoiledShares?: readonly number[];
   /** Share of benign requests that may be called low. */
-  readonly falseAlerts?: number;
+  readonly falseAlerts?: number | undefined;
   readonly seed?: number;
   readonly signal?: AbortSignal;
   /** Called after every request. */
@@ -66,14 +66,10 @@ export interface Rehearsal {
   readonly areAnswersKept: boolean;
 }
 
-export const usualRehearsal = {
-  draftLength: 4,
-  newTokens: 128,
-  usualRequests: 60,
-  stageRequests: 4,
+const defaults = {
+  ...{ draftLength: 4, newTokens: 128, usualRequests: 60, stageRequests: 4 },
   spoiledShares: [0.25, 0.5, 0.75, 1],
-  falseAlerts: 0.01,
-} as const;
+};
 
 /** More would only make the start longer. */
 const maxPrompts = 32;
@@ -89,7 +85,7 @@ interface Played {
 
 /** Undefined if it was aborted. */
 export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | undefined> {
-  const settings = { ...usualRehearsal, ...options };
+  const settings = { ...defaults, ...options };
   const { model, draftLength, newTokens, usualRequests, stageRequests, spoiledShares } = settings;
   let prompts = settings.prompts.slice(0, maxPrompts);
   if (prompts.length === 0)
@@ -106,18 +102,15 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
     ...(settings.signal === undefined ? {} : { signal: settings.signal }),
   });
   const isOver = (): boolean => settings.signal?.aborted === true;
-  const draft = async (index: number): Promise<SpeculativeGeneration> => {
-    const generation = await decodeSpeculative(model, drafter, {
-      ...requestOf(index),
-      policy,
-      mustDraft: true,
-    });
-    count();
-    return generation;
-  };
   const count = (): void => {
     done += 1;
     settings.onRequest?.(done, total);
+  };
+  const draft = async (index: number): Promise<SpeculativeGeneration> => {
+    const request = { ...requestOf(index), policy, mustDraft: true };
+    const generation = await decodeSpeculative(model, drafter, request);
+    count();
+    return generation;
   };
 
   async function runStage(spoiledShare: number, requests: number): Promise<Played> {
@@ -145,12 +138,11 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
     const { steps } = await draft(index);
     if (steps.length >= minSteps) long.push(prompt);
   }
-  if (long.length === 0)
-    throw new MistletoeError(
-      'incomplete',
-      `None of ${prompts.length} prompts has an answer of ${minSteps} steps, the minimum for judging it.`,
-      { hint: 'Ask for longer answers (--max-new-tokens), or give other prompts (--prompts).' },
-    );
+  if (long.length === 0) {
+    const message = `None of ${prompts.length} prompts has an answer of ${minSteps} steps, the minimum for judging it.`;
+    const hint = 'Ask for longer answers (--max-new-tokens), or give other prompts (--prompts).';
+    throw new MistletoeError('incomplete', message, { hint });
+  }
   prompts = long;
   const { generations, stage } = await runStage(0, usualRequests);
   if (isOver()) return undefined;

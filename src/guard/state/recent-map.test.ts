@@ -32,8 +32,4 @@ describe('a map of what is recent', () => {
       ),
     );
   });
-
-  it('refuses a limit that is none', () => {
-    expect(() => new RecentMap(0)).toThrow('The limit of a table is 0');
-  });
 });

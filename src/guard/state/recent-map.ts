@@ -1,18 +1,10 @@
 /** A map that forgets what was used least recently, so that strangers' names cannot fill the memory. */
-import { MistletoeError } from '../../core/errors.js';
-
 export class RecentMap<Value> {
   /** Oldest first: a Map keeps the order of insertion. */
   private values = new Map<string, Value>();
   private newest: string | undefined;
 
-  constructor(readonly limit: number) {
-    if (Number.isInteger(limit) && limit >= 1) return;
-    throw new MistletoeError(
-      'usage',
-      `The limit of a table is ${limit}; a whole number from 1 was expected.`,
-    );
-  }
+  constructor(readonly limit: number) {}
 
   get size(): number {
     return this.values.size;

@@ -5,7 +5,7 @@ import { Judge } from '../judge/judge.js';
 import { hasRedis, startRedis } from '../../../test/support/guard/redis-server.js';
 import { createRecord } from '../../../test/support/guard/traffic.js';
 import type { JudgeState } from './judge-state.js';
-import { openState } from './open-state.js';
+import { openState } from './redis-state.js';
 
 describe.skipIf(!hasRedis)('Redis under load', () => {
   it('may be killed and restarted: no request is lost, none is judged twice, and the guards agree again', async () => {

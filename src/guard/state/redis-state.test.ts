@@ -7,7 +7,7 @@ import type { Observation } from '../observation.js';
 import { hasRedis, startRedis } from '../../../test/support/guard/redis-server.js';
 import { createRecord } from '../../../test/support/guard/traffic.js';
 import type { JudgeState } from './judge-state.js';
-import { openState } from './open-state.js';
+import { openState } from './redis-state.js';
 
 if (!hasRedis)
   process.stderr.write('redis-server is not installed: tests of the shared state are skipped.\n');

@@ -1,25 +1,19 @@
 /**
- * State shared by several guards through Redis or Valkey. Every guard appends what it observes to one stream, and every
- * guard judges all entries of that stream in its order. The judge is deterministic, so all of them hold the same
- * baselines, tenant counts and measures, and judge as one. A snapshot of the state lets a guard join without the whole
- * stream.
- *
- * Without Redis each guard judges with the state it has, and requests never wait. When Redis is back, the guard loads the
- * shared state and appends what it judged alone, so that this counts for all.
+ * State shared through Redis or Valkey. Every guard appends what it observes to one stream and judges all its entries in
+ * their order. The judge is deterministic, so all guards judge as one. Without Redis each guard judges with the state it
+ * has; when Redis is back, it loads the shared state and appends what it judged alone.
  */
 import { randomUUID } from 'node:crypto';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { describeCause } from '../../core/errors.js';
 import type { Judge } from '../judge/judge.js';
 import type { Decision } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
-import { readRecordLine } from '../records/record-schema.js';
 import type { JudgeState, StateCallbacks } from './judge-state.js';
 import { packState, unpackState } from './judge-state.js';
+import type { Entry, Numbered, ReadEntry } from './redis-log.js';
+import { appendEntry, keys, readEntry, storeSnapshot } from './redis-log.js';
 
-/** The braces keep both keys in one slot of a cluster. */
-const keys = { log: '{mistletoe-guard}:log', snapshot: '{mistletoe-guard}:snapshot' } as const;
-const maxEntries = 50_000;
 const maxBacklog = 10_000;
 const batch = 500;
 const blockMs = 1000;
@@ -27,35 +21,32 @@ const answerWithinMs = 3000;
 const retryMs = 500;
 const snapshotEvery = { entries: 500, ms: 30_000 } as const;
 
-/** Stores a snapshot only if it is newer than the known one, or if there is none. Returns 1 if stored. */
-const storeSnapshot = `
-  local known = redis.call('HGET', KEYS[1], 'id')
-  if known then
-    if ARGV[3] == 'first' then return 0 end
-    local kt, kn = string.match(known, '(%d+)-(%d+)')
-    local nt, nn = string.match(ARGV[1], '(%d+)-(%d+)')
-    if tonumber(nt) < tonumber(kt) then return 0 end
-    if tonumber(nt) == tonumber(kt) and tonumber(nn) <= tonumber(kn) then return 0 end
-  end
-  redis.call('HSET', KEYS[1], 'id', ARGV[1], 'state', ARGV[2])
-  return 1
-`;
-
-interface Numbered {
-  readonly number: number;
-  readonly observation: Observation;
-  readonly atMs: number;
-}
-
-type Entry = readonly [id: string, fields: readonly string[]];
-type ReadEntry = Omit<Numbered, 'atMs'> & { readonly guard: string };
-
-export async function openRedisState(
-  url: string,
+/** @param url redis://host:port, rediss:// or valkey://; undefined keeps the state in this process */
+export async function openState(
+  url: string | undefined,
   judge: Judge,
   callbacks: StateCallbacks,
 ): Promise<JudgeState> {
-  const state = new RedisState(url.replace(/^valkey(s?):/, 'redis$1:'), judge, callbacks);
+  if (url === undefined)
+    return {
+      isConnected: null,
+      decide: (tenant, atMs) => judge.decide(tenant, atMs),
+      observe(observation) {
+        callbacks.onJudged(observation, judge.judge(observation));
+      },
+      close: () => Promise.resolve(),
+    };
+  const { Redis: Client } = await import('ioredis');
+  const connect = (more?: { readonly commandTimeout: number }): Redis =>
+    new Client(url.replace(/^valkey(s?):/, 'redis$1:'), {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      connectTimeout: answerWithinMs,
+      maxRetriesPerRequest: 0,
+      retryStrategy: () => retryMs,
+      ...more,
+    });
+  const state = new RedisState(connect, judge, callbacks);
   await state.open();
   return state;
 }
@@ -73,32 +64,24 @@ class RedisState implements JudgeState {
   private backlog: Numbered[] = [];
   /** Observed while joining. */
   private waiting: Observation[] | undefined;
-  /** Ends the loops of earlier connections. */
-  private epoch = 0;
+  private epoch = 0; // ends the loops of earlier connections
   private isClosed = false;
   private hasWarned = false;
   private reading: Promise<void> = Promise.resolve();
   private timer: NodeJS.Timeout | undefined;
   private sinceSnapshot = { entries: 0, atMs: Date.now() };
+  private readonly onFailure = (cause: unknown): void => {
+    this.leave(cause);
+  };
 
   constructor(
-    url: string,
+    connect: (more?: { readonly commandTimeout: number }) => Redis,
     private readonly judge: Judge,
     private readonly callbacks: StateCallbacks,
   ) {
-    const options = {
-      lazyConnect: true,
-      enableOfflineQueue: false,
-      connectTimeout: answerWithinMs,
-      maxRetriesPerRequest: 0,
-      retryStrategy: () => retryMs,
-    };
-    this.commands = new Redis(url, { ...options, commandTimeout: answerWithinMs });
-    this.reader = new Redis(url, options);
-    for (const client of [this.commands, this.reader])
-      client.on('error', (cause: unknown) => {
-        this.leave(cause);
-      });
+    this.commands = connect({ commandTimeout: answerWithinMs });
+    this.reader = connect();
+    for (const client of [this.commands, this.reader]) client.on('error', this.onFailure);
   }
 
   /** Starts without Redis if it is not reachable, and joins later. */
@@ -126,9 +109,7 @@ class RedisState implements JudgeState {
       return;
     }
     this.pending.set(item.number, item);
-    this.append(item).catch((cause: unknown) => {
-      this.leave(cause);
-    });
+    appendEntry(this.commands, this.guard, item).catch(this.onFailure);
   }
 
   async close(): Promise<void> {
@@ -147,20 +128,9 @@ class RedisState implements JudgeState {
   private async tend(): Promise<void> {
     if (this.isClosed) return;
     const [oldest] = this.pending.values();
-    const isStuck = oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs;
-    if (isStuck) this.leave(new Error('appended requests did not come back'));
+    if (oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs)
+      this.leave(new Error('appended requests did not come back'));
     if (!this.isConnected && this.waiting === undefined) await this.join();
-  }
-
-  private append({ number, observation }: Numbered): Promise<unknown> {
-    // Fields that no judgment depends on stay with this guard's records.
-    const { speculation: counts } = observation;
-    const speculation = counts && { ...counts, perStepAccepted: null, histogram: null };
-    const text = JSON.stringify({ ...observation, speculation });
-    return this.commands.xadd(
-      ...([keys.log, 'MAXLEN', '~', maxEntries, '*', 'guard', this.guard] as const),
-      ...(['number', number, 'observation', text] as const),
-    );
   }
 
   /** Loads the shared state, adds what was judged alone, and follows the stream. */
@@ -173,17 +143,18 @@ class RedisState implements JudgeState {
     this.waiting = [];
     try {
       const known = new Set<number>();
-      if ((await this.saveSnapshot('first')) === 0) {
+      if (!(await this.saveSnapshot('first'))) {
         const [id, state] = await this.commands.hmget(keys.snapshot, 'id', 'state');
         this.judge.restore(unpackState(state ?? 'null'));
         this.lastId = id!;
       } else this.backlog = []; // this guard's state became the shared one, with everything it judged alone
       await this.catchUp(known);
-      for (const item of this.backlog) if (!known.has(item.number)) await this.append(item);
+      for (const item of this.backlog)
+        if (!known.has(item.number)) await appendEntry(this.commands, this.guard, item);
       this.backlog = [];
       this.isConnected = true;
-      if (this.hasWarned)
-        this.callbacks.onNotice?.('The shared state is reachable again; this guard has rejoined.');
+      const message = 'The shared state is reachable again; this guard has rejoined.';
+      if (this.hasWarned) this.callbacks.onNotice?.(message);
       this.hasWarned = false;
       this.reading = this.follow(epoch);
     } catch (cause) {
@@ -200,7 +171,7 @@ class RedisState implements JudgeState {
     for (;;) {
       const entries = await this.commands.xrange(keys.log, `(${this.lastId}`, '+', 'COUNT', batch);
       for (const entry of entries) {
-        const read = this.read(entry);
+        const read = this.take(entry);
         if (read === undefined) continue;
         if (read.guard === this.guard) known.add(read.number);
         this.judge.judge(read.observation);
@@ -213,9 +184,8 @@ class RedisState implements JudgeState {
     const isCurrent = (): boolean => epoch === this.epoch && this.isConnected;
     while (isCurrent()) {
       try {
-        const found = await this.reader.xread(
-          ...(['COUNT', batch, 'BLOCK', blockMs, 'STREAMS', keys.log, this.lastId] as const),
-        );
+        const place = ['STREAMS', keys.log, this.lastId] as const;
+        const found = await this.reader.xread('COUNT', batch, 'BLOCK', blockMs, ...place);
         if (!isCurrent()) return;
         for (const entry of (found?.[0]?.[1] ?? []) as readonly Entry[]) this.apply(entry);
         const { entries, atMs } = this.sinceSnapshot;
@@ -229,7 +199,7 @@ class RedisState implements JudgeState {
   }
 
   private apply(entry: Entry): void {
-    const read = this.read(entry);
+    const read = this.take(entry);
     if (read === undefined) return;
     this.sinceSnapshot.entries += 1;
     const own = read.guard === this.guard ? this.pending.get(read.number) : undefined;
@@ -242,22 +212,14 @@ class RedisState implements JudgeState {
     }
   }
 
-  /** Undefined for an entry that is unusable, as of another version. */
-  private read([id, fields]: Entry): ReadEntry | undefined {
-    this.lastId = id;
-    const [, guard = '', , number = '', , text = ''] = fields;
-    try {
-      const line = readRecordLine(JSON.parse(text));
-      return 'record' in line ? { guard, number: Number(number), observation: line.record } : undefined;
-    } catch {
-      return undefined;
-    }
+  private take(entry: Entry): ReadEntry | undefined {
+    [this.lastId] = entry;
+    return readEntry(entry);
   }
 
-  private async saveSnapshot(mode: 'first' | 'newer'): Promise<number> {
+  private saveSnapshot(mode: 'first' | 'newer'): Promise<boolean> {
     this.sinceSnapshot = { entries: 0, atMs: Date.now() };
-    const state = packState(this.judge);
-    return Number(await this.commands.eval(storeSnapshot, 1, keys.snapshot, this.lastId, state, mode));
+    return storeSnapshot(this.commands, this.lastId, packState(this.judge), mode);
   }
 
   /** From now on this guard judges alone; what was appended and not read back is judged at once. */
@@ -280,12 +242,9 @@ class RedisState implements JudgeState {
   private warn(reason: string): void {
     if (this.hasWarned || this.isClosed) return;
     this.hasWarned = true;
-    this.callbacks.onNotice?.(
-      `The shared state cannot be used (${reason}). Requests continue; this guard judges with the state it has and rejoins later.`,
-    );
+    const consequence = 'Requests continue; this guard judges with the state it has and rejoins later.';
+    this.callbacks.onNotice?.(`The shared state cannot be used (${reason}). ${consequence}`);
   }
 }
 
-function ignore(): void {
-  // Reported by the error event, or of no consequence while closing.
-}
+const ignore = (): void => undefined;

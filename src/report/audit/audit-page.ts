@@ -1,7 +1,7 @@
 /** The report of an audit as one HTML file: its chapters, and its charts by prompt and by depth. */
-import type { ArmName, AuditResult, AuditSetup, DrafterResult } from '../../audit/result.js';
-import { arms } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
+import type { ArmName, ArmSummary, AuditResult, AuditSetup, DrafterResult } from '../../audit/result.js';
+import { arms } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { largest } from '../../core/long-lists.js';
 import { acceptedLengthText } from '../../core/number-text.js';
@@ -10,15 +10,29 @@ import { drawChart, drawDepths, drawKey } from '../chart.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import type { Chapter } from '../page.js';
-import { framePage } from '../page.js';
+import { framePage, keepTogether } from '../page.js';
+import type { Row } from '../table.js';
+import { tableHtml } from '../table.js';
 import { drawAnswers } from './answers.js';
-import { armLabels, armLine, armStyle, findArm, sameAnswerLength } from './audit-words.js';
+import {
+  armLabels,
+  armLine,
+  armPurposes,
+  armStyle,
+  describeCounts,
+  describeDrop,
+  describeTests,
+  findArm,
+  sameAnswerLength,
+} from './audit-words.js';
 import { cleanLevel, convergenceArms, drawConvergence, findScale, hasTraces } from './convergence.js';
-import { drawRows } from './rows.js';
+import { levelNames } from './evidence.js';
+import type { RowColumn } from './row-columns.js';
+import { detailColumns, mainColumns, rowContext } from './row-columns.js';
 import { drawSetup } from './setup.js';
 import { drawBeyond } from './transfer.js';
 import { describeOpening } from './verdict-card.js';
-import type { Verdict } from './verdict.js';
+import type { DrafterVerdict, Verdict } from './verdict.js';
 
 export function renderHtml(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
   const { target, version } = result.setup;
@@ -104,7 +118,6 @@ function boundOf({ options }: AuditSetup): number | null {
 
 const depthArms: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'given', 'attack'];
 
-/** One scale for all drafters. */
 function findDeepest(drafters: readonly DrafterResult[]): number {
   const depths = drafters.flatMap(({ summary }) => summary.arms.map((row) => row.acceptanceByDepth.length));
   return Math.max(2, ...depths);
@@ -123,7 +136,6 @@ function drawDepthAcceptance({ drafter, summary }: DrafterResult, deepest: numbe
 
 const audited = ({ prompts }: DrafterResult) => prompts.filter(({ skipped }) => skipped === null);
 
-/** One scale for all drafters. */
 function findLongest(drafters: readonly DrafterResult[]): number {
   const lengths = drafters.flatMap((drafter) =>
     audited(drafter).flatMap((prompt) => arms.map((arm) => sameAnswerLength(prompt, arm) ?? NaN)),
@@ -187,4 +199,48 @@ function drawPairedLengths(result: DrafterResult, longest: number): Markup {
 function shorten(promptId: string): string {
   const characters = Array.from(promptId);
   return characters.length > 16 ? `${characters.slice(0, 15).join('')}…` : promptId;
+}
+
+function drawRows(result: AuditResult, timings: AuditTimings, verdict: Verdict): Markup {
+  return fragment`<h2>Attack and controls</h2>
+<p class="lead">The attack counts only if it beats every row above it. The first columns hold the target to the clean
+answer, token by token: the words are the same in every row, and only the drafts differ. “Free-running” columns show what
+the target writes on its own.</p>
+${result.drafters.map((drafter, index) => drawDrafter(drafter, timings, verdict.drafters[index]!))}`;
+}
+
+function drawDrafter(result: DrafterResult, timings: AuditTimings, verdict: DrafterVerdict): Markup {
+  const { drafter, summary } = result;
+  const title = fragment`<h3>${drafter} <span class="tag ${verdict.level}">${levelNames[verdict.level]}</span></h3>`;
+  if (!verdict.audited)
+    return fragment`<div class="card">${title}<p class="soft">${describeCounts(summary)}.</p></div>`;
+  const draw = (columns: readonly RowColumn[], label: string): Markup =>
+    tableHtml(
+      {
+        columns: ['row', ...columns],
+        rows: summary.arms.map((row) => listCells(result, row, timings, columns)),
+      },
+      label,
+      'rows',
+    );
+  return fragment`<div class="card">${title}
+<p class="soft small">${keepTogether(`Along the clean answers the accepted length ${describeDrop(summary)}. One-sided paired Wilcoxon signed-rank tests over prompts: ${describeTests(summary, verdict)}. ${describeCounts(summary)}.`)}</p>
+${draw(mainColumns, `Rows of ${drafter}`)}
+<details class="more"><summary>More columns: ${detailColumns.map(({ name }) => name).join(', ')}</summary>
+${draw(detailColumns, `More columns of ${drafter}`)}</details></div>`;
+}
+
+function listCells(
+  result: DrafterResult,
+  row: ArmSummary,
+  timings: AuditTimings,
+  columns: readonly RowColumn[],
+): Row {
+  const context = rowContext(result, row, timings);
+  const isCounted = row.arm === countedArm(result.prompts);
+  return {
+    tone: isCounted ? 'attack' : undefined,
+    meaning: armPurposes[row.arm],
+    cells: [armLabels[row.arm], ...columns.map(({ cell }) => cell(row, context))],
+  };
 }

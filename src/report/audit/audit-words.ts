@@ -14,6 +14,8 @@ import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { isKept, keptClasses } from '../../measure/kept-class.js';
 import type { MarkStyle, MarkSymbol } from '../chart.js';
+import type { Markup } from '../markup.js';
+import { fragment } from '../markup.js';
 import type { Evidence } from './evidence.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {
@@ -140,7 +142,6 @@ export function describeCounts({
   return `${countText(promptsAudited, 'prompt')} audited${without}, ${promptsSkipped} skipped${notKept}`;
 }
 
-/** Answers by class. */
 type KeptCounts = Readonly<Record<KeptClass, number>>;
 
 export const keptNames: Readonly<Record<KeptClass, string>> = {
@@ -188,4 +189,15 @@ export function describeKept(kept: KeptCounts): string {
     return `${count} ${phrases[name](kept[name] === 1)}`;
   });
   return parts.join(', ');
+}
+
+/** Counts of the classes that have answers, each class whole on its line. */
+export function listClasses(kept: KeptCounts): Markup {
+  const present = keptClasses.filter((name) => kept[name] > 0);
+  const parts = present.map((name, index) => {
+    const separator = index === present.length - 1 ? '' : ' · ';
+    const label = name === 'task' ? 'same result' : name;
+    return fragment`<span class="nowrap" title="${keptNames[name]}">${kept[name]} ${label}</span>${separator}`;
+  });
+  return fragment`<span class="classes">${parts}</span>`;
 }

@@ -33,7 +33,6 @@ export function fewestPrompts(drafters = 1): number {
 }
 
 export interface Evidence {
-  /** Which row is tested. */
   readonly counted: 'attack' | 'given';
   /** The largest over the controls that were measured, without correction; null where there is none. */
   readonly pValue: number | null;
@@ -52,7 +51,6 @@ const needed: Readonly<Record<Evidence['counted'], readonly ControlName[]>> = {
   given: ['clean', 'random', 'fluent'],
 };
 
-/** One for each drafter, in their order. */
 export function weighEvidence(drafters: readonly DrafterResult[]): Evidence[] {
   const single = drafters.map(weighDrafter);
   const claims = single.map(({ pValue, missingControls }) =>

@@ -3,7 +3,7 @@ import type { ArmName, ArmSummary, DrafterResult } from '../../audit/result.js';
 import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { Interval } from '../../measure/bootstrap.js';
 import { countedArm } from '../../audit/summary.js';
-import { armLabels, findArm, findCounted, keptDigits, keptText } from './audit-words.js';
+import { armLabels, findArm, findCounted, keptDigits, keptText, listClasses } from './audit-words.js';
 import {
   acceptedLengthText,
   changeText,
@@ -51,12 +51,12 @@ export const lengthCell = ({ estimate, low, high }: Interval): Cell => ({
   interval: `${acceptedLengthText(low)} to ${acceptedLengthText(high)}`,
 });
 
-export const keptColumn: RowColumn = {
+const keptColumn: RowColumn = {
   name: 'answers',
   unit: 'against the clean ones, by class',
   meaning:
     'What became of the answers that the target gives by itself: identical token for token, same task result, similar (edit similarity of 0.9 or more), or different. The first three count as kept.',
-  cell: compared((row) => keptText(row.kept)),
+  cell: compared(({ kept }) => ({ value: keptText(kept), content: listClasses(kept) })),
 };
 
 const changeColumn: RowColumn = {

@@ -10,8 +10,7 @@ import {
   parameterText,
   speedupText,
 } from '../../core/number-text.js';
-import { paperTable } from './paper-table.js';
-import { phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
+import { paperTable, phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
 import { factsHtml, tableHtml } from '../table.js';
 import { limitsBlock } from '../document.js';
 import type { Content, Markup } from '../markup.js';

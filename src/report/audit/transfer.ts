@@ -12,7 +12,7 @@ import { tableHtml } from '../table.js';
 import type { Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import type { Chapter } from '../page.js';
-import { listClasses } from './rows.js';
+import { listClasses } from './audit-words.js';
 
 export function drawBeyond({ transfer, universal }: AuditResult): Chapter[] {
   const chapters: Chapter[] = [];

@@ -7,11 +7,10 @@ import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import type { Opening } from '../page.js';
 import { drawFigure, rangeText } from '../page.js';
-import { armStyle, controlNames, countAnswers, findArm, findCounted } from './audit-words.js';
+import { armStyle, controlNames, countAnswers, findArm, findCounted, listClasses } from './audit-words.js';
 import { summarizeVerdict } from './headline.js';
 import type { VerdictLevel } from './evidence.js';
 import { levelNames } from './evidence.js';
-import { listClasses } from './rows.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
 const meanings: Readonly<Record<VerdictLevel, (answers: string) => string>> = {

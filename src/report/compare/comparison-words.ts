@@ -21,7 +21,6 @@ import {
   pValueText,
 } from '../../core/number-text.js';
 
-/** One row for each arm that both runs measured. */
 export function comparisonTable({ rows }: DrafterComparison): Table {
   return {
     columns: [
@@ -102,7 +101,6 @@ export function summarizeComparison(comparison: Comparison): string {
   }
 }
 
-/** What changed for a drafter, in sentences. */
 export function describeDrafter(drafter: DrafterComparison): string[] {
   const { counted, prompts, rows, level } = drafter;
   const verdict =

@@ -161,7 +161,6 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
   };
 }
 
-/** Differences in models, options and versions. */
 function listDifferences(
   before: AuditSetup,
   after: AuditSetup,

@@ -56,7 +56,6 @@ export const resultLegend: readonly string[] = [
   'of the drop before: what is left of it; clean length: against the drafter before; p: that the drop is smaller, over prompts',
 ];
 
-/** One row for each drafter under an audit. */
 export function auditTable({ rows, changes }: AuditComparison): Table {
   return {
     columns: resultColumns,
@@ -144,7 +143,6 @@ export function describeOutcome(result: HardeningResult): string {
 const describeRange = ({ low, high }: Interval): string =>
   `95 % interval of the difference ${points(-high)} to ${points(-low)} points`;
 
-/** The findings of an audit, one sentence each. */
 export function describeComparison(comparison: AuditComparison): readonly string[] {
   return comparison.changes.map((change) =>
     change.against === 'before'
@@ -202,7 +200,6 @@ function describePrice(change: HardenedChange): string {
 export const roundLegend =
   'texts: searched or random suffixes; prompts: taken from the data; found: prompts that gave texts, and how many texts; attacked length: accepted length under them; clean: on held-out texts';
 
-/** One row for each round. */
 export function roundTable({ rounds }: HardeningResult): Table {
   const names: Readonly<Record<TrainedRole, string>> = { hardened: 'searched', random: 'random' };
   const cells = (name: string, record: RoundRecord, index: number): Row => {

@@ -84,7 +84,6 @@ export const drawValue = (updates: readonly UpdateLine[], name: 'rate' | 'norm',
 
 const dashes = ['none', '7 3', '3 3', '9 3 2 3', '1.5 3'];
 
-/** One line for each depth of a draft. */
 export function drawLevels(updates: readonly UpdateLine[]): Markup {
   const lines = Array.from({ length: updates[0]?.levels.length ?? 0 }, (_, level) => ({
     style: {

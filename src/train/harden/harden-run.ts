@@ -89,7 +89,7 @@ async function hardenIn(
   const { hardened } = made;
   const audited = await auditAll(folder, ready, options, made);
   if (audited === undefined) return undefined;
-  const result = describeResult(request, { texts, made, ...audited });
+  const result = describeResult(request, texts, made, audited);
   writeResult(folder, 'harden', result);
   return { status: 'complete', folder, hardened: hardened.drafter, result };
 }
@@ -134,12 +134,12 @@ async function auditAll(
   return { audits, auditMs };
 }
 
-interface Made extends Audited {
-  readonly texts: TrainingTexts;
-  readonly made: MadeRounds;
-}
-
-function describeResult(request: HardenRequest, { texts, made, audits, auditMs }: Made): HardeningResult {
+function describeResult(
+  request: HardenRequest,
+  texts: TrainingTexts,
+  made: MadeRounds,
+  { audits, auditMs }: Audited,
+): HardeningResult {
   const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
   const sum = (name: 'searchMs' | 'trainingMs'): number =>
     Object.values(made).reduce((total, rounds) => total + rounds[name], 0);

@@ -201,16 +201,16 @@ function answerAll(
 ): Promise<readonly (readonly number[])[]> {
   const engine = new Engine({ concurrency: Math.max(1, prompts.length) });
   const { model, stopIds, tokenizer } = target;
+  const sampling = { temperature: 0 };
+  const greedy = { maxNewTokens, sampling, seed: settings.seed, stopIds, tokenizer, signal };
   return Promise.all(
     prompts.map(async (promptIds) => {
-      const { seed } = settings;
-      const greedy = { sampling: { temperature: 0 }, seed };
-      const request = { promptIds, maxNewTokens, ...greedy, stopIds, tokenizer, signal };
-      const bytes = sequenceBytes(request, model);
-      const { tokenIds } = await engine.run((scheduler) => decodePlain(model, { ...request, scheduler }), {
-        bytes,
-        signal,
-      });
+      const request = { promptIds, ...greedy };
+      const room = { bytes: sequenceBytes(request, model), signal };
+      const { tokenIds } = await engine.run(
+        (scheduler) => decodePlain(model, { ...request, scheduler }),
+        room,
+      );
       return tokenIds;
     }),
   );
@@ -259,17 +259,10 @@ function repeatExamples(examples: readonly Example[], copies: number): readonly 
  * ignore stray tokens in any prompt. The example keeps the clean answer; the loss uses the target's own distribution,
  * whether or not the target would still give that answer.
  */
-interface SpreadOptions {
-  readonly round: number;
-  readonly maxTokens: number;
-  readonly count: number;
-  readonly seed: number;
-}
-
 export function spreadSuffixes(
   found: readonly SuffixedPrompt[],
   clean: readonly Example[],
-  { round, maxTokens, count, seed }: SpreadOptions,
+  { round, maxTokens, count, seed }: Readonly<Record<'round' | 'maxTokens' | 'count' | 'seed', number>>,
 ): readonly Example[] {
   const single = clean.filter(({ isLearnt }) => !isLearnt.subarray(isLearnt.indexOf(1)).includes(0));
   const byConversation = new Map(single.map((example) => [example.conversationId ?? example.id, example]));

@@ -48,11 +48,6 @@ const row = symbol('row');
 /** Inputs that a batch gives to every program. */
 export const tokensInput = (): Tensor => input('tokens', [batch, row], 'int32');
 
-const weightsInput = (): Tensor => input('weights', [batch, row]);
-
-/** The position of each token in its own text. */
-const positionsInput = (): Tensor => input('positions', [batch, row]);
-
 const featuresInput = ({ configuration }: CausalModel): Tensor =>
   input('features', [batch, row, configuration.hiddenSize]);
 
@@ -121,7 +116,8 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const truth = featuresInput(pair.target);
   const read = noise > 0 ? add(truth, input('noise', truth.shape)) : truth;
   const drafted = draftAlong(pair, depth, read);
-  const [weights, positions] = [weightsInput(), positionsInput()];
+  // Positions count from the start of each token's own text.
+  const [weights, positions] = [input('weights', [batch, row]), input('positions', [batch, row])];
   const weightsOf = (level: number): Tensor =>
     dropFirst(select(greater(positions, level + 1), weights, 0), level + 2);
   // Cut before projecting: logits are far larger. No draft predicts the first row's token or the last.

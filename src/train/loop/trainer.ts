@@ -191,7 +191,7 @@ export class Trainer {
 function isFrozen(name: string, { drafter }: Pair, { freezeVocabulary = false }: TrainerOptions): boolean {
   const isEmbedding = name.endsWith('embed_tokens.weight');
   if (freezeVocabulary && (isEmbedding || name.endsWith('lm_head.weight'))) return true;
-  return drafter.system !== 'speculative-sampling' && isEmbedding;
+  return drafter.reads !== 'tokens' && isEmbedding;
 }
 
 function sumGradients(loss: Tensor, ties: ReadonlyMap<string, string>): NamedTensors {

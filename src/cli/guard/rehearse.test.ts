@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formatRehearsal } from './rehearse-text.js';
+import { formatRehearsal } from './rehearse.js';
 
 describe('a rehearsal in words', () => {
   const stage = (spoiledShare: number, meanAcceptedLength: number, tokensPerSecond: number) => ({
