@@ -150,7 +150,12 @@ describe('a drafter', () => {
       { config: { rope_scaling: { type: 'mrope', mrope_section: [1, 1, 2] } } },
       /rotary scaling "mrope"/,
     ],
-    ['P-EAGLE without a mask token', speculators, { tensors: one('mask_hidden') }, /no mask token|mask_hidden/],
+    [
+      'P-EAGLE without a mask token',
+      speculators,
+      { tensors: one('mask_hidden') },
+      /no mask token|mask_hidden/,
+    ],
     [
       'DFlash, which fuses five taps into a stack of layers',
       eagle,
