@@ -87,7 +87,7 @@ export function defineRuns<Request extends SharedRequest, Options extends Opened
       const create = () => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, command);
       return execute(kind, create, saved, options);
     },
-    async resume(folder: string, options = {} as Options): Promise<Outcome | Interruption> {
+    resume: async (folder: string, options = {} as Options): Promise<Outcome | Interruption> => {
       const { cacheFolder } = options;
       const { request, open } = await openTrainingRun(folder, { command, schema, cacheFolder });
       return execute(kind, open, request, options);
