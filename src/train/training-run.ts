@@ -81,7 +81,11 @@ export function defineRuns<Request extends SharedRequest, Options extends Opened
 ) {
   const { command, schema } = kind;
   return {
-    async start(place: RunPlace, request: Request, options = {} as Options): Promise<Outcome | Interruption> {
+    start: async (
+      place: RunPlace,
+      request: Request,
+      options = {} as Options,
+    ): Promise<Outcome | Interruption> => {
       if (typeof place === 'string') refuseUsedFolder(place, command);
       const saved = asSaved(schema, request);
       const create = () => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, command);
