@@ -52,7 +52,7 @@ function readTimes(path: string): { readonly controlsMs: number[]; readonly sear
 
 const times = timingsFile === undefined ? assumed : readTimes(timingsFile);
 /** Serial costs of a unit: CPU time of Redis and of the submitter, and of writing it to the disk (docs/fleet.md). */
-const costs = { redisMs: 0.3, submitterMs: 3 };
+const costs = { redisMs: 0.1, submitterMs: 3 };
 const loadMs = 20_000;
 const table = { pairs: 5 * 240 * 2, searchesPerPair: 5, ...times };
 const mean = (values: readonly number[]): number =>

@@ -159,7 +159,7 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     redis = await startRedis();
     await startWorker();
     const own = [
-      ...['--target', audits.targetFolder, '--drafter', audits.writeDrafter('ngram+eagle3')],
+      ...['--target', audits.targetFolder, '--drafter', `ngram:1,3+${audits.writeDrafter('draft model')}`],
       ...['--draft', 'chain:3', '--prompt', 'abcdefgh', ...settingWords(), '--starts', '1', '--steps', '1'],
     ];
     const folders = [audits.freshFolder(), audits.freshFolder()] as const;

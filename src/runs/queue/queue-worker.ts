@@ -64,17 +64,14 @@ export async function serveQueue<Input>(
       if (refused.get(run.queue) === asked) continue;
       if (((await unlessAborted(countWaiting(connection, run.queue), signal)) ?? 0) === 0) continue;
       const opened = await openRun(run, options);
-      if ('refusal' in opened) {
-        refused.set(run.queue, asked);
-        options.onNotice(`Refused the run ${run.queue}: ${opened.refusal}. ${opened.hint}`);
-        await unlessAborted(connection.refuse(run.queue, options.name, opened.refusal), signal);
-        continue;
-      }
-      try {
-        await serveRun(connection, run, opened, options, outputs);
-      } finally {
-        await opened.close();
-      }
+      const refusal =
+        'refusal' in opened
+          ? opened
+          : await serveRun(connection, run, opened, options, outputs).finally(() => opened.close());
+      if (refusal === undefined) continue;
+      refused.set(run.queue, asked);
+      options.onNotice(`Refused the run ${run.queue}: ${refusal.refusal}. ${refusal.hint}`);
+      await unlessAborted(connection.refuse(run.queue, options.name, refusal.refusal), signal);
     }
     await unlessAborted(setTimeout(pollMs), signal);
   }
@@ -100,13 +97,14 @@ async function openRun<Input>(
   }
 }
 
+/** Returns why this worker cannot go on, if none of its processes can. */
 async function serveRun<Input>(
   connection: QueueConnection,
   { queue, notice }: AnnouncedRun,
   executor: UnitExecutor<Input>,
   options: WorkerOptions<Input>,
   outputs: Map<string, QueueOutput>,
-): Promise<void> {
+): Promise<Refusal | undefined> {
   const { bull, client } = connection;
   const { name, leaseMs = defaultLeaseMs, signal } = options;
   let fault: unknown;
@@ -124,7 +122,18 @@ async function serveRun<Input>(
       { onPart: (part) => void parts.push(part), onProgress: report, onNotice: options.onNotice },
     );
     running.add(work);
-    await work.finally(() => running.delete(work));
+    try {
+      await work;
+    } catch (cause) {
+      if (executor.capacity === 0) {
+        fault ??= cause;
+        // Before BullMQ asks for the next unit: others can run it.
+        void worker.pause(true);
+      }
+      throw cause;
+    } finally {
+      running.delete(work);
+    }
     const output = packOutput(name, parts);
     // A restarted Redis may ask for it again.
     outputs.set(job.id ?? '', output);
@@ -147,7 +156,6 @@ async function serveRun<Input>(
   worker.on('failed', (job, cause) => {
     options.onUnit?.('failed', job?.name ?? '');
     options.onNotice(`${job?.name ?? 'A unit'} failed: ${cause.message}`);
-    if (executor.capacity === 0) fault ??= cause;
   });
   options.onNotice(`Serves the run ${queue}.`);
   let idleSinceMs = performance.now();
@@ -162,7 +170,7 @@ async function serveRun<Input>(
   const closed = worker.close();
   await Promise.allSettled(running);
   await withLimit(closed);
-  if (fault !== undefined) throw fault as Error;
+  return fault === undefined ? undefined : { refusal: describeCause(fault), hint: '' };
 }
 
 function readJob<Input>(

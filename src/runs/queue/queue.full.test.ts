@@ -143,6 +143,37 @@ describe.skipIf(!hasRedis)('a queue', () => {
     await running;
   });
 
+  it('leaves a run to others if none of its processes can open it, and reports why', async () => {
+    const executor = await submit();
+    const abort = new AbortController();
+    let capacity = 1;
+    const unfit: UnitExecutor<Input> = {
+      get capacity() {
+        return capacity;
+      },
+      run() {
+        capacity = 0;
+        return Promise.reject(new Error('no memory'));
+      },
+      close: () => Promise.resolve(),
+    };
+    const serving = serveQueue<Input>(await connect(), {
+      ...{ name: 'small', signal: abort.signal, onNotice: () => undefined },
+      parse: (input) => input as Input,
+      openExecutor: () => Promise.resolve(unfit),
+    });
+    closing.push(() => {
+      abort.abort();
+      return serving;
+    });
+    const running = run(executor, 1);
+    await expect
+      .poll(() => notices, { timeout: 60_000 })
+      .toContainEqual('The worker small does not serve this run: no memory');
+    await serve('large');
+    await expect(running).resolves.toEqual([2]);
+  });
+
   it('keeps outputs for a submitter that was killed, and does not compute them again', async () => {
     const first = await submit();
     const { computed } = await serve('one');
