@@ -162,7 +162,7 @@ function modelLines(model: ModelConfiguration): readonly Line[] {
 }
 
 function drafterLines(facts: DrafterFacts): readonly Line[] {
-  const { heads, hiddenSize, draftVocabularySize, rotary, traits = [], expects } = facts;
+  const { heads, maskToken, hiddenSize, draftVocabularySize, rotary, traits = [], expects } = facts;
   const target = [
     ...(expects.hiddenSize === undefined ? [] : [`hidden size ${formatCount(expects.hiddenSize)}`]),
     ...(expects.vocabularySize === undefined ? [] : [`vocabulary ${formatCount(expects.vocabularySize)}`]),
@@ -171,7 +171,11 @@ function drafterLines(facts: DrafterFacts): readonly Line[] {
   return [
     [
       'drafts',
-      heads === undefined ? 'to any depth, from its own output' : `${heads} tokens ahead (one per head)`,
+      maskToken !== undefined
+        ? `to any depth, a chain in one pass behind masks (token ${maskToken})`
+        : heads === undefined
+          ? 'to any depth, from its own output'
+          : `${heads} tokens ahead (one per head)`,
     ],
     ...lineIf('hidden size', hiddenSize, formatCount),
     ...lineIf('draft vocabulary', draftVocabularySize, (size) => `${formatCount(size)} tokens`),

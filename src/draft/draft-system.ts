@@ -48,8 +48,10 @@ export interface RecognisedLayout {
 
 /** What a drafter's tensors say about it and its target. */
 export interface DrafterFacts {
-  /** Fixed draft length; absent for autoregressive drafters. */
+  /** Fixed draft length; absent if drafts have any length. */
   readonly heads?: number | undefined;
+  /** Drafts a chain in one pass behind masks of this token. */
+  readonly maskToken?: number | undefined;
   readonly hiddenSize?: number | undefined;
   readonly draftVocabularySize?: number | undefined;
   readonly rotary?: { readonly base: number; readonly origin: string } | undefined;

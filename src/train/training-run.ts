@@ -81,13 +81,17 @@ export function defineRuns<Request extends SharedRequest, Options extends Opened
 ) {
   const { command, schema } = kind;
   return {
-    async start(place: RunPlace, request: Request, options = {} as Options): Promise<Outcome | Interruption> {
+    start: async (
+      place: RunPlace,
+      request: Request,
+      options = {} as Options,
+    ): Promise<Outcome | Interruption> => {
       if (typeof place === 'string') refuseUsedFolder(place, command);
       const saved = asSaved(schema, request);
       const create = () => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, command);
       return execute(kind, create, saved, options);
     },
-    async resume(folder: string, options = {} as Options): Promise<Outcome | Interruption> {
+    resume: async (folder: string, options = {} as Options): Promise<Outcome | Interruption> => {
       const { cacheFolder } = options;
       const { request, open } = await openTrainingRun(folder, { command, schema, cacheFolder });
       return execute(kind, open, request, options);
@@ -139,18 +143,6 @@ async function prepare<Request extends SharedRequest>(
   return { runtime, request, target, conversations, cache };
 }
 
-/** Undefined if interrupted. */
-export function readTexts<Request extends SharedRequest>(
-  folder: string,
-  command: 'train' | 'harden',
-  { request, target, conversations }: ReadyRun<Request>,
-  settings: TrainSettings,
-  { events, signal }: Opened<Request>,
-): Promise<TrainingTexts | undefined> {
-  if (request.answers !== undefined) takeAnswers(request.answers, folder, command);
-  return prepareTexts(target, conversations, settings, { folder, signal, onAnswers: events?.onAnswers });
-}
-
 export function writeResult(folder: string, command: 'train' | 'harden', result: object): void {
   writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, command);
 }
@@ -165,19 +157,15 @@ export interface TrainingTexts {
   readonly validation: readonly TextBatch[];
 }
 
-interface TextsOptions {
-  readonly folder: string;
-  readonly signal?: AbortSignal | undefined;
-  readonly onAnswers?: ((progress: AnswersProgress) => void) | undefined;
-}
-
 /** Undefined if interrupted; answers so far are kept. */
-async function prepareTexts(
-  target: Target,
-  conversations: readonly Conversation[],
+export async function readTexts<Request extends SharedRequest>(
+  folder: string,
+  command: 'train' | 'harden',
+  { request, target, conversations }: ReadyRun<Request>,
   settings: TrainSettings,
-  { folder, signal, onAnswers }: TextsOptions,
+  { events, signal }: Opened<Request>,
 ): Promise<TrainingTexts | undefined> {
+  if (request.answers !== undefined) takeAnswers(request.answers, folder, command);
   const { maxNewTokens, temperature, generate, seed, maxTokens } = settings;
   const file = join(folder, answersFile);
   const answers = await answerConversations({
@@ -189,7 +177,7 @@ async function prepareTexts(
     signal,
     file,
     sampling: { temperature },
-    onProgress: onAnswers,
+    onProgress: events?.onAnswers,
   });
   if (answers.interrupted) return undefined;
   const { examples, counts } = createExamples(answers.conversations, { maxTokens });

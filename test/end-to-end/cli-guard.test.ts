@@ -57,12 +57,15 @@ describe('mistletoe guard', () => {
       '7',
       '--tenant',
       'header:X-Team',
+      '--break-even',
+      '1.5',
       '--show-config',
     ]);
     expect(code).toBe(0);
     expect(out).toContain('upstream: http://127.0.0.1:9\n');
     expect(out).toContain('port: 7\n');
     expect(out).toContain('  from: header\n  header: X-Team\n');
+    expect(out).toContain('breakEven: 1.5\n');
   });
 
   it.each([
@@ -150,6 +153,9 @@ describe('mistletoe guard replay', () => {
     expect(out).toContain('12 requests');
     const asJson = await guard(['replay', records, '--format', 'json']);
     expect(JSON.parse(asJson.out)).toMatchObject({ requests: 12, unread: 0, alertCount: 0, different: 0 });
+    const strict = await guard(['replay', records, '--break-even', '50']);
+    expect(strict.out).toContain('12 collapsed');
+    expect((await guard(['replay', records, '--port', '1'])).code).toBe(2); // a flag of guard itself
     expect((await guard(['replay', join(folder, 'none')])).code).toBe(2);
   });
 });

@@ -292,7 +292,7 @@ describe('an engine in a thread', () => {
       { device: 'tpu' },
       'createEngineWorker was given a bad value for "device": expected auto, cpu, cuda',
     ],
-    ['type', { dtype: 'int8' }, 'createEngineWorker was given a bad value for "dtype"'],
+    ['type', { dtype: 'int7' }, 'createEngineWorker was given a bad value for "dtype"'],
     ['type of that device', { device: 'cpu', dtype: 'float16' }, 'the CPU has float32, int8 and int4'],
   ])('refuses a %s that cannot be had', async (_, options, message) => {
     const given = { target: bundledTarget, ...options } as engineWorker.EngineWorkerOptions;

@@ -166,7 +166,7 @@ describe('writeSafetensors', () => {
     [
       'values that do not fill the shape',
       [floatSource({ name: 'a', shape: [3], dtype: 'F32' }, () => new Float32Array(2))],
-      /given 2 values, its shape is \[3\]/,
+      /gave 8 bytes, but F32 \[3\] needs 12/,
     ],
   ])('refuses %s and leaves nothing', async (_, tensors, message) => {
     expect((await failureOf(writeSafetensors(path, tensors))).message).toMatch(message);

@@ -13,38 +13,36 @@ const maximumLine = 256; // module and attribute names of globals are short
 
 /** Reads a pickle's operands; every length is checked against the remaining bytes. */
 class PickleCursor {
-  readonly #bytes: Buffer;
-  readonly #source: string;
   position = 0;
 
-  constructor(bytes: Buffer, source: string) {
-    this.#bytes = bytes;
-    this.#source = source;
-  }
+  constructor(
+    private readonly bytes: Buffer,
+    private readonly source: string,
+  ) {}
 
   byte(): number {
-    return this.#bytes.readUInt8(this.#advance(1));
+    return this.bytes.readUInt8(this.#advance(1));
   }
 
   uint16(): number {
-    return this.#bytes.readUInt16LE(this.#advance(2));
+    return this.bytes.readUInt16LE(this.#advance(2));
   }
 
   uint32(): number {
-    return this.#bytes.readUInt32LE(this.#advance(4));
+    return this.bytes.readUInt32LE(this.#advance(4));
   }
 
   int32(): number {
-    return this.#bytes.readInt32LE(this.#advance(4));
+    return this.bytes.readInt32LE(this.#advance(4));
   }
 
   float64(): number {
-    return this.#bytes.readDoubleBE(this.#advance(8));
+    return this.bytes.readDoubleBE(this.#advance(8));
   }
 
   size64(): number {
-    const value = this.#bytes.readBigUInt64LE(this.#advance(8));
-    if (value > BigInt(this.#bytes.byteLength)) {
+    const value = this.bytes.readBigUInt64LE(this.#advance(8));
+    if (value > BigInt(this.bytes.byteLength)) {
       throw this.#refuse(`a length of ${value.toString()} bytes does not fit the pickle`);
     }
     return Number(value);
@@ -57,7 +55,7 @@ class PickleCursor {
     const start = this.#advance(size);
     let value = 0n;
     for (let index = size - 1; index >= 0; index -= 1) {
-      value = (value << 8n) | BigInt(this.#bytes.readUInt8(start + index));
+      value = (value << 8n) | BigInt(this.bytes.readUInt8(start + index));
     }
     const number = Number(BigInt.asIntN(size * 8, value));
     if (!Number.isSafeInteger(number)) throw this.#refuse(`the integer ${number} is too large`);
@@ -67,7 +65,7 @@ class PickleCursor {
   text(size: number): string {
     const start = this.#advance(size);
     try {
-      return utf8.decode(this.#bytes.subarray(start, start + size));
+      return utf8.decode(this.bytes.subarray(start, start + size));
     } catch (cause) {
       throw this.#refuse(`the string at byte ${start} is not UTF-8`, cause);
     }
@@ -75,20 +73,20 @@ class PickleCursor {
 
   line(): string {
     const start = this.position;
-    const end = this.#bytes.indexOf(0x0a, start);
+    const end = this.bytes.indexOf(0x0a, start);
     if (end < 0 || end - start > maximumLine) {
-      const opening = this.#bytes.toString('latin1', start, start + 40);
+      const opening = this.bytes.toString('latin1', start, start + 40);
       throw this.#refuse(`the global name ${quote(opening)} at byte ${start} does not end`);
     }
     this.position = end + 1;
-    return this.#bytes.toString('utf8', start, end);
+    return this.bytes.toString('utf8', start, end);
   }
 
   #advance(size: number): number {
     const start = this.position;
-    if (size > this.#bytes.byteLength - start) {
+    if (size > this.bytes.byteLength - start) {
       throw this.#refuse(
-        `it ends at byte ${this.#bytes.byteLength}, but ${size} bytes from ${start} on are needed`,
+        `it ends at byte ${this.bytes.byteLength}, but ${size} bytes from ${start} on are needed`,
       );
     }
     this.position = start + size;
@@ -96,37 +94,33 @@ class PickleCursor {
   }
 
   #refuse(why: string, cause?: unknown): Error {
-    return refuse(`${this.#source} is not a state dict torch.save wrote: ${why}`, downloadAgain, cause);
+    return refuse(`${this.source} is not a state dict torch.save wrote: ${why}`, downloadAgain, cause);
   }
 }
 
 const maximumContainers = 500_000;
 const maximumDepth = 1_000_000; // of the stack, and entries of the memo
 
-export function runPickle(bytes: Buffer, source: string): PickleValue {
-  const machine = new PickleMachine(bytes, source);
-  return machine.run();
-}
+export const runPickle = (bytes: Buffer, source: string): PickleValue =>
+  new PickleMachine(new PickleCursor(bytes, source), source).run();
 
 const mark = Symbol('mark');
 
 class PickleMachine {
-  readonly #cursor: PickleCursor;
-  readonly #source: string;
   readonly #stack: (PickleValue | typeof mark)[] = [];
   readonly #memo = new Map<number, PickleValue>();
   readonly #damaged = (why: string): Error =>
-    refuse(`${this.#source} is not a state dict torch.save wrote: ${why}`, downloadAgain);
+    refuse(`${this.source} is not a state dict torch.save wrote: ${why}`, downloadAgain);
   #containers = 0;
 
-  constructor(bytes: Buffer, source: string) {
-    this.#cursor = new PickleCursor(bytes, source);
-    this.#source = source;
-  }
+  constructor(
+    private readonly cursor: PickleCursor,
+    private readonly source: string,
+  ) {}
 
   run(): PickleValue {
     for (;;) {
-      const opcode = this.#cursor.byte();
+      const opcode = this.cursor.byte();
       if (opcode === 0x2e) return this.#pop(); // STOP
       const value = this.#evaluate(opcode);
       if (value === undefined) this.#execute(opcode);
@@ -138,7 +132,7 @@ class PickleMachine {
   }
 
   #evaluate(opcode: number): PickleValue | undefined {
-    const cursor = this.#cursor;
+    const cursor = this.cursor;
     switch (opcode) {
       case 0x4e: // NONE
         return null;
@@ -196,7 +190,7 @@ class PickleMachine {
   }
 
   #execute(opcode: number): void {
-    const cursor = this.#cursor;
+    const cursor = this.cursor;
     switch (opcode) {
       case 0x80: // PROTO
         cursor.byte();
@@ -230,7 +224,7 @@ class PickleMachine {
         break;
       default:
         throw refuse(
-          `${this.#source} uses pickle opcode 0x${opcode.toString(16).padStart(2, '0')} at byte ${cursor.position - 1}, ` +
+          `${this.source} uses pickle opcode 0x${opcode.toString(16).padStart(2, '0')} at byte ${cursor.position - 1}, ` +
             'which is not needed to store tensors, dicts or lists',
           'Only plain state dicts are read. Load the file where you trust it and save its state_dict as safetensors.',
         );
@@ -239,7 +233,7 @@ class PickleMachine {
 
   #findGlobal([module, name]: readonly PickleValue[]): PickleValue {
     if (typeof module !== 'string' || typeof name !== 'string') throw this.#damaged('a global has no name');
-    return this.#count({ kind: 'global', name: requireKnownGlobal(`${module}.${name}`, this.#source) });
+    return this.#count({ kind: 'global', name: requireKnownGlobal(`${module}.${name}`, this.source) });
   }
 
   #reduce(): PickleValue {

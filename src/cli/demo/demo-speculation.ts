@@ -51,6 +51,7 @@ export async function showSpeculation(stage: Stage, number: number): Promise<voi
 
 async function showPrompt(stage: Stage, drafter: Drafter, prompt: Prompt): Promise<void> {
   const { target, signal, say, colors } = stage;
+  const isOver = (): boolean => signal.aborted;
   say();
   say(`${colors.cyan('Prompt')}  ${colors.bold(prompt.text)}`);
   say();
@@ -60,13 +61,13 @@ async function showPrompt(stage: Stage, drafter: Drafter, prompt: Prompt): Promi
   const plain = await streamText(stage, (onToken) =>
     generateText(target, prompt.text, { maxNewTokens, signal, onToken }),
   );
-  if (signal.aborted) return;
+  if (isOver()) return;
   say();
   say('With drafts of 4 tokens from the draft model');
   const speculative = await streamText(stage, (onToken) =>
     generateSpeculatively(target, drafter, prompt.text, { maxNewTokens, signal, onToken, policy }),
   );
-  if (signal.aborted) return;
+  if (isOver()) return;
   requireSameTokens(plain, speculative);
   say();
   sayCounts(stage, plain, speculative);

@@ -62,15 +62,19 @@ function describeTaps(
   }
 }
 
-function describeLayer(parts: EagleParts | Eagle3Parts): Pick<DrafterFacts, 'rotary' | 'traits'> {
+function describeLayer(
+  parts: EagleParts | Eagle3Parts,
+): Pick<DrafterFacts, 'rotary' | 'traits' | 'maskToken'> {
   const { rotaryBase: base, rotaryOrigin: origin } = parts.configuration;
-  return { rotary: { base, origin }, traits: listTraits(parts) };
+  const maskToken = 'maskToken' in parts ? parts.maskToken : undefined;
+  return { rotary: { base, origin }, traits: listTraits(parts), maskToken };
 }
 
 function listTraits(parts: EagleParts | Eagle3Parts): readonly string[] {
   const { configuration, ownVocabulary, hasFusionBias, hasOutputBias } = parts;
   const is3 = 'fusionNorm' in parts;
   const traits: readonly (readonly [boolean, string])[] = [
+    [configuration.layerCount > 1, `${configuration.layerCount} layers`],
     [ownVocabulary !== undefined, 'embeddings of its own'],
     [!is3 && parts.draftVocabulary !== undefined, 'an output projection of its own'],
     [hasFusionBias, 'fc bias'],

@@ -30,7 +30,7 @@ export const pard: WeightedSystem = {
   describe(checkpoint, refuse) {
     const { facts, ...description } = describeDraftModel(checkpoint);
     const maskToken = readMaskToken(checkpoint, facts.draftVocabularySize!, refuse);
-    return { ...description, facts: { ...facts, traits: [`mask token ${maskToken}`] } };
+    return { ...description, facts: { ...facts, maskToken } };
   },
   async load(checkpoint, options) {
     const { head: plain, parameterCount } = await openDraftModel(checkpoint, options);

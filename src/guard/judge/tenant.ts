@@ -49,11 +49,7 @@ export interface TenantState {
   muted: Partial<Record<AlertCause, number>>;
 }
 
-export interface Passed {
-  readonly tenant: string;
-  readonly isCollapsed: boolean;
-  readonly rank: number | null;
-}
+export type Passed = Pick<Outcome, 'isCollapsed' | 'rank'> & { readonly tenant: string };
 
 const maxOutcomes = 50;
 /** Share of benign requests that collapse, where nothing is known yet, and the requests that this prior stands for. */
@@ -100,7 +96,7 @@ export class TenantTests {
     state.outcomes.push(outcome);
     if (state.outcomes.length > maxOutcomes) forgetOldest(state, isHeld);
     if (isHeld) state.heldFor -= 1;
-    for (const cause in state.muted) state.muted[cause as AlertCause]! -= 1;
+    for (const [cause, left] of Object.entries(state.muted)) state.muted[cause as AlertCause] = left - 1;
     const found = [
       this.testCollapsed(tenant, state.outcomes, threshold),
       this.testLow(tenant, state.outcomes, threshold),

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { EngineCounters } from '../engines/counters.js';
-import { Attribution } from './attribution.js';
+import { Attribution } from './upstream-facts.js';
 
 const counters = (drafts: number): readonly EngineCounters[] => [
   {

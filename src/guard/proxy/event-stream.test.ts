@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createEventStream } from './event-stream.js';
+import { createEventStream } from './response-reader.js';
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
 

@@ -8,20 +8,19 @@ import { describeFailure } from './connection.js';
 import type { ExchangeEnding, ExchangeSettings, RequestHead, Router, Watcher } from './exchange-route.js';
 import type { ErrorResponse, RawHeaders } from './message-headers.js';
 import { headersForEngine, headersToPass, sendError, valueOf } from './message-headers.js';
-import { HeldBody } from './held-body.js';
+import { HeldBody, tooLarge } from './held-body.js';
 import type { ResponseHead } from './response-parser.js';
 import type { ResponseStrip, Strip } from './telemetry-request.js';
 import { createResponseStrip } from './telemetry-request.js';
 import type { Upstream } from './upstream.js';
 
-const tooLarge = { status: 413, message: 'The request body is too large.', code: 'request_too_large' };
 const badPath = { status: 400, message: 'The path contains invalid characters.', code: 'bad_request' };
 const withoutLength: ReadonlySet<string> = new Set(['content-length']);
 /** 'close' follows. */
 const ignore = (): void => undefined;
 /** Node treats longer times as none. */
 const maxTimerMs = 2 ** 31 - 1;
-/** Up to here, a response is sent as text: Node joins it with the head and writes both at once. */
+/** Up to here, a response is sent as text, which Node joins with the head. */
 const maxJoinedBytes = 16 << 10;
 
 export class Exchange implements UpstreamHandler {
@@ -48,8 +47,7 @@ export class Exchange implements UpstreamHandler {
     private readonly settings: ExchangeSettings,
   ) {
     const { method = '', url = '', rawHeaders } = request;
-    const query = url.indexOf('?');
-    this.head = { method, path: query < 0 ? url : url.slice(0, query), rawHeaders };
+    this.head = { method, path: url.split('?', 1)[0]!, rawHeaders };
     this.body = new HeldBody(request, settings);
   }
 
@@ -94,16 +92,9 @@ export class Exchange implements UpstreamHandler {
       this.refuse(badPath);
       return;
     }
-    if (this.connection.isConnecting)
-      this.wait(upstream.timeouts.connect, () => {
-        this.fail('connect-timeout');
-      });
+    if (this.connection.isConnecting) this.failAfter(upstream.timeouts.connect, 'connect-timeout');
     if (sent.body === undefined) this.body.stream(this.connection, this);
     else this.expectResponse();
-  }
-
-  onTooLarge(): void {
-    this.refuse(tooLarge);
   }
 
   onDrain(): void {
@@ -124,9 +115,7 @@ export class Exchange implements UpstreamHandler {
   expectResponse(): void {
     this.isSent = true;
     if (this.isOver || this.incoming !== undefined || this.connection?.isConnecting === true) return;
-    this.wait(this.upstream!.timeouts.firstByte, () => {
-      this.fail('first-byte-timeout');
-    });
+    this.failAfter(this.upstream!.timeouts.firstByte, 'first-byte-timeout');
   }
 
   onHead(incoming: ResponseHead): void {
@@ -213,6 +202,12 @@ export class Exchange implements UpstreamHandler {
     this.timer = waitMs === 0 ? undefined : setTimeout(action, Math.min(waitMs, maxTimerMs));
   }
 
+  private failAfter(waitMs: number, kind: UpstreamFailure): void {
+    this.wait(waitMs, () => {
+      this.fail(kind);
+    });
+  }
+
   private fail(kind: UpstreamFailure): void {
     if (this.isOver) return;
     const error = describeFailure(kind);
@@ -221,7 +216,7 @@ export class Exchange implements UpstreamHandler {
     this.end('upstream-failed', error.status);
   }
 
-  private refuse(error: ErrorResponse): void {
+  refuse(error: ErrorResponse): void {
     if (this.isOver) return;
     this.abandon();
     if (!sendError(this.response, error)) this.response.socket?.destroySoon();
@@ -238,7 +233,7 @@ export class Exchange implements UpstreamHandler {
     this.end('upstream-failed', response.statusCode);
   }
 
-  /** Closes the connections after the response instead of waiting for the rest of the body. */
+  /** Does not wait for the rest of the request. */
   private abandon(): void {
     this.connection?.destroy();
     if (!this.request.complete) this.response.shouldKeepAlive = false;

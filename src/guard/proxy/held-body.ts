@@ -2,10 +2,17 @@
 import type { IncomingMessage } from 'node:http';
 import type { Connection } from './connection.js';
 import type { ExchangeSettings } from './exchange-route.js';
+import type { ErrorResponse } from './message-headers.js';
+
+export const tooLarge: ErrorResponse = {
+  status: 413,
+  message: 'The request body is too large.',
+  code: 'request_too_large',
+};
 
 interface BodyHandler {
   readonly isOver: boolean;
-  onTooLarge(): void;
+  refuse(error: ErrorResponse): void;
   expectResponse(): void;
 }
 
@@ -49,7 +56,7 @@ export class HeldBody {
     request.on('data', (bytes: Buffer) => {
       if (handler.isOver) return;
       left -= bytes.byteLength;
-      if (left < 0) handler.onTooLarge();
+      if (left < 0) handler.refuse(tooLarge);
       else if (!connection.write(bytes)) request.pause();
     });
     request.once('end', () => {

@@ -186,6 +186,30 @@ describe('bytes', () => {
     expect(proxy.seen.map(({ body }) => body)).toEqual([undefined, undefined]);
   });
 
+  it('of several requests share a connection until the engine closes it', async () => {
+    let connections = 0;
+    const engine = keep(
+      await startRaw((socket) => {
+        connections++;
+        let requests = 0;
+        const respond = (): void => {
+          const isLast = ++requests === 2;
+          const close = isLast ? 'Connection: close\r\n' : '';
+          socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${close}\r\n{}`);
+          if (isLast) socket.end();
+        };
+        respond();
+        socket.on('data', respond);
+      }),
+    );
+    const proxy = keep(await startPlainProxy({ upstream: engine.url }));
+    for (let count = 0; count < 5; count++) {
+      const response = await fetch(proxy.url, { method: 'POST', body: '{}' });
+      expect([response.status, await response.text()]).toEqual([200, '{}']);
+    }
+    expect(connections).toBe(3);
+  });
+
   it('wait for "100 Continue" no longer than the proxy', async () => {
     const engine = keep(
       await startHttp((request, response) => {

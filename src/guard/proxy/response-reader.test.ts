@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ReaderOptions, ReadResponse } from './response-reader.js';
+import type { ReadResponse, ReaderOptions } from './response-reader.js';
 import { createResponseReader } from './response-reader.js';
 
 const folder = resolve(import.meta.dirname, '../../../test/fixtures/engines');

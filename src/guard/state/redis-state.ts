@@ -1,8 +1,7 @@
 /**
- * State shared through Redis or Valkey. Every guard appends what it observes to one stream and judges all entries of that
- * stream in its order. The judge is deterministic, so all guards judge as one; a snapshot lets a guard join without the
- * whole stream. Without Redis each guard judges with the state it has. When Redis is back, the guard loads the shared
- * state and appends what it judged alone.
+ * State shared through Redis or Valkey. Every guard appends what it observes to one stream and judges all its entries in
+ * their order. The judge is deterministic, so all guards judge as one. Without Redis each guard judges with the state it
+ * has; when Redis is back, it loads the shared state and appends what it judged alone.
  */
 import { randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
@@ -65,8 +64,7 @@ class RedisState implements JudgeState {
   private backlog: Numbered[] = [];
   /** Observed while joining. */
   private waiting: Observation[] | undefined;
-  /** Ends the loops of earlier connections. */
-  private epoch = 0;
+  private epoch = 0; // ends the loops of earlier connections
   private isClosed = false;
   private hasWarned = false;
   private reading: Promise<void> = Promise.resolve();
@@ -130,8 +128,8 @@ class RedisState implements JudgeState {
   private async tend(): Promise<void> {
     if (this.isClosed) return;
     const [oldest] = this.pending.values();
-    const isStuck = oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs;
-    if (isStuck) this.leave(new Error('appended requests did not come back'));
+    if (oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs)
+      this.leave(new Error('appended requests did not come back'));
     if (!this.isConnected && this.waiting === undefined) await this.join();
   }
 
@@ -155,8 +153,8 @@ class RedisState implements JudgeState {
         if (!known.has(item.number)) await appendEntry(this.commands, this.guard, item);
       this.backlog = [];
       this.isConnected = true;
-      if (this.hasWarned)
-        this.callbacks.onNotice?.('The shared state is reachable again; this guard has rejoined.');
+      const message = 'The shared state is reachable again; this guard has rejoined.';
+      if (this.hasWarned) this.callbacks.onNotice?.(message);
       this.hasWarned = false;
       this.reading = this.follow(epoch);
     } catch (cause) {
@@ -249,5 +247,4 @@ class RedisState implements JudgeState {
   }
 }
 
-/** Reported by the error event, or of no consequence. */
 const ignore = (): void => undefined;

@@ -107,7 +107,10 @@ export interface HardenedChange {
 const minDrop = 0.01;
 const significance = 0.05;
 
-/** `roles`: one per drafter of the result. */
+/**
+ * Compares two drafters under one audit. Prompts are the independent unit: they are paired, resampled and tested as
+ * pairs, with their seeds pooled. `roles`: one per drafter of the result.
+ */
 export function compareAudit(
   audit: HardeningAudit,
   { setup, drafters }: AuditResult,

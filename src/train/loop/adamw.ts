@@ -42,6 +42,10 @@ export const slotName = (slot: ParameterSlot, name: string): string => `${slot}.
 export const keptSlots = ['parameter', 'mean', 'square'] as const satisfies readonly ParameterSlot[];
 export const allSlots = [...keptSlots, 'gradient'] as const;
 
+/**
+ * Per parameter its values, summed gradients and AdamW's two moments, in buffers of the runtime. Programs read and
+ * update them in place, by the names from slotName.
+ */
 export class ParameterBuffers {
   private readonly buffers = new Map<string, RowBuffer>(); // [slotName]
 

@@ -79,6 +79,7 @@ async function readProgress(tensor: StoredTensor): Promise<TrainingProgress> {
   );
 }
 
+/** A line of log.jsonl: there is one for each update and for each measurement on held-out texts, in order. */
 const updateSchema = z.strictObject({
   kind: z.literal('update'),
   /** How many there have been with this one. */
