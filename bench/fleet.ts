@@ -137,29 +137,11 @@ function sum(values: readonly number[]): number {
 }
 
 function runAudit(folder: string, workers: number, prompts: string): { readonly wallMs: number } {
-  const words = [
-    'audit',
-    '-d',
-    'eagle3',
-    '-d',
-    'sps',
-    '--limit',
-    prompts,
-    '--preset',
-    'quick',
-    '--out',
-    folder,
-  ];
-  const machine = [
-    '--threads',
-    String(workers),
-    '--workers',
-    String(workers),
-    '--progress',
-    'none',
-    '--device',
-    'cpu',
-  ];
+  // Short searches: the check is about how units are divided.
+  const search = ['--preset', 'quick', '--steps', '4', '--candidates', '32', '--max-new-tokens', '48'];
+  const words = ['audit', '-d', 'eagle3', '-d', 'sps', '--limit', prompts, ...search, '--out', folder];
+  const count = String(workers);
+  const machine = ['--threads', count, '--workers', count, '--progress', 'none', '--device', 'cpu'];
   const start = performance.now();
   const { status, stderr } = spawnSync(
     process.execPath,
