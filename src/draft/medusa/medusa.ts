@@ -12,7 +12,8 @@ import type { CausalModel } from '../../model/causal-model.js';
 import { project } from '../../model/decoder.js';
 import { compileLanes, runDirectly, type LaneProgram } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
-import { resident, type MixedValues } from '../../runtime/program.js';
+import { bufferOf, resident, type MixedValues } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import {
   chainNames,
@@ -103,6 +104,7 @@ function createDrafter(sizes: MedusaSizes, target: CausalModel, weights: WeightS
     startSession(scheduler = runDirectly) {
       const pending = new PendingStates(runtime, hiddenSize);
       let scores: DraftScores | undefined;
+      let kept: RowBuffer | undefined; // all heads' scores, of which every level gets a copy
       const run = async (program: LaneProgram, names: readonly string[]): Promise<MixedValues> => {
         const feature = pending.takeLast();
         const outputs = await scheduler.run(program, { inputs: { feature: resident(feature) } }, names);
@@ -117,13 +119,18 @@ function createDrafter(sizes: MedusaSizes, target: CausalModel, weights: WeightS
         expand: async (draft, nodes, want) => {
           const depth = draft.depths[nodes[0]!]!;
           // Deeper levels ask for no more detail than the first, and all heads run at once.
-          if (depth === 0)
-            scores = readScores(await run(await compile(), scoreNames(want)), want, vocabularies);
+          if (depth === 0) {
+            kept?.free();
+            const outputs = await run(await compile(), scoreNames(want));
+            kept = want === 'kept' ? bufferOf(outputs, 'scores') : undefined;
+            scores = readScores(outputs, want, vocabularies);
+          }
           return repeatRow(scores!, depth, runtime);
         },
         siblings: siblings?.(scheduler),
         draftChain: async (length) => readChain(await run(await compileChain(length), chainNames)),
         close: () => {
+          kept?.free();
           pending.close();
         },
       };

@@ -71,6 +71,7 @@ function drawInPrograms(
       const scores = await expand(draft, nodes, 'kept');
       const rows = scores.kept!(nodes.length);
       const { tokens, distributions } = await siblings.draw(rows, counts, sampling, random);
+      rows.free();
       kept ??= siblings.newRows(most);
       kept.copyRows(
         distributions,
