@@ -102,8 +102,8 @@ describe.each(variants)('$name', (variant) => {
       expectSame(byString.plain, byString.speculative, 'stop-string');
     });
 
-    it('ends with the context', async () => {
-      for (const room of byTier({ quick: [1, 2, 4, 9], full: [2, 9] })) {
+    it.runIf(byTier({ quick: true, full: false }))('ends with the context', async () => {
+      for (const room of [1, 2, 4, 9]) {
         const promptIds = randomTokens(`full ${room}`, contextLength - room, vocabularySize);
         const { plain, speculative } = await decodeBoth(policy, { promptIds, maxNewTokens: 40 });
         expectSame(plain, speculative, 'context');

@@ -21,7 +21,7 @@ const { drafters, prompts, counts, words, ...few } = byTier({
     words: ['--starts', '1', '--steps', '1'],
   },
   full: {
-    ...{ kills: 10, drafters: ['draft model', 'Medusa, torch file'], counts: [2, 4] },
+    ...{ kills: 5, drafters: ['draft model', 'Medusa, torch file'], counts: [4] },
     prompts: ['abcdefgh', 'hgfedcba', 'abababab', 'cdefghij', 'jihgfedc', 'aabbccdd'],
     words: ['--transfer', '--universal', '--repeats', '2'],
   },

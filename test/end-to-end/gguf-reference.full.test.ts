@@ -58,8 +58,8 @@ async function agreement(target: Target): Promise<number> {
 }
 
 describe('the bundled target as GGUF', () => {
-  it('in 16 bits gives its own prompts and answers', async () => {
-    const target = await openAs('F16');
+  it('in 32 bits gives its own prompts and answers', async () => {
+    const target = await openAs('F32');
     for (const [index, prompt] of prompts.entries()) {
       expect(await encodePrompt(target, prompt)).toEqual(expected[index]!.promptIds);
       const { tokenIds, text } = await generateText(target, prompt, { maxNewTokens: 24 });
@@ -75,6 +75,6 @@ describe('the bundled target as GGUF', () => {
   });
 
   it('gives other answers if the order of queries and keys is not restored', async () => {
-    expect(await agreement(await openAs('F16', false))).toBeLessThan(0.6);
+    expect(await agreement(await openAs('Q8_0', false))).toBeLessThan(0.6);
   });
 });

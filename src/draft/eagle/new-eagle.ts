@@ -51,7 +51,9 @@ export function refuseShallowTarget(folder: string, layerCount: number): void {
   throw new MistletoeError(
     'usage',
     `The target in ${folder} has ${countText(layerCount, 'layer')}; an EAGLE-3 head reads three of them, and at least ${minTargetLayers} were expected.`,
-    { hint: 'Choose another --system: eagle, medusa, hydra, pard and speculative-sampling work with any target.' },
+    {
+      hint: 'Choose another --system: eagle, medusa, hydra, pard and speculative-sampling work with any target.',
+    },
   );
 }
 

@@ -74,7 +74,7 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
       this.settle(id, { output: returnvalue });
     });
     this.events.on('failed', ({ jobId: id, failedReason }) => {
-      this.settle(id, { failure: String(failedReason) });
+      this.settle(id, { failure: failedReason });
     });
     // An earlier submitter, or an earlier connection, submitted it.
     this.events.on('duplicated', ({ jobId: id }) => {
