@@ -40,8 +40,11 @@ const pollMs = 500;
 const retryMs = 1000;
 /** How long a run without waiting units is kept open while another has some. */
 const idleMs = 5000;
-/** Times a unit may be on a worker that vanished: as often as it may end a worker process. */
-const maxStalledCount = 2;
+/**
+ * Times a unit may be on a worker that vanished. More often than it may end a worker's process (3 times), because every
+ * restart of Redis counts against the units that run.
+ */
+const maxStalledCount = 8;
 const rememberedOutputs = 256;
 const progressMs = 1000;
 
