@@ -11,7 +11,13 @@ import { createRotary } from '../../model/rotary/rotary.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftedLogits, Drafter, TeacherForcing } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
-import type { AttentionHead, HeadMemory, HeadStep } from '../programs/attention-head.js';
+import {
+  cutRows,
+  seeEarlierLevels,
+  type AttentionHead,
+  type HeadMemory,
+  type HeadStep,
+} from '../programs/attention-head.js';
 import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst, dropLast } from '../programs/states.js';
 import { anotherTarget, countParameters, misfit } from '../reading/checks.js';
@@ -78,8 +84,8 @@ function embeddingOf(
 
 /**
  * An EAGLE draft along known tokens. Depth 0 pairs the target's states with the next tokens; further depths use the
- * features predicted one depth before, or masks (P-EAGLE). Row t attends to the true rows up to t and its own earlier depths: what a
- * chain drafted at t would see (the "training-time test" of EAGLE-3, arXiv 2503.01840).
+ * features predicted one depth before, or masks (P-EAGLE). Row t attends to the true rows up to t and its own earlier
+ * depths: what a chain drafted at t would see (the "training-time test" of EAGLE-3, arXiv 2503.01840).
  */
 function draftLogits(
   head: AttentionHead,
@@ -94,10 +100,12 @@ function draftLogits(
   let first: HeadStep | undefined;
   let features = head.fuse(dropLast(states, 1));
   for (let level = 0; level < depth; level++) {
-    const drafted = first?.rows.map((rows, layer) => ({
-      rows: cutRows(rows, level),
-      diagonal: earlier.map((levels, index) => cutRows(levels[layer]!, level - 1 - index)),
-    }));
+    const drafted =
+      first &&
+      seeEarlierLevels(
+        first.rows.map((rows) => cutRows(rows, level)),
+        earlier,
+      );
     const tokens = dropFirst(embeddings, 1 + level);
     const masks =
       head.mask === undefined || level === 0
@@ -115,10 +123,6 @@ function draftLogits(
     features = dropLast(step.features, 1);
   }
   return { logits, features: first!.features, rows: first!.rows };
-}
-
-function cutRows({ keys, values }: KeyValueRows, count: number): KeyValueRows {
-  return { keys: dropLast(keys, count), values: dropLast(values, count) };
 }
 
 /** Without the rows that end too early for this level. */

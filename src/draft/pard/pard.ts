@@ -12,9 +12,9 @@ import { describeDraftModel, openDraftModel } from '../draft-model/draft-model.j
 import { holdsDecoder, type WeightedSystem } from '../draft-system.js';
 import type { DraftedLogits, TeacherForcing } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
-import type { AttentionHead, MaskRow } from '../programs/attention-head.js';
+import { seeEarlierLevels, type AttentionHead, type MaskRow } from '../programs/attention-head.js';
 import { fillWithMasks } from '../programs/mask-rows.js';
-import { dropFirst, dropLast } from '../programs/states.js';
+import { dropFirst } from '../programs/states.js';
 import { refuseAtOnce } from '../reading/checks.js';
 import { readMaskToken } from '../reading/mask-token.js';
 
@@ -63,10 +63,7 @@ function draftLogits(
   const earlier: (readonly KeyValueRows[])[] = []; // [level - 1][layer]
   for (let level = 1; level < depth; level++) {
     const masks = fillWithMasks(head, mask, [batch, subtractDimensions(positions, level + 1)]);
-    const drafted = first.rows.map((rows, layer) => ({
-      rows,
-      diagonal: earlier.map((levels, index) => cutRows(levels[layer]!, level - 1 - index)),
-    }));
+    const drafted = seeEarlierLevels(first.rows, earlier);
     const step = head.step(masks.embeddings, undefined, contextOf(context, level), { past, drafted });
     earlier.push(step.rows);
     logits.push(head.score(dropFirst(step.features, firstRow)));
@@ -79,8 +76,4 @@ function contextOf({ cosine, sine, mask }: AttentionContext, level: number): Att
   const shift = (x: Tensor): Tensor => slice(x, 0, level + 1);
   const end = subtractDimensions(mask.shape.at(-2)!, level);
   return { cosine: shift(cosine), sine: shift(sine), mask: slice(mask, -2, 1, end) };
-}
-
-function cutRows({ keys, values }: KeyValueRows, count: number): KeyValueRows {
-  return { keys: dropLast(keys, count), values: dropLast(values, count) };
 }

@@ -6,6 +6,7 @@ import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { Vocabularies } from './scores.js';
+import { dropLast } from './states.js';
 
 export interface HeadStep {
   readonly features: Tensor; // [batch, position, hidden] what the next step is fed with
@@ -49,6 +50,25 @@ export interface AttentionHead {
   score(features: Tensor): Tensor;
   /** Throws if a prefix is longer than its context. */
   requireContext?(positions: number): void;
+}
+
+/**
+ * For drafts along known tokens: what the rows of the next level see, in each layer. Each sees the true rows up to its
+ * root, and of every earlier level only its own row.
+ * @param rows the true rows, without those that end too early for the level
+ */
+export function seeEarlierLevels(
+  rows: readonly KeyValueRows[], // [layer]
+  earlier: readonly (readonly KeyValueRows[])[], // [level - 1][layer]
+): readonly DraftedRows[] {
+  return rows.map((own, layer) => ({
+    rows: own,
+    diagonal: earlier.map((level, index) => cutRows(level[layer]!, earlier.length - index)),
+  }));
+}
+
+export function cutRows({ keys, values }: KeyValueRows, count: number): KeyValueRows {
+  return { keys: dropLast(keys, count), values: dropLast(values, count) };
 }
 
 /** What a drafter reads in the place of a drafted token (mask-rows.ts). */
