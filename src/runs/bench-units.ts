@@ -4,7 +4,6 @@
  * Several processes on one device would slow each other down, so there is never more than one.
  */
 import { fileURLToPath } from 'node:url';
-import type { SamplingOptions } from '../core/sampling.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import { openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
@@ -14,11 +13,11 @@ import type { DraftPolicy } from '../draft/tree/policy.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
 import type {
   BenchmarkEvents,
+  BenchmarkOptions,
   BenchmarkResult,
   BenchmarkSystem,
   BenchmarkUnit,
   MeasuredUnit,
-  PromptSet,
   UnitProgress,
 } from '../measure/benchmark.js';
 import { BenchmarkRunner, collectBenchmark } from '../measure/benchmark.js';
@@ -30,16 +29,14 @@ import type { UnitFailed } from './unit.js';
 import { driveUnits } from './unit.js';
 import type { WorkerSeat } from './worker-devices.js';
 
-export interface BenchPlan extends ReadingOptions, TemplateOptions {
+export interface BenchPlan
+  extends
+    ReadingOptions,
+    TemplateOptions,
+    Pick<BenchmarkOptions, 'promptSets' | 'limit' | 'maxNewTokens' | 'sampling' | 'seed' | 'warmup'> {
   /** A folder. */
   readonly target: string;
   readonly drafters: readonly BenchDrafter[];
-  readonly promptSets: readonly PromptSet[];
-  readonly limit?: number | undefined;
-  readonly maxNewTokens: number;
-  readonly sampling: SamplingOptions;
-  readonly seed: number;
-  readonly warmup: number;
   readonly concurrency: number;
   readonly cacheFolder?: string | undefined;
   readonly verifyCache?: boolean | undefined;

@@ -3,9 +3,9 @@ import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { DeviceLostError, OutOfMemoryError } from '../runtime/device-failures.js';
 import type { DeviceChoice, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
-import { chooseDevice, computeTypes, nameDevice, processorDevice, quantizedTypes, thisMachine } from '../runtime/device-choice.js';
+import { chooseDevice, computeTypes, nameDevice, processorDevice, thisMachine } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
-import { isQuantized } from '../runtime/weights.js';
+import { isQuantized, quantizedTypes } from '../runtime/weights.js';
 
 export const deviceSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('cpu'), dtype: z.enum(['float32', ...quantizedTypes]) }),

@@ -61,9 +61,6 @@ export const waitingDevice = new WaitingDevice(async (ordinal) => {
 export const computeTypes = ['float32', 'bfloat16', 'float16'] as const;
 export type ComputeType = (typeof computeTypes)[number];
 
-/** Of matrices while the CPU decodes; everything else stays float32. */
-export const quantizedTypes = ['int8', 'int4'] as const satisfies readonly QuantizedType[];
-
 /** `auto`, `cpu`, `cuda` for the first GPU, `cuda:1` for the second. */
 export const deviceForm = /^(?:auto|cpu|cuda(?::\d{1,4})?)$/;
 export const deviceForms = 'auto, cpu, cuda or cuda:N';

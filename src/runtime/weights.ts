@@ -62,10 +62,12 @@ function countBytes(entry: WeightLocation | WeightValues | DirectWeight): number
 }
 
 /** Fewer bits for matrices on the CPU: values of one block along the inner axis share a scale. */
-export type QuantizedType = 'int8' | 'int4';
+export const quantizedTypes = ['int8', 'int4'] as const;
+export type QuantizedType = (typeof quantizedTypes)[number];
 export const quantizedBlock = 32;
 
-export const isQuantized = (type: string): type is QuantizedType => type === 'int8' || type === 'int4';
+export const isQuantized = (type: string): type is QuantizedType =>
+  quantizedTypes.some((known) => known === type);
 
 export interface QuantizedMatrix {
   readonly bits: 4 | 8;

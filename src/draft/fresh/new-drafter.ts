@@ -25,13 +25,8 @@ export type NewDrafter =
     }
   | { readonly system: 'eagle' }
   | {
-      readonly system: 'eagle3';
+      readonly system: 'eagle3' | 'p-eagle';
       /** Ascending; by default the target's whole vocabulary. */
-      readonly draftTokens?: Int32Array | undefined;
-      readonly layers?: number | undefined;
-    }
-  | {
-      readonly system: 'p-eagle';
       readonly draftTokens?: Int32Array | undefined;
       readonly layers?: number | undefined;
     };
