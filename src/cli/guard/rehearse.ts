@@ -40,13 +40,13 @@ export async function runRehearse(flags: RehearseFlags, terminal: Terminal): Pro
     for (const text of texts) prompts.push(await encodePrompt(target, text));
     const {
       draftLength,
-      requests: usualRequests,
+      requests: normalRequests,
       stageRequests,
       maxNewTokens: newTokens,
       falseAlerts,
     } = flags;
     terminal.stderr.write(
-      `Rehearses with ${drafter.name}, chain:${draftLength}: ${usualRequests} normal requests, then ${stageRequests} of each stage.\n`,
+      `Rehearses with ${drafter.name}, chain:${draftLength}: ${normalRequests} normal requests, then ${stageRequests} of each stage.\n`,
     );
     const rehearsal = await rehearse({
       ...{
@@ -56,7 +56,7 @@ export async function runRehearse(flags: RehearseFlags, terminal: Terminal): Pro
         stopIds,
         draftLength,
         newTokens,
-        usualRequests,
+        normalRequests,
         stageRequests,
         falseAlerts,
       },

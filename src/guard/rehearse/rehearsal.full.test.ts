@@ -22,7 +22,7 @@ describe('a rehearsal', () => {
   });
   afterAll(() => models.dispose());
 
-  const short = { newTokens: 54, draftLength: 2, usualRequests: 45, stageRequests: 2 };
+  const short = { newTokens: 54, draftLength: 2, normalRequests: 45, stageRequests: 2 };
 
   it('shows the cost, keeps the answers, and notices the collapse', async () => {
     const { target: model, drafter } = pair;

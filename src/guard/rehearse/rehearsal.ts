@@ -29,7 +29,7 @@ export interface RehearsalOptions {
   readonly draftLength?: number;
   readonly newTokens?: number;
   /** Requests before the collapse, and of each stage of it. */
-  readonly usualRequests?: number;
+  readonly normalRequests?: number;
   readonly stageRequests?: number;
   /** Shares of draft tokens that are replaced, stage by stage. */
   readonly spoiledShares?: readonly number[];
@@ -67,7 +67,7 @@ export interface Rehearsal {
 }
 
 const defaults = {
-  ...{ draftLength: 4, newTokens: 128, usualRequests: 60, stageRequests: 4 },
+  ...{ draftLength: 4, newTokens: 128, normalRequests: 60, stageRequests: 4 },
   spoiledShares: [0.25, 0.5, 0.75, 1],
 };
 
@@ -86,14 +86,14 @@ interface Played {
 /** Undefined if it was aborted. */
 export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | undefined> {
   const settings = { ...defaults, ...options };
-  const { model, draftLength, newTokens, usualRequests, stageRequests, spoiledShares } = settings;
+  const { model, draftLength, newTokens, normalRequests, stageRequests, spoiledShares } = settings;
   let prompts = settings.prompts.slice(0, maxPrompts);
   if (prompts.length === 0)
     throw new MistletoeError('usage', 'A rehearsal needs a prompt at least; none was given.');
   const drafter = spoilDrafter(settings.drafter, createRandom(settings.seed ?? 0, 'rehearsal'));
   const policy = always(resolvePolicy({ kind: 'chain', length: draftLength }, drafter));
   const judge = new Judge({ falseAlerts: settings.falseAlerts });
-  const total = prompts.length + usualRequests + stageRequests * (1 + spoiledShares.length);
+  const total = prompts.length + normalRequests + stageRequests * (1 + spoiledShares.length);
   let done = 0;
 
   const requestOf = (index: number): GenerationRequest => ({
@@ -144,7 +144,7 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
     throw new MistletoeError('incomplete', message, { hint });
   }
   prompts = long;
-  const { generations, stage } = await runStage(0, usualRequests);
+  const { generations, stage } = await runStage(0, normalRequests);
   if (isOver()) return undefined;
   const asked = generations.filter((_, index) => index % prompts.length < stageRequests);
   const usual = { ...stage, ...summarize(asked) };

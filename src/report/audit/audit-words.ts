@@ -1,4 +1,4 @@
-/** The rows of an audit (names, purposes, looks, and how to find them), and what is said next to a table of them. */
+/** The rows of an audit (names, purposes, looks, and how to find them), and the sentences next to a table of them. */
 import type {
   ArmName,
   ArmResult,
