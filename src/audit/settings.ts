@@ -69,13 +69,23 @@ export const auditSettings = {
 export type AuditSettings = SettingsOf<typeof auditSettings>;
 
 export function schemaOf<Table extends SettingTable>(table: Table): z.ZodType<SettingsOf<Table>> {
+  return objectOf(table) as unknown as z.ZodType<SettingsOf<Table>>;
+}
+
+export function partialSchemaOf<Table extends SettingTable>(
+  table: Table,
+): z.ZodType<Partial<SettingsOf<Table>>> {
+  return objectOf(table).partial() as unknown as z.ZodType<Partial<SettingsOf<Table>>>;
+}
+
+function objectOf(table: SettingTable): z.ZodObject {
   const shape = Object.fromEntries(
     Object.entries(table).map(([name, { type }]) => [
       name,
       z.custom((value) => type.check(value) !== undefined, `${type.expected} was expected`),
     ]),
   );
-  return z.strictObject(shape) as unknown as z.ZodType<SettingsOf<Table>>;
+  return z.strictObject(shape);
 }
 
 export const settingsSchema = schemaOf(auditSettings);

@@ -1,7 +1,7 @@
 /**
  * A drafting system. Systems with weights are recognized by a folder's tensors; `inspect` reports through the recipes
- * that loading runs. Systems without weights are given by name. A new system is one folder and one line in
- * systems.ts.
+ * that loading runs. Systems without weights are given by name. A new system is one folder, with its training recipe, and
+ * one line in systems.ts.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { prepareWeights, type CacheOptions } from '../checkpoint/cache/weight-cache.js';
@@ -12,6 +12,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import { refuseUnread, type Refuse } from './reading/checks.js';
+import type { TrainingRecipe } from './training-recipe.js';
 
 /** Meaning of an EAGLE-3 head's layer ids: inputs or outputs of these layers (taps.ts). */
 export const tapConventions = ['inputs', 'outputs'] as const;
@@ -31,6 +32,8 @@ export interface WeightedSystem extends NamedSystem {
   describe(checkpoint: Checkpoint, refuse: Refuse, options?: ReadingOptions): DrafterDescription;
   /** Throws at the first problem. */
   load(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter>;
+  /** Absent if it cannot be trained. */
+  readonly training?: TrainingRecipe;
 }
 
 export interface WeightlessSystem extends NamedSystem {

@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { StoredTensor } from '../checkpoint/stored-tensor.js';
-import { recogniseCheckpoint, systems } from './systems.js';
+import { recogniseCheckpoint, systems, trainableSystems } from './systems.js';
 
 function recognise(...names: string[]) {
   return recogniseCheckpoint({ tensors: new Map(names.map((name) => [name, {} as StoredTensor])) });
@@ -61,4 +63,10 @@ describe('recogniseCheckpoint', () => {
     expect(recognise(...decoder, 'medusa_head.0.0.linear.weight').system?.name).toBe('medusa');
     expect(recognise(...decoder).system?.name).toBe('speculative-sampling');
   });
+});
+
+it('docs/train.md has a row for every system that can be trained', () => {
+  const page = readFileSync(resolve(import.meta.dirname, '../../docs/train.md'), 'utf8');
+  const rows = [...page.matchAll(/^\| `([\w-]+)`/gm)].map(([, name]) => name);
+  expect(rows).toEqual(expect.arrayContaining([...trainableSystems]));
 });

@@ -13,6 +13,7 @@ import { medusa } from './medusa/medusa.js';
 import { ngram } from './ngram/ngram.js';
 import { pard } from './pard/pard.js';
 import { misfit } from './reading/checks.js';
+import type { TrainingRecipe } from './training-recipe.js';
 
 /** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:3,8+FOLDER`. */
 export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
@@ -70,6 +71,16 @@ export const systems: readonly DraftSystem[] = [
 ];
 
 const weighted = systems.filter((system): system is WeightedSystem => 'recognise' in system);
+export interface TrainableSystem extends WeightedSystem {
+  readonly training: TrainingRecipe;
+}
+
+const trainable = weighted.filter((system): system is TrainableSystem => system.training !== undefined);
+export const trainableSystems: readonly string[] = trainable.map(({ name }) => name);
+
+export const findTrainable = (name: string | undefined): TrainableSystem | undefined =>
+  trainable.find((system) => system.name === name);
+
 const weightless = systems.filter((system): system is WeightlessSystem => 'create' in system);
 
 export interface Recognition {

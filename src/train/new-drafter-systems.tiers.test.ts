@@ -11,7 +11,8 @@ import { always } from '../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../decode/speculative.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
 import type { NewDrafter } from '../draft/fresh/new-drafter.js';
-import { createDrafterFolder, trainableSystems } from '../draft/fresh/new-drafter.js';
+import { createDrafterFolder } from '../draft/fresh/new-drafter.js';
+import { trainableSystems } from '../draft/systems.js';
 import { contentsOf } from '../../test/support/train/saved-tensors.js';
 
 const models = new TinyModels(tiny);
@@ -22,7 +23,7 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
   { title: 'a draft model', system: 'speculative-sampling', layout: 'language model' },
   {
     ...{ title: 'a draft model of given sizes', system: 'speculative-sampling', layout: 'language model' },
-    ...{ layers: 3, headCount: 3, keyValueHeadCount: 1, hiddenSize: 10, intermediateSize: 14 },
+    ...{ layers: 3, hiddenSize: 10 },
   },
   {
     ...{ title: 'a draft model of two layers of its target', system: 'speculative-sampling' },
@@ -33,7 +34,7 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
   { title: 'Medusa of two layers', system: 'medusa', heads: 3, layers: 2, layout: 'Medusa-1 heads' },
   { title: 'Hydra', system: 'hydra', layout: 'Hydra (mlp)' },
   { title: 'Hydra of three layers', system: 'hydra', heads: 2, layers: 3, layout: 'Hydra (mlp)' },
-  { title: 'Hydra++', system: 'hydra', hasPrefix: true, layout: 'Hydra++ (prefix-mlp)' },
+  { title: 'Hydra++', system: 'hydra', prefixLayer: true, layout: 'Hydra++ (prefix-mlp)' },
   { title: 'EAGLE', system: 'eagle', layout: 'EAGLE-1/-2 head' },
   { title: 'EAGLE-3', system: 'eagle3', layout: 'EAGLE-3 head' },
   { title: 'EAGLE-3 of two layers', system: 'eagle3', layers: 2, layout: 'EAGLE-3 head' },
@@ -103,7 +104,7 @@ const oneOfEach: readonly NewDrafter[] = [
   { system: 'speculative-sampling' },
   { system: 'speculative-sampling', targetLayers: 3 },
   { system: 'medusa' },
-  { system: 'hydra', hasPrefix: true },
+  { system: 'hydra', prefixLayer: true },
   { system: 'eagle' },
   { system: 'eagle3' },
 ];

@@ -144,11 +144,7 @@ describe('createDrafterFolder refuses', () => {
   it.each<[string, NewDrafter, RegExp]>([
     ['no heads', { system: 'medusa', heads: 0 }, /cannot have 0 for heads/],
     ['half a layer', { system: 'hydra', layers: 1.5 }, /cannot have 1.5 for layers/],
-    [
-      'heads that do not group',
-      { system: 'speculative-sampling', headCount: 3, keyValueHeadCount: 2 },
-      /3 heads for 2/,
-    ],
+    ['a size of another system', { system: 'eagle', heads: 2 }, /has no size "heads": it takes no sizes/],
     ['a draft vocabulary of nothing', { system: 'eagle3', draftTokens: new Int32Array(0) }, /has none/],
     ['one that is not sorted', { system: 'eagle3', draftTokens: Int32Array.of(2, 2) }, /has 2 at place 1/],
     [

@@ -13,6 +13,7 @@ import {
   yesNo,
 } from '../core/settings.js';
 import type { Drafter } from '../draft/drafter.js';
+import { findTrainable } from '../draft/systems.js';
 import { adamDefaults } from './loop/adamw.js';
 import type { Objective } from './loop/losses.js';
 
@@ -36,9 +37,7 @@ export const learningSettings = {
 } as const satisfies SettingTable;
 
 export const objectiveSettings = {
-  depth: rareSetting(integer(1, deepestDraft), 'levels', 'draft levels that are trained', {
-    shownDefault: '1; medusa and hydra: one per head; eagle3, p-eagle and pard: 4',
-  }),
+  depth: rareSetting(integer(1, deepestDraft), 'levels', 'draft levels that are trained'),
   labels: rareSetting(
     oneOf(['soft', 'tokens']),
     'kind',
@@ -99,7 +98,7 @@ export const trainSettings = { ...learningSettings, ...objectiveSettings, ...tex
 export type TrainSettings = SettingsOf<typeof trainSettings>;
 export const settingsSchema = schemaOf(trainSettings);
 
-const common = {
+export const commonSettings = {
   steps: 2000,
   batchTokens: 2048,
   rows: 'padded',
@@ -131,30 +130,13 @@ const common = {
   seed: 0,
 } as const satisfies TrainSettings;
 
-/** As the authors train each system, with batch sizes and learning rates for one machine. */
+/** As the authors train the system, with batch sizes and learning rates for one machine. */
 export function defaultSettings({
   system,
   maximumDepth,
 }: Pick<Drafter, 'system' | 'maximumDepth'>): TrainSettings {
-  const chain = Math.min(common.chain, maximumDepth);
-  switch (system) {
-    case 'medusa':
-      return { ...common, chain, depth: maximumDepth, labels: 'tokens', decay: 0.8 };
-    case 'hydra':
-      return { ...common, chain, depth: maximumDepth, weightDecay: 0.1 };
-    case 'eagle':
-      return { ...common, featureWeight: 1, labelWeight: 0.1, noise: 0.2 };
-    case 'eagle3':
-    case 'p-eagle':
-      return { ...common, depth: 4, decay: 0.8 };
-    case 'pard':
-      return { ...common, depth: 4, decay: 0.8, learn: 'all' };
-    case 'speculative-sampling':
-      // A draft model learns the language itself, so prompts help too.
-      return { ...common, learn: 'all' };
-    default:
-      return common;
-  }
+  const chain = Math.min(commonSettings.chain, maximumDepth);
+  return { ...commonSettings, chain, ...findTrainable(system)?.training.settings(maximumDepth) };
 }
 
 export const completeSettings = (given: Readonly<Record<string, unknown>>): TrainSettings =>

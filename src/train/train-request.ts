@@ -16,28 +16,20 @@ import { settleDevice } from '../decode/gpu-fit.js';
 import type { TapConvention } from '../draft/draft-system.js';
 import { tapConventions } from '../draft/draft-system.js';
 import { refuseAtOnce } from '../draft/reading/checks.js';
-import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
+import { folderOf, recogniseCheckpoint, trainableSystems } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/template/chat-template.js';
 import { hashData } from '../runs/json-lines.js';
-import type { TrainableSystem } from '../draft/fresh/new-drafter.js';
-import { trainableSystems } from '../draft/fresh/new-drafter.js';
+import { partialSchemaOf } from '../audit/settings.js';
+import { chooseTrainable } from '../draft/fresh/new-drafter.js';
+import type { DrafterShape } from '../draft/training-recipe.js';
+import { defaultHeads, drafterSizes } from '../draft/training-recipe.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { settleAnswers } from './data/answers-file.js';
 
 const count = z.int().positive();
-
-export const shapeSchema = z.strictObject({
-  heads: count.exactOptional(),
-  layers: count.exactOptional(),
-  hiddenSize: count.exactOptional(),
-  targetLayers: count.exactOptional(),
-  draftVocabulary: count.exactOptional(),
-  prefixLayer: z.boolean().exactOptional(),
-});
-export type DrafterShape = z.infer<typeof shapeSchema>;
 
 export const startSchema = identitySchema.extend({
   folder: z.string(),
@@ -52,7 +44,7 @@ export const requestSchema = z.strictObject({
   target: identitySchema,
   system: z.enum(trainableSystems),
   from: startSchema.exactOptional(),
-  shape: shapeSchema,
+  shape: partialSchemaOf(drafterSizes),
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
   limit: count.exactOptional(),
   answers: z.string().exactOptional(),
@@ -165,56 +157,16 @@ function warmupOf(steps: number | undefined): Partial<TrainSettings> {
 }
 
 interface DescribedStart {
-  readonly system: TrainableSystem;
+  readonly system: string;
   readonly heads: number | undefined;
 }
 
-const defaultHeads = 4;
-
-const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
-  'speculative-sampling': ['layers', 'hiddenSize', 'targetLayers'],
-  pard: ['layers', 'hiddenSize'],
-  medusa: ['heads', 'layers'],
-  hydra: ['heads', 'layers', 'prefixLayer'],
-  eagle: [],
-  eagle3: ['draftVocabulary', 'layers'],
-  'p-eagle': ['draftVocabulary', 'layers'],
-};
-
-function refuseForeignSizes(system: TrainableSystem, shape: DrafterShape): void {
-  const own = ownSizes[system];
-  const foreign = (Object.keys(shape) as (keyof DrafterShape)[]).find((name) => !own.includes(name));
-  if (foreign === undefined) return;
-  const taken = own.length === 0 ? 'it takes no sizes' : `it takes ${own.join(', ')}`;
-  throw new MistletoeError('usage', `A drafter of ${system} has no size "${foreign}": ${taken}.`, {
-    hint: 'Leave it out, or choose another system.',
-  });
-}
-
-function refuseTwoSizes({ targetLayers, layers, hiddenSize }: DrafterShape): void {
-  if (targetLayers === undefined || (layers ?? hiddenSize) === undefined) return;
-  throw new MistletoeError(
-    'usage',
-    `A draft model of ${targetLayers} of the target's layers has the target's sizes; ${layers === undefined ? `a width of ${hiddenSize}` : `${layers} layers`} cannot be had beside.`,
-    { hint: 'Leave out --target-layers, or --layers and --hidden-size.' },
-  );
-}
-
-function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
-  const found = trainableSystems.find((name) => name === system);
-  if (found === undefined) {
-    throw new MistletoeError(
-      'usage',
-      system === undefined
-        ? 'There is nothing to train: neither a system nor a drafter to go on from was named.'
-        : `No drafter of the system "${system}" can be trained.`,
-      { hint: `Choose one of ${trainableSystems.join(', ')}.` },
-    );
-  }
-  refuseForeignSizes(found, shape ?? {});
-  refuseTwoSizes(shape ?? {});
-  const hasHeads = found === 'medusa' || found === 'hydra';
-  return { system: found, heads: hasHeads ? (shape?.heads ?? defaultHeads) : undefined };
+function chooseSystem({ system, shape = {} }: TrainPlan): DescribedStart {
+  const { name, training } = chooseTrainable(system, shape);
+  return {
+    system: name,
+    heads: training.sizes.includes('heads') ? (shape.heads ?? defaultHeads) : undefined,
+  };
 }
 
 export function findStart(given: string): string {
@@ -247,13 +199,12 @@ export async function describeStart(
 ): Promise<DescribedStart> {
   const checkpoint = await openCheckpoint(folder);
   const { system } = recogniseCheckpoint(checkpoint);
-  const known = trainableSystems.find((name) => name === system?.name);
-  if (system === undefined || known === undefined) {
+  if (system?.training === undefined) {
     throw new MistletoeError('drafter', `${folder} holds no drafter that can be trained.`, {
       hint: '`mistletoe inspect` shows what it holds.',
     });
   }
-  if (plan.system !== undefined && plan.system !== known) {
+  if (plan.system !== undefined && plan.system !== system.name) {
     throw new MistletoeError('usage', `${folder} holds ${system.title}; "${plan.system}" was asked for.`, {
       hint: 'Leave the system out where a drafter is gone on from.',
     });
@@ -266,5 +217,5 @@ export async function describeStart(
     );
   }
   const reading = plan.taps === undefined ? {} : { taps: plan.taps };
-  return { system: known, heads: system.describe(checkpoint, refuseAtOnce, reading).facts.heads };
+  return { system: system.name, heads: system.describe(checkpoint, refuseAtOnce, reading).facts.heads };
 }

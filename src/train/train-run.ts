@@ -3,8 +3,7 @@
  * state.safetensors (to resume from), log.jsonl (losses and lengths), best/ and last/ (drafters), and result.json.
  */
 import { MistletoeError } from '../core/errors.js';
-import { refuseWholeTarget } from '../draft/draft-model/new-draft-model.js';
-import { refuseShallowTarget } from '../draft/eagle/new-eagle.js';
+import { findTrainable } from '../draft/systems.js';
 import { describeMachine } from '../measure/machine.js';
 import type { ModelIdentity } from '../runs/identity.js';
 import { withResumption } from '../runs/resumed-run.js';
@@ -21,7 +20,7 @@ import { requestSchema } from './train-request.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from './training-run.js';
 import { defineRuns, readTexts, writeResult } from './training-run.js';
 import type { TrainingStart } from './training-start.js';
-import { prepareEagle3, prepareStart } from './training-start.js';
+import { prepareStart, prepareWithVocabulary } from './training-start.js';
 
 export const resultVersion = 'mistletoe-training/1';
 
@@ -142,17 +141,17 @@ function refuseUnfit({
   request: { system, from, shape, targetFolder },
   target,
 }: ReadyRun<TrainRequest>): void {
-  const { layerCount, vocabularySize } = target.model.configuration;
-  const { draftVocabulary = 1, targetLayers = 0 } = shape;
+  const { configuration } = target.model;
+  const { vocabularySize } = configuration;
+  const { draftVocabulary = 1 } = shape;
   if (draftVocabulary > vocabularySize)
     throw new MistletoeError(
       'usage',
       `A draft vocabulary of ${draftVocabulary} tokens was asked for; the target in ${targetFolder} has ${vocabularySize}.`,
       { hint: 'Ask for fewer, or leave it out: half of them are usual.' },
     );
-  refuseWholeTarget(targetLayers, layerCount);
-  if ((system === 'eagle3' || system === 'p-eagle') && from === undefined)
-    refuseShallowTarget(targetFolder, layerCount);
+  if (from === undefined)
+    findTrainable(system)?.training.checkTarget?.({ folder: targetFolder, configuration }, shape);
 }
 
 async function trainIn(
@@ -167,7 +166,7 @@ async function trainIn(
   const early = await prepareStart(folder, request);
   const texts = await readTexts(folder, 'train', ready, settings, options);
   if (texts === undefined) return undefined;
-  const start = early ?? (await prepareEagle3(folder, target, request, texts, events.onNotice));
+  const start = early ?? (await prepareWithVocabulary(folder, target, request, texts, events.onNotice));
   const { plan, validation } = texts;
   const trained = await trainDrafter({
     target,

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { countText } from '../core/number-text.js';
 import type { Target } from '../decode/target.js';
-import type { NewDrafter } from '../draft/fresh/new-drafter.js';
 import { createDrafterFolder } from '../draft/fresh/new-drafter.js';
+import { findTrainable } from '../draft/systems.js';
 import type { TrainRequest } from './train-request.js';
 import type { TrainingTexts } from './training-run.js';
 import type { Example } from './data/examples.js';
@@ -30,12 +30,14 @@ const defaultVocabularyShare = 0.5;
 
 /** Undefined if it depends on the texts. */
 export async function prepareStart(run: string, request: TrainRequest): Promise<TrainingStart | undefined> {
-  if (request.from !== undefined) return { folder: request.from.folder };
-  const drafter = describeFresh(request);
-  return drafter === undefined ? undefined : { folder: await createStart(run, request, drafter) };
+  const { from, system } = request;
+  if (from !== undefined) return { folder: from.folder };
+  const hasVocabulary = findTrainable(system)!.training.sizes.includes('draftVocabulary');
+  return hasVocabulary ? undefined : { folder: await createStart(run, request) };
 }
 
-export async function prepareEagle3(
+/** With a draft vocabulary of the most frequent tokens. */
+export async function prepareWithVocabulary(
   run: string,
   target: Target,
   request: TrainRequest,
@@ -47,41 +49,19 @@ export async function prepareEagle3(
   const counts = countLearntTokens(training, vocabularySize);
   const { tokens, coverage, notice } = chooseDraftVocabulary(counts, size, target.stopIds);
   if (notice !== undefined) onNotice(notice);
-  const system = request.system === 'p-eagle' ? 'p-eagle' : 'eagle3';
-  const { layers } = request.shape;
-  const folder = await createStart(run, request, { system, draftTokens: tokens, layers });
-  return { folder, draftVocabulary: { size, coverage } };
+  return { folder: await createStart(run, request, tokens), draftVocabulary: { size, coverage } };
 }
 
 async function createStart(
   run: string,
-  { targetFolder, settings }: TrainRequest,
-  drafter: NewDrafter,
+  { targetFolder, settings, system, shape }: TrainRequest,
+  draftTokens?: Int32Array,
 ): Promise<string> {
   const folder = join(run, 'start');
+  const drafter = { system, ...shape, draftTokens };
   if (!existsSync(join(folder, 'config.json')))
     await createDrafterFolder({ target: targetFolder, drafter, folder, seed: settings.seed });
   return folder;
-}
-
-function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined {
-  const { heads, layers, hiddenSize, targetLayers, prefixLayer = false } = shape;
-  switch (system) {
-    case 'speculative-sampling':
-      if (targetLayers !== undefined) return { system, targetLayers };
-      return { system, layers, hiddenSize };
-    case 'pard':
-      return { system, layers, hiddenSize };
-    case 'medusa':
-      return { system, heads, layers };
-    case 'hydra':
-      return { system, heads, layers, hasPrefix: prefixLayer };
-    case 'eagle':
-      return { system };
-    case 'eagle3':
-    case 'p-eagle':
-      return undefined;
-  }
 }
 
 export function countLearntTokens(

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { trainableSystems } from '../../src/draft/fresh/new-drafter.js';
+import { trainableSystems } from '../../src/draft/systems.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { expectFallingLoss, lossesOf, readResult, TrainCommands } from './train-commands.js';
 

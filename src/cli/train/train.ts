@@ -1,11 +1,11 @@
 /** `mistletoe train`. */
 import { join } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
-import { deepestDraft } from '../../core/limits.js';
 import { durationText } from '../../core/number-text.js';
-import { integer, omitSetting, text } from '../../core/settings.js';
+import { omitSetting, text } from '../../core/settings.js';
 import { findDrafter } from '../../decode/find-drafter.js';
-import { trainableSystems } from '../../draft/fresh/new-drafter.js';
+import { findTrainable, trainableSystems } from '../../draft/systems.js';
+import { drafterSizes, type DrafterShape } from '../../draft/training-recipe.js';
 import { renderReportMarkdown } from '../../report/document.js';
 import { tableText } from '../../report/table.js';
 import {
@@ -17,13 +17,13 @@ import {
 } from '../../report/training/training-report.js';
 import type { TrainSettings } from '../../train/settings.js';
 import {
+  commonSettings,
   defaultSettings,
   learningSettings,
   objectiveSettings,
   textSettings,
   trainSettings,
 } from '../../train/settings.js';
-import type { DrafterShape } from '../../train/train-request.js';
 import { createTrainRequest } from '../../train/train-request.js';
 import type { TrainingResult, TrainOptions, TrainOutcome } from '../../train/train-run.js';
 import { resumeTraining, startTraining } from '../../train/train-run.js';
@@ -40,9 +40,11 @@ import { createTrainProgress } from './train-progress.js';
 
 /** The value that most systems have, and the exceptions. */
 function describeDefault(name: keyof TrainSettings): string {
-  const valueOf = (system: string): string =>
-    String(defaultSettings({ system, maximumDepth: Infinity })[name]);
-  const common = valueOf('speculative-sampling');
+  const valueOf = (system: string): string => {
+    const value = defaultSettings({ system, maximumDepth: Infinity })[name];
+    return value === Infinity ? 'one per head' : String(value);
+  };
+  const common = String(commonSettings[name]);
   const others = trainableSystems.filter((system) => valueOf(system) !== common);
   return [common, ...others.map((system) => `${system}: ${valueOf(system)}`)].join('; ');
 }
@@ -62,23 +64,9 @@ export const conversationFlags = {
 
 const otherTextSettings = omitSetting(textSettings, 'generate');
 
-const shapeFlags = {
-  heads: flag('of medusa and hydra', integer(1, deepestDraft), 'count', { rare: true }),
-  layers: flag(
-    'of a draft model or an EAGLE-3 head, or blocks per head of medusa and hydra',
-    integer(1, 1024),
-    'count',
-  ),
-  hiddenSize: flag('of a draft model', integer(1, 2 ** 20), 'width', { rare: true }),
-  targetLayers: flag(
-    'make the draft model from this many of the target’s own layers, at the target’s width',
-    integer(1, 1024),
-    'count',
-    { rare: true },
-  ),
-  draftVocabulary: flag('tokens that eagle3 can propose', integer(1), 'tokens', { rare: true }),
-  prefixLayer: toggle('hydra with an extra layer before the heads: Hydra++', { rare: true }),
-};
+const shapeFlags = settingFlags(drafterSizes, (size) =>
+  trainableSystems.filter((name) => findTrainable(name)!.training.sizes.includes(size)).join(', '),
+);
 
 const trainFlags = {
   ...group('What to train', {
@@ -91,7 +79,7 @@ const trainFlags = {
     ...common.templateFlags,
     ...common.downloadFlag,
   }),
-  ...group('Size of a fresh drafter (default: as published, or derived from the target)', shapeFlags),
+  ...group('Size of a fresh drafter [of these systems] (default: as published)', shapeFlags),
   ...group('How it learns [default]', {
     ...settingFlags(learningSettings, describeDefault),
     ...settingFlags(objectiveSettings, describeDefault),
@@ -134,7 +122,7 @@ export const train = defineCommand({
   notes:
     'The run folder has best/ and last/, which are drafters for --drafter, and report.html, report.md, result.json, log.jsonl.\n\nExit codes: 0 done, 1 failure, 2 invalid input, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
   complete(flags) {
-    const system = trainableSystems.find((name) => name === flags.system) ?? 'speculative-sampling';
+    const system = flags.system ?? 'speculative-sampling';
     const maximumDepth = flags.heads ?? Infinity;
     const defaults = { ...defaultSettings({ system, maximumDepth }), generate: undefined };
     const given = givenTraining({ ...flags, noGenerate: undefined });

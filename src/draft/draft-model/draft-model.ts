@@ -21,6 +21,7 @@ import { createAttentionDrafter } from '../programs/attention-drafter.js';
 import type { AttentionHead } from '../programs/attention-head.js';
 import { dropFirst } from '../programs/states.js';
 import { countParameters } from '../reading/checks.js';
+import { createDraftModel, refuseTwoSizes, refuseWholeTarget } from './new-draft-model.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
 
 export const draftModel: WeightedSystem = {
@@ -41,6 +42,16 @@ export const draftModel: WeightedSystem = {
         return { logits: Array.from({ length: depth }, (_, level) => dropFirst(all, level)), rows };
       },
     );
+  },
+  training: {
+    sizes: ['layers', 'hiddenSize', 'targetLayers'],
+    // It learns the language itself, so prompts help too.
+    settings: () => ({ learn: 'all' }),
+    checkShape: refuseTwoSizes,
+    checkTarget: ({ configuration }, { targetLayers = 0 }) => {
+      refuseWholeTarget(targetLayers, configuration.layerCount);
+    },
+    create: createDraftModel,
   },
 };
 

@@ -6,38 +6,31 @@ import { parseConfiguration } from '../../model/configuration.js';
 import { embeddingName, outputName, decoderRecipes } from '../../model/weights.js';
 import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
 import { describingFiles, type NewCheckpoint } from '../fresh/new-checkpoint.js';
-import { llamaConfig, type LayerChoice, type NewTarget, type WantedLayers } from '../fresh/new-target.js';
+import { llamaConfig, type LayerChoice, type NewTarget } from '../fresh/new-target.js';
+import type { DrafterShape } from '../training-recipe.js';
 
 /** Two fifths of the heads and a quarter of the layers: a tenth of the weights of the target's layers. */
-export function chooseDraftModel({ configuration }: NewTarget, wanted: WantedLayers): LayerChoice {
+function chooseSizes({ configuration }: NewTarget, wanted: DrafterShape): LayerChoice {
   const { headSize, hiddenSize, intermediateSize, layerCount } = configuration;
   const groupSize = configuration.headCount / configuration.keyValueHeadCount;
-  const headCount = wanted.headCount ?? Math.max(1, Math.round(0.4 * configuration.headCount));
+  const headCount = Math.max(1, Math.round(0.4 * configuration.headCount));
   const width = wanted.hiddenSize ?? headCount * headSize;
   return {
     headCount,
     hiddenSize: width,
-    keyValueHeadCount:
-      wanted.keyValueHeadCount ?? (headCount % groupSize === 0 ? headCount / groupSize : headCount),
-    intermediateSize:
-      wanted.intermediateSize ?? Math.max(8, 8 * Math.floor((width * intermediateSize) / hiddenSize / 8)),
+    keyValueHeadCount: headCount % groupSize === 0 ? headCount / groupSize : headCount,
+    intermediateSize: Math.max(8, 8 * Math.floor((width * intermediateSize) / hiddenSize / 8)),
     layers: wanted.layers ?? Math.max(1, Math.round(layerCount / 4)),
   };
 }
 
 export function createDraftModel(
   target: NewTarget,
-  choice: LayerChoice,
+  shape: DrafterShape,
   seed: number | string,
 ): NewCheckpoint {
-  const { headCount, keyValueHeadCount } = choice;
-  if (headCount % keyValueHeadCount !== 0) {
-    throw new MistletoeError(
-      'usage',
-      `A draft model cannot have ${headCount} heads for ${keyValueHeadCount} key-value heads; a multiple was expected.`,
-    );
-  }
-  const config = llamaConfig(target, choice);
+  if (shape.targetLayers !== undefined) return createShortenedTarget(target, shape.targetLayers);
+  const config = llamaConfig(target, chooseSizes(target, shape));
   const recipes = decoderRecipes(parseConfiguration(config, 'the configuration of the draft model'), '');
   const startOf = (name: string): Start | undefined => {
     if (name === embeddingName) return { folded: target.embedding };
@@ -55,9 +48,8 @@ export function createDraftModel(
  * A draft model of the target's own layers: same width, embeddings, final norm and output, and a few layers from the
  * first to the last. It learns to do without the layers between.
  */
-export function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint {
+function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint {
   const { config, configuration, tensors, folder } = target;
-  refuseWholeTarget(layers, configuration.layerCount);
   const kept = spreadLayers(layers, configuration.layerCount);
   const nameInTarget = (name: string): string =>
     name.replace(/^model\.layers\.(\d+)\./, (_, place: string) => `model.layers.${kept[Number(place)]!}.`);
@@ -77,6 +69,15 @@ export function createShortenedTarget(target: NewTarget, layers: number): NewChe
       ),
     copies: describingFiles(folder),
   };
+}
+
+export function refuseTwoSizes({ targetLayers, layers, hiddenSize }: DrafterShape): void {
+  if (targetLayers === undefined || (layers ?? hiddenSize) === undefined) return;
+  throw new MistletoeError(
+    'usage',
+    `A draft model of ${targetLayers} of the target's layers has the target's sizes; ${layers === undefined ? `a width of ${hiddenSize}` : `${layers} layers`} cannot be had beside.`,
+    { hint: 'Leave out --target-layers, or --layers and --hidden-size.' },
+  );
 }
 
 export function refuseWholeTarget(layers: number, layerCount: number): void {

@@ -11,6 +11,7 @@ import type { Drafter } from '../drafter.js';
 import { createEagleDrafter, ofLayer, type EagleHead } from './eagle-drafter.js';
 import { describeEagleFacts } from './eagle-facts.js';
 import { describeEagle } from './eagle-parts.js';
+import { createEagle } from './new-eagle.js';
 
 const scope = 'eagle.';
 
@@ -26,6 +27,11 @@ export const eagle: WeightedSystem = {
     return { ...parts, facts: describeEagleFacts(checkpoint, parts) };
   },
   load: loadEagle,
+  training: {
+    sizes: [],
+    settings: () => ({ featureWeight: 1, labelWeight: 0.1, noise: 0.2 }),
+    create: (target, _, seed) => createEagle(target, seed),
+  },
 };
 
 async function loadEagle(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {

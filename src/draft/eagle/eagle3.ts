@@ -20,6 +20,10 @@ import type { Drafter } from '../drafter.js';
 import { createEagleDrafter, ofLayer, type EagleHead } from './eagle-drafter.js';
 import { describeEagle3Facts } from './eagle-facts.js';
 import { describeEagle3, type Eagle3Parts } from './eagle-parts.js';
+import type { NewTarget } from '../fresh/new-target.js';
+import type { TrainingRecipe } from '../training-recipe.js';
+import { chooseMaskToken } from '../reading/mask-token.js';
+import { createEagle3, refuseShallowTarget } from './new-eagle.js';
 import { readTaps } from './taps.js';
 
 const scope = 'eagle3.';
@@ -38,6 +42,7 @@ export const eagle3: WeightedSystem = {
     return { ...parts, facts: describeEagle3Facts(checkpoint, parts, refuse, options) };
   },
   load: loadEagle3,
+  training: recipeOf(() => undefined),
 };
 
 export const pEagle: WeightedSystem = {
@@ -48,7 +53,19 @@ export const pEagle: WeightedSystem = {
     names.some(/^(model\.)?mask_hidden$/) && eagle3.recognise(names) !== undefined
       ? { layout: 'P-EAGLE head' }
       : undefined,
+  training: recipeOf(({ config }) => chooseMaskToken(config)),
 };
+
+function recipeOf(maskTokenOf: (target: NewTarget) => number | undefined): TrainingRecipe {
+  return {
+    sizes: ['draftVocabulary', 'layers'],
+    settings: () => ({ depth: 4, decay: 0.8 }),
+    checkTarget: ({ folder, configuration }) => {
+      refuseShallowTarget(folder, configuration.layerCount);
+    },
+    create: (target, drafter, seed) => createEagle3(target, drafter, maskTokenOf(target), seed),
+  };
+}
 
 async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
   const { target } = options;

@@ -9,6 +9,7 @@ import { readTaps } from './taps.js';
 import { makeFresh } from '../fresh/fresh-tensors.js';
 import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
 import { llamaConfig, type NewTarget } from '../fresh/new-target.js';
+import type { FreshDrafter } from '../training-recipe.js';
 
 const plain = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
 
@@ -57,22 +58,16 @@ export function refuseShallowTarget(folder: string, layerCount: number): void {
   );
 }
 
-export interface NewEagle3 {
-  readonly draftTokens?: Int32Array | undefined;
-  readonly layers?: number | undefined;
-  /** P-EAGLE: drafts behind masks of this token. */
-  readonly maskToken?: number | undefined;
-}
-
+/** `maskToken`: P-EAGLE drafts behind masks of this token. */
 export function createEagle3(
   target: NewTarget,
-  { draftTokens, layers = 1, maskToken }: NewEagle3,
+  { draftTokens, layers = 1 }: FreshDrafter,
+  maskToken: number | undefined,
   seed: number | string,
 ): NewCheckpoint {
   const sizes = layerOf(target);
   const { hiddenSize } = sizes;
   const { vocabularySize, layerCount } = target.configuration;
-  refuseShallowTarget(target.folder, layerCount);
   const rows = draftTokens?.length === vocabularySize ? undefined : draftTokens;
   const draftSize = rows?.length ?? vocabularySize;
   const config = {

@@ -10,6 +10,8 @@ import { explainWriting, writeWholeFile, writeWholeFolder } from '../../checkpoi
 export interface NewCheckpoint {
   readonly config: Readonly<Record<string, unknown>>;
   readonly file: string;
+  /** Also written in this torch file, if the safetensors file has the same stem. */
+  readonly torchFile?: string | undefined;
   readonly tensors: readonly TensorSource[];
   /** Missing files are skipped. */
   readonly copies?: CopiedFiles | undefined;
@@ -24,17 +26,14 @@ export function describingFiles(folder: string): CopiedFiles {
   return { folder, names: describingNames.filter((name) => name !== 'config.json') };
 }
 
-export const hydraFile = 'hydra_lm_head.safetensors';
-/** Hydra's authors read only this form. */
-const hydraTorchFile = 'hydra_lm_head.pt';
-
 export async function writeCheckpoint(
   folder: string,
-  { config, file, tensors, copies }: NewCheckpoint,
+  { config, file, torchFile, tensors, copies }: NewCheckpoint,
 ): Promise<void> {
   await writeWholeFolder(folder, async (fresh) => {
     await writeSafetensors(join(fresh, file), tensors);
-    if (file === hydraFile) await writeTorchFile(join(fresh, hydraTorchFile), tensors);
+    if (torchFile?.replace(/\.pt$/, '.safetensors') === file)
+      await writeTorchFile(join(fresh, torchFile), tensors);
     if (copies !== undefined) await copyFiles(copies, fresh);
     const text = `${JSON.stringify(config, undefined, 2)}\n`;
     await writeWholeFile(join(fresh, 'config.json'), (append) => append(Buffer.from(text)));

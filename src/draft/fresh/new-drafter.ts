@@ -3,39 +3,14 @@
  * target's output; the rest is random, or 0 where that makes a block the identity.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { deepestDraft } from '../../core/limits.js';
-import { writeCheckpoint, type NewCheckpoint } from './new-checkpoint.js';
-import { chooseDraftModel, createDraftModel, createShortenedTarget } from '../draft-model/new-draft-model.js';
-import { addMaskToken, chooseMaskToken } from '../pard/new-pard.js';
-import { createEagle, createEagle3 } from '../eagle/new-eagle.js';
-import { createHydra } from '../hydra/hydra-layout.js';
-import { createMedusa } from '../medusa/medusa-layout.js';
-import { openNewTarget, type NewTarget, type WantedLayers } from './new-target.js';
+import { findTrainable, trainableSystems, type TrainableSystem } from '../systems.js';
+import { drafterSizes, type DrafterShape, type FreshDrafter } from '../training-recipe.js';
+import { writeCheckpoint } from './new-checkpoint.js';
+import { openNewTarget } from './new-target.js';
 
-export type NewDrafter =
-  | ({ readonly system: 'speculative-sampling' } & WantedLayers)
-  | { readonly system: 'speculative-sampling'; readonly targetLayers: number }
-  | ({ readonly system: 'pard' } & WantedLayers)
-  | { readonly system: 'medusa'; readonly heads?: number | undefined; readonly layers?: number | undefined }
-  | {
-      readonly system: 'hydra';
-      readonly heads?: number | undefined;
-      readonly layers?: number | undefined;
-      readonly hasPrefix?: boolean | undefined;
-    }
-  | { readonly system: 'eagle' }
-  | {
-      readonly system: 'eagle3' | 'p-eagle';
-      /** Ascending; by default the target's whole vocabulary. */
-      readonly draftTokens?: Int32Array | undefined;
-      readonly layers?: number | undefined;
-    };
-
-export type TrainableSystem = NewDrafter['system'];
-
-export const trainableSystems = [
-  ...(['speculative-sampling', 'pard', 'medusa', 'hydra', 'eagle', 'eagle3', 'p-eagle'] as const),
-] satisfies readonly TrainableSystem[];
+export interface NewDrafter extends FreshDrafter {
+  readonly system: string;
+}
 
 export interface NewDrafterRequest {
   readonly target: string;
@@ -47,63 +22,47 @@ export interface NewDrafterRequest {
 
 export async function createDrafterFolder({
   target: targetFolder,
-  drafter,
+  drafter: { system, draftTokens, ...shape },
   folder,
   seed,
 }: NewDrafterRequest): Promise<void> {
+  const { training } = chooseTrainable(system, shape);
   const target = await openNewTarget(targetFolder);
-  await writeCheckpoint(folder, describeNew(target, drafter, seed));
+  training.checkTarget?.(target, shape);
+  requireTokens(draftTokens, target.configuration.vocabularySize);
+  const created = training.create(target, { ...shape, draftTokens }, seed);
+  await writeCheckpoint(folder, { ...created, torchFile: training.torchFile });
 }
 
-function describeNew(target: NewTarget, drafter: NewDrafter, seed: number | string): NewCheckpoint {
-  switch (drafter.system) {
-    case 'speculative-sampling':
-    case 'pard': {
-      if ('targetLayers' in drafter) {
-        requireCount(drafter.system, 'targetLayers', drafter.targetLayers, 2 ** 20);
-        return createShortenedTarget(target, drafter.targetLayers);
-      }
-      const { system, ...wanted } = drafter;
-      const choice = chooseDraftModel(target, wanted);
-      for (const [what, value] of Object.entries(choice) as [string, number][])
-        requireCount(system, what, value, 2 ** 20);
-      const created = createDraftModel(target, choice, seed);
-      return system === 'pard' ? addMaskToken(created) : created;
-    }
-    case 'medusa': {
-      const { heads = 4, layers = 1 } = drafter;
-      requireHeads(drafter.system, heads, layers);
-      return createMedusa(target, { heads, layers }, seed);
-    }
-    case 'hydra': {
-      const { hasPrefix = false, heads = 4, layers = hasPrefix ? 4 : 1 } = drafter;
-      requireHeads(drafter.system, heads, layers);
-      return createHydra(target, { heads, layers, hasPrefix }, seed);
-    }
-    case 'eagle':
-      return createEagle(target, seed);
-    case 'eagle3':
-    case 'p-eagle': {
-      const { system, draftTokens, layers = 1 } = drafter;
-      requireTokens(draftTokens, target.configuration.vocabularySize);
-      requireCount(system, 'layers', layers, 64);
-      const maskToken = system === 'p-eagle' ? chooseMaskToken(target.config) : undefined;
-      return createEagle3(target, { draftTokens, layers, maskToken }, seed);
-    }
+/** The system of this name; refuses sizes that it does not have. */
+export function chooseTrainable(name: string | undefined, shape: DrafterShape = {}): TrainableSystem {
+  const system = findTrainable(name);
+  if (system === undefined) {
+    throw new MistletoeError(
+      'usage',
+      name === undefined
+        ? 'There is nothing to train: neither a system nor a drafter to go on from was named.'
+        : `No drafter of the system "${name}" can be trained.`,
+      { hint: `Choose one of ${trainableSystems.join(', ')}.` },
+    );
   }
-}
-
-function requireHeads(system: string, heads: number, layers: number): void {
-  requireCount(system, 'heads', heads, deepestDraft);
-  requireCount(system, 'layers', layers, deepestDraft);
-}
-
-function requireCount(system: string, what: string, value: number, most: number): void {
-  if (Number.isInteger(value) && value >= 1 && value <= most) return;
-  throw new MistletoeError(
-    'usage',
-    `A drafter of ${system} cannot have ${value} for ${what}; a whole number from 1 to ${most} was expected.`,
-  );
+  const { sizes } = system.training;
+  for (const size of Object.keys(shape) as (keyof DrafterShape)[]) {
+    if (!sizes.includes(size)) {
+      const taken = sizes.length === 0 ? 'it takes no sizes' : `it takes ${sizes.join(', ')}`;
+      throw new MistletoeError('usage', `A drafter of ${name} has no size "${size}": ${taken}.`, {
+        hint: 'Leave it out, or choose another system.',
+      });
+    }
+    const { type } = drafterSizes[size];
+    if (type.check(shape[size]) !== undefined) continue;
+    throw new MistletoeError(
+      'usage',
+      `A drafter of ${name} cannot have ${shape[size]} for ${size}; ${type.expected} was expected.`,
+    );
+  }
+  system.training.checkShape?.(shape);
+  return system;
 }
 
 function requireTokens(tokens: Int32Array | undefined, vocabularySize: number): void {

@@ -46,9 +46,6 @@ export interface LayerChoice {
   readonly layers: number;
 }
 
-/** Missing sizes follow from the target. */
-export type WantedLayers = { readonly [Name in keyof LayerChoice]?: LayerChoice[Name] | undefined };
-
 /** A Llama config.json with the target's vocabulary, positions and angles. */
 export function llamaConfig(
   { config, configuration, deviation }: NewTarget,

@@ -13,9 +13,10 @@ import type {
 } from '../draft-system.js';
 import { holdsDecoder } from '../draft-system.js';
 import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
-import { hydraFile, type NewCheckpoint } from '../fresh/new-checkpoint.js';
+import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
+import { defaultHeads, type DrafterShape } from '../training-recipe.js';
 import { countHeads, measureLayer } from '../reading/draft-configuration.js';
 
 export interface HydraSizes {
@@ -187,16 +188,10 @@ export function requireGroundedHeads(
   }
 }
 
-export interface HydraChoice {
-  readonly heads: number;
-  readonly layers: number;
-  readonly hasPrefix: boolean;
-}
-
 /** New heads that start by drafting what the target's output says. */
 export function createHydra(
   { name, configuration, deviation, output, embedding }: NewTarget,
-  { heads, layers, hasPrefix }: HydraChoice,
+  { heads = defaultHeads, prefixLayer: hasPrefix = false, layers = hasPrefix ? 4 : 1 }: DrafterShape,
   seed: number | string,
 ): NewCheckpoint {
   const { hiddenSize, vocabularySize } = configuration;
@@ -224,7 +219,7 @@ export function createHydra(
       vocab_size: vocabularySize,
       torch_dtype: 'float32',
     },
-    file: hydraFile,
+    file: 'hydra_lm_head.safetensors',
     tensors: [...makeFresh(recipes, { seed, deviation, startOf }), ...(hasPrefix ? [unused] : [])],
   };
 }

@@ -34,7 +34,13 @@ import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
 import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
-import { describeHydra, recogniseHydra, requireGroundedHeads, type HydraSizes } from './hydra-layout.js';
+import {
+  createHydra,
+  describeHydra,
+  recogniseHydra,
+  requireGroundedHeads,
+  type HydraSizes,
+} from './hydra-layout.js';
 
 /** Hydra's heads and Hydra++'s layer as graphs. */
 const hydraScope = 'hydra.';
@@ -131,6 +137,13 @@ export const hydra: WeightedSystem = {
   recognise: recogniseHydra,
   describe: (checkpoint, refuse) => describeHydra(checkpoint, '', { refuse }),
   load: loadHydra,
+  training: {
+    sizes: ['heads', 'layers', 'prefixLayer'],
+    settings: (heads) => ({ depth: heads, weightDecay: 0.1 }),
+    create: createHydra,
+    torchFile: 'hydra_lm_head.pt',
+    repeatedBlocks: /^(hydra\.\d+\.block)\d+(\.weight|\.bias)$/,
+  },
 };
 
 async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {

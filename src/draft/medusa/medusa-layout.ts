@@ -18,6 +18,7 @@ import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { incomplete, listUnread, refuseAtOnce, rejectBy } from '../reading/checks.js';
 import { countHeads } from '../reading/draft-configuration.js';
+import { defaultHeads, type DrafterShape } from '../training-recipe.js';
 
 export interface MedusaSizes {
   readonly heads: number;
@@ -177,7 +178,7 @@ export function medusaRecipes(
 /** New heads that start by drafting what the target's output says. */
 export function createMedusa(
   { name, configuration, deviation, output }: NewTarget,
-  { heads, layers }: { readonly heads: number; readonly layers: number },
+  { heads = defaultHeads, layers = 1 }: DrafterShape,
   seed: number | string,
 ): NewCheckpoint {
   const { hiddenSize, vocabularySize } = configuration;

@@ -25,7 +25,7 @@ import {
 import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
 import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
-import { describeMedusa, recogniseMedusa, type MedusaSizes } from './medusa-layout.js';
+import { createMedusa, describeMedusa, recogniseMedusa, type MedusaSizes } from './medusa-layout.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs, type DraftScores } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
@@ -36,6 +36,12 @@ export const medusa: WeightedSystem = {
   recognise: recogniseMedusa,
   describe: (checkpoint, refuse) => describeMedusa(checkpoint, '', { refuse }),
   load: loadMedusa,
+  training: {
+    sizes: ['heads', 'layers'],
+    settings: (heads) => ({ depth: heads, labels: 'tokens', decay: 0.8 }),
+    create: createMedusa,
+    repeatedBlocks: /^(medusa\.\d+)\.\d+(\.weight|\.bias)$/,
+  },
 };
 
 const scope = 'medusa.';

@@ -9,6 +9,7 @@ import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { AttentionContext, KeyValueRows } from '../../model/decoder.js';
 import { describeDraftModel, openDraftModel } from '../draft-model/draft-model.js';
+import { createDraftModel } from '../draft-model/new-draft-model.js';
 import { holdsDecoder, type WeightedSystem } from '../draft-system.js';
 import type { DraftedLogits, TeacherForcing } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
@@ -16,7 +17,7 @@ import { seeEarlierLevels, type AttentionHead, type MaskRow } from '../programs/
 import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst } from '../programs/states.js';
 import { refuseAtOnce } from '../reading/checks.js';
-import { readMaskToken } from '../reading/mask-token.js';
+import { chooseMaskToken, readMaskToken } from '../reading/mask-token.js';
 
 export const pard: WeightedSystem = {
   name: 'pard',
@@ -42,6 +43,14 @@ export const pard: WeightedSystem = {
       { system: pard.name, name: 'PARD', reads: 'tokens', taps: [], parameterCount },
       (teacher, depth) => draftLogits(head, mask, teacher, depth),
     );
+  },
+  training: {
+    sizes: ['layers', 'hiddenSize'],
+    settings: () => ({ depth: 4, decay: 0.8, learn: 'all' }),
+    create(target, drafter, seed) {
+      const { config, ...created } = createDraftModel(target, drafter, seed);
+      return { ...created, config: { ...config, pard_token: chooseMaskToken(config), spd_type: 'pard' } };
+    },
   },
 };
 

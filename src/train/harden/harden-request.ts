@@ -22,7 +22,7 @@ import {
 } from './hardening-settings.js';
 import type { TrainSettings } from '../settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from '../settings.js';
-import { trainableSystems } from '../../draft/fresh/new-drafter.js';
+import { trainableSystems } from '../../draft/systems.js';
 import type { SharedPlan } from '../train-request.js';
 import {
   describeFrom,

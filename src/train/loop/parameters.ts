@@ -90,17 +90,17 @@ function decode(raw: Uint8Array<ArrayBuffer>, dtype: StoredType = 'float32'): Fl
 }
 
 /**
- * Ties equal blocks. Medusa and Hydra repeat one module where a head has several blocks and store it under several
- * names; their code runs the last one everywhere. Equal blocks therefore learn as one.
+ * [name] The name under which it learns. Medusa and Hydra repeat one module where a head has several blocks and store it
+ * under several names; their code runs the last one everywhere. Equal blocks (TrainingRecipe) therefore learn as one.
  */
-const repeated = [/^(medusa\.\d+)\.\d+(\.weight|\.bias)$/, /^(hydra\.\d+\.block)\d+(\.weight|\.bias)$/];
-
-/** [name] The name under which it learns. */
-export function tieWeights(values: ReadonlyMap<string, ParameterValues>): ReadonlyMap<string, string> {
+export function tieWeights(
+  values: ReadonlyMap<string, ParameterValues>,
+  repeatedBlocks: RegExp | undefined,
+): ReadonlyMap<string, string> {
   const first = new Map<string, string>(); // [name without number]
   const ties = new Map<string, string>();
   for (const [name, { data }] of values) {
-    const family = repeated.map((pattern) => pattern.exec(name)).find((match) => match !== null);
+    const family = repeatedBlocks?.exec(name) ?? undefined;
     const key = family === undefined ? undefined : `${family[1]!} ${family[2]!}`;
     const earlier = key === undefined ? undefined : first.get(key);
     const isTied = earlier !== undefined && areEqual(values.get(earlier)!.data, data);

@@ -25,6 +25,7 @@ import type { Objective, Pair } from './losses.js';
 import { buildChoices, buildLoss, contextInputs, labelInputs } from './losses.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
+import { findTrainable } from '../../draft/systems.js';
 import { tieWeights } from './parameters.js';
 import type { TextBatch } from '../data/batches.js';
 import { positionsInTexts } from '../data/batches.js';
@@ -73,7 +74,7 @@ export class Trainer {
     const names = listWeights([loss])
       .map(({ attributes }) => attributes.name)
       .filter((name) => values.has(name) && !isFrozen(name, pair, options));
-    const tied = tieWeights(values);
+    const tied = tieWeights(values, findTrainable(pair.drafter.system)?.training.repeatedBlocks);
     const ties = new Map(names.map((name) => [name, tied.get(name)!]));
     const own = [...new Set(ties.values())];
     const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
