@@ -32,9 +32,13 @@ describe('recogniseCheckpoint', () => {
       'Hydra++ (prefix-mlp)',
       ['hydra_mlp.0.1.linear.weight', 'hydra_lm_head.0.1.weight', 'prefix_embeding_layer.norm.weight'],
     ],
-    ['eagle', 'EAGLE-1/-2 head', ['fc.weight', 'layers.0.self_attn.q_proj.weight']],
-    ['eagle', 'EAGLE-1/-2 head', ['embed_tokens.weight', 'fc.weight', 'layers.0.self_attn.q_proj.weight']],
-    ['eagle', 'EAGLE-1/-2 head', ['model.fc.weight', ...decoder]],
+    ['eagle', 'EAGLE-1/-2 or HASS head', ['fc.weight', 'layers.0.self_attn.q_proj.weight']],
+    [
+      'eagle',
+      'EAGLE-1/-2 or HASS head',
+      ['embed_tokens.weight', 'fc.weight', 'layers.0.self_attn.q_proj.weight'],
+    ],
+    ['eagle', 'EAGLE-1/-2 or HASS head', ['model.fc.weight', ...decoder]],
     ['eagle3', 'EAGLE-3 head', ['fc.weight', 'midlayer.self_attn.q_proj.weight', 'lm_head.weight', 'd2t']],
     ['eagle3', 'EAGLE-3 head', ['model.fc.weight', 'model.midlayer.hidden_norm.weight', 'lm_head.weight']],
     [

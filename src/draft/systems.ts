@@ -101,8 +101,17 @@ export function recogniseCheckpoint(
     const { layout, isTarget = false } = recognised;
     return { kind: isTarget ? 'decoder' : system.name, layout, system };
   }
-  return { kind: 'unknown', layout: 'no layout that is known here' };
+  const refused = unsupported.find(({ tensors }) => names.some(tensors));
+  return { kind: 'unknown', layout: refused?.layout ?? 'no layout that is known here' };
 }
+
+/** Known layouts that nothing here runs. */
+const unsupported: readonly { readonly tensors: RegExp; readonly layout: string }[] = [
+  {
+    tensors: /^(model\.)?fc\.(fc|mlp\.(up|down)_proj)\.weight$/,
+    layout: 'the layout of GRIFFIN, an MLP in the place of fc and two output states, which is not supported',
+  },
+];
 
 /** As in `ngram:1,4`; write `./ngram` for a folder of that name. */
 export function findWeightless(text: string): WeightlessSystem | undefined {

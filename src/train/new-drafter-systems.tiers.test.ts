@@ -35,7 +35,7 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
   { title: 'Hydra', system: 'hydra', layout: 'Hydra (mlp)' },
   { title: 'Hydra of three layers', system: 'hydra', heads: 2, layers: 3, layout: 'Hydra (mlp)' },
   { title: 'Hydra++', system: 'hydra', prefixLayer: true, layout: 'Hydra++ (prefix-mlp)' },
-  { title: 'EAGLE', system: 'eagle', layout: 'EAGLE-1/-2 head' },
+  { title: 'EAGLE', system: 'eagle', layout: 'EAGLE-1/-2 or HASS head' },
   { title: 'EAGLE-3', system: 'eagle3', layout: 'EAGLE-3 head' },
   { title: 'EAGLE-3 of two layers', system: 'eagle3', layers: 2, layout: 'EAGLE-3 head' },
   { title: 'P-EAGLE', system: 'p-eagle', layers: 2, draftTokens, layout: 'P-EAGLE head' },

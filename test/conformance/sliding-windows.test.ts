@@ -1,10 +1,16 @@
 /** A target that looks back through a window, with drafters beside it: the answer stays its own, far beyond the window. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { gatherRows } from '../../src/graph/operations/indexing.js';
+import { input } from '../../src/graph/operations/leaves.js';
+import { attentionInputs } from '../../src/model/attention-inputs.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
+import { float32, floatsOf, int32, resident } from '../../src/runtime/program.js';
 import {
   decoderTensors,
   llamaConfig,
@@ -60,20 +66,108 @@ it('reads on where a context cut to the window would have ended, and answers oth
 });
 
 describe('a draft model with a window', () => {
-  it('drafts inside it and is silent beyond', async () => {
-    const wide = await models.loadModel(writeDecoder(models.freshFolder()));
-    const config = { ...windowed, sliding_window: 16 };
-    const folder = writeCheckpoint(models.freshFolder(), 'model.safetensors', decoderTensors(tiny), config);
-    const drafter = await models.loadDrafter(folder, wide);
-    const policy = always(resolveText('chain:3', drafter));
-    const request = { ...greedy, promptIds: randomTokens('silent', 8, tiny.vocabularySize) };
-    const plain = await decodePlain(wide, request);
-    const { tokenIds, steps } = await decodeSpeculative(wide, drafter, { ...request, policy });
-    expect(tokenIds).toEqual(plain.tokenIds);
-    expect(steps[0]!.accepted).toBe(3); // the same weights, inside the window
-    expect(steps.at(-1)!.proposed).toBe(0);
+  it.each(['chain:3', 'dynamic:30,3,12'])('drafts %s as its target beyond it', async (text) => {
+    const folder = writeCheckpoint(models.freshFolder(), 'model.safetensors', decoderTensors(tiny), windowed);
+    const drafter = await models.loadDrafter(folder, target);
+    const policy = always(resolveText(text, drafter));
+    const request = { ...greedy, promptIds: randomTokens('beyond it', 18, tiny.vocabularySize) };
+    const { steps } = await decodeSpeculative(target, drafter, { ...request, policy });
+    for (const { accepted } of steps.slice(0, -1)) expect(accepted).toBeGreaterThanOrEqual(3); // equal weights
   });
 });
+
+const writeHead = (name: string, settings: Readonly<Record<string, unknown>>): string => {
+  const folder = drafterVariants.find((variant) => variant.name === name)!.write(models.freshFolder(), tiny);
+  const path = join(folder, 'config.json');
+  const config = JSON.parse(readFileSync(path, 'utf8')) as object;
+  writeFileSync(path, JSON.stringify({ ...config, ...settings }));
+  return folder;
+};
+
+it('drafts inside a window of some layers and is silent beyond', async () => {
+  const wide = await models.loadModel(writeDecoder(models.freshFolder()));
+  const settings = { sliding_window: 16, layer_types: ['sliding_attention', 'full_attention'] };
+  const drafter = await models.loadDrafter(writeHead('EAGLE-3 of two layers', settings), wide);
+  const policy = always(resolveText('chain:3', drafter));
+  const request = { ...greedy, promptIds: randomTokens('silent', 8, tiny.vocabularySize) };
+  const { steps } = await decodeSpeculative(wide, drafter, { ...request, policy });
+  expect(steps[0]!.proposed).toBe(3);
+  expect(steps.at(-1)!.proposed).toBe(0);
+});
+
+/** What training reads: the graph along known tokens against the session that decodes. */
+it.each(['EAGLE-3 with d2t', 'P-EAGLE', 'EAGLE, torch file, with bias'])(
+  '%s trains with the window that it drafts with',
+  async (name) => {
+    const wide = await models.loadModel(writeDecoder(models.freshFolder()));
+    const folder = writeHead(name, { sliding_window: 3 });
+    const drafter = await models.loadDrafter(folder, wide);
+    const [length, depth] = [12, 5];
+    const ids = randomTokens('along', length, tiny.vocabularySize);
+    const reads = drafter.reads as 'features' | 'taps';
+    const pass = await wide.forward({
+      tokens: Int32Array.from(ids),
+      cache: wide.createCache(),
+      want: [reads],
+      taps: drafter.taps,
+    });
+    const states = pass[reads]!;
+    const graph = drafter.graph!;
+    const given = input('states', [1, length, states.width]);
+    const tokens = input('tokens', [1, length], 'int32');
+    const { headSize } = graph.attention!.sizes;
+    const { logits } = graph.draftLogits(
+      {
+        features: given,
+        taps: given,
+        firstRow: 0,
+        past: undefined,
+        embedWith: (table) => gatherRows(table, tokens),
+        context: {
+          cosine: input('cosine', [length, headSize / 2]),
+          sine: input('sine', [length, headSize / 2]),
+          mask: input('mask', [length, length]),
+        },
+      },
+      depth,
+    );
+    const outputs = Object.fromEntries(logits.map((level, index) => [`level${index}`, level]));
+    const stores = [...new Set([wide.weights, ...graph.weights])];
+    const program = await wide.runtime.compile(outputs, stores);
+    const attention = attentionInputs(
+      { count: length, pastLength: 1, window: graph.attention!.window },
+      graph.attention!.rotary,
+    );
+    // Without the cache's dummy.
+    const mask = floatsOf(attention, 'mask').filter((_, at) => at % (length + 1) !== 0);
+    const result = await program.run({
+      states: resident(states, [1, length, states.width]),
+      tokens: int32(ids, [1, length]),
+      cosine: attention.cosine!,
+      sine: attention.sine!,
+      mask: float32(mask, [length, length]),
+    });
+    const end = length - 1 - depth;
+    const session = drafter.startSession();
+    session.observe({
+      tokens: Int32Array.from(ids.slice(0, end)),
+      states: states.rows(0, end),
+      next: ids[end]!,
+    });
+    const draft = { tokens: [ids[end]!], parents: [-1], depths: [0] };
+    for (let level = 0; level < depth; level++) {
+      const expected = (await session.expand(draft, [level], 'logits')).logits(0);
+      const size = result[`level${level}`]!.shape.at(-1)!;
+      const row = floatsOf(result, `level${level}`).subarray((end - 1) * size, end * size);
+      row.forEach((logit, token) => {
+        expect(logit, `level ${level}`).toBeCloseTo(expected[graph.targetTokens?.[token] ?? token]!, 4);
+      });
+      draft.tokens.push(ids[end + level + 1]!);
+      draft.parents.push(level);
+      draft.depths.push(level + 1);
+    }
+  },
+);
 
 it('ends an audit where target and drafter would need different masks', async () => {
   const variant = drafterVariants.find((other) => other.name === 'EAGLE-3 with d2t')!;

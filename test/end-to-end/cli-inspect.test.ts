@@ -65,7 +65,11 @@ describe('mistletoe inspect', () => {
   it.each([
     ['medusa', 'Medusa-1 heads', { heads: 4, expects: { hiddenSize: 320, vocabularySize: 4096 } }],
     ['hydra', 'Hydra (mlp)', { heads: 4, expects: { hiddenSize: 320, vocabularySize: 4096 } }],
-    ['eagle', 'EAGLE-1/-2 head', { hiddenSize: 320, expects: { hiddenSize: 320, vocabularySize: 4096 } }],
+    [
+      'eagle',
+      'EAGLE-1/-2 or HASS head',
+      { hiddenSize: 320, expects: { hiddenSize: 320, vocabularySize: 4096 } },
+    ],
     [
       'eagle3',
       'EAGLE-3 head',

@@ -145,7 +145,7 @@ function eagle({ name, keyValueHeads, config, hasBias, facts }: EagleRow): Publi
   return {
     name,
     kind: 'eagle',
-    layout: 'EAGLE-1/-2 head',
+    layout: 'EAGLE-1/-2 or HASS head',
     target: drafterTarget,
     folder: {
       config: {

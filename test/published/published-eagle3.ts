@@ -170,6 +170,26 @@ const rows: readonly Eagle3Row[] = [
     facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, layers: 3 },
   },
   {
+    name: 'an EAGLE-3 head with a sliding window',
+    file: 'model.safetensors',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, sliding_window: 6 },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, window: 6 },
+  },
+  {
+    // Shorter than a draft: its own earlier levels leave the window, too.
+    name: 'an EAGLE-3 head with two sliding layers by layer_types',
+    file: 'model.safetensors',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, num_hidden_layers: 2, sliding_window: 2 },
+      layer_types: ['sliding_attention', 'sliding_attention'],
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, layers: 2, window: 2 },
+  },
+  {
     name: 'RedHatAI/Qwen3-8B-speculator.peagle',
     file: 'model.safetensors',
     dtype: 'BF16',
@@ -192,6 +212,15 @@ const rows: readonly Eagle3Row[] = [
       ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
     },
     facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, layers: 2, maskToken: 5 },
+  },
+  {
+    name: 'a P-EAGLE head with a sliding window',
+    file: 'model.safetensors',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, num_hidden_layers: 2, ptd_token_id: 5 },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0, sliding_window: 3 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, layers: 2, maskToken: 5, window: 3 },
   },
   {
     name: 'the speculators conversion for Llama-3.1-8B-Instruct',

@@ -130,9 +130,18 @@ describe('a drafter', () => {
       { config: { hydra_head_arch: 'cross-attn' } },
       /heads of kind "cross-attn"/,
     ],
-    ['sliding attention', eagle3, { config: { layer_types: ['sliding_attention'] } }, /sliding attention/],
-    ['a window without layer_types', eagle3, { config: { sliding_window: 512 } }, /"sliding_window": 512/],
-    ['a window in EAGLE', eagle, { config: { sliding_window: 512 } }, /"sliding_window": 512/],
+    [
+      'a window without a length',
+      eagle3,
+      { config: { layer_types: ['sliding_attention'] } },
+      /has no sliding_window/,
+    ],
+    [
+      'attention of another kind',
+      eagle,
+      { config: { layer_types: ['linear_attention'] } },
+      /"layer_types": \["linear_attention"\]/,
+    ],
     ['dynamic scaling', eagle3, dynamic, /rotary scaling "dynamic"/],
     ['dynamic scaling in EAGLE', eagle, dynamic, /rotary scaling "dynamic"/],
     [
@@ -181,6 +190,16 @@ describe('a drafter', () => {
     );
     const folder = write({ ...eagle3.folder, tensors });
     await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(/midlayer\.mlp\.gate_proj/);
+  });
+
+  it('is refused: GRIFFIN', async () => {
+    const target = await loadModel(write(eagle.target.folder), options);
+    const { 'fc.weight': fusion, ...tensors } = eagle.folder.tensors;
+    const griffin = { ...tensors, 'fc.fc.weight': fusion!, ...one('fc.mlp.up_proj.weight') };
+    const folder = write({ ...eagle.folder, tensors: griffin });
+    await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(
+      /has the layout of GRIFFIN, .* which is not supported\./,
+    );
   });
 
   it.each(['fusion_fc.weight', 'mtp.fc.weight'])('is refused: names such as %s', async (name) => {

@@ -275,7 +275,7 @@ function eagle(name: string, file: string, shape: EagleShape): DrafterVariant {
   return {
     name,
     kind: 'eagle',
-    layout: 'EAGLE-1/-2 head',
+    layout: 'EAGLE-1/-2 or HASS head',
     maximumDepth: Infinity,
     write: (folder, sizes) =>
       writeCheckpoint(folder, file, eagleTensors(sizes, shape), {

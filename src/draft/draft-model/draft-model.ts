@@ -91,7 +91,7 @@ export async function openDraftModel(
     runtime,
     weights: [weights],
     sizes: configuration,
-    reach: Math.min(contextLength, slidingWindow ?? Infinity),
+    reach: contextLength,
     window: slidingWindow,
     stateWidth: 0,
     featureWidth: 0,

@@ -13,6 +13,7 @@ import type { DraftedLogits, Drafter, TeacherForcing } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
 import {
   cutRows,
+  maskBehindRoots,
   seeEarlierLevels,
   type AttentionHead,
   type HeadMemory,
@@ -36,7 +37,8 @@ export function createEagleDrafter(
   target: CausalModel,
   weights: WeightStore,
 ): Drafter {
-  const { configuration, stateWidth } = parts;
+  const { configuration, stateWidth, window } = parts;
+  const { contextLength } = target.configuration;
   const head: AttentionHead = {
     ...own,
     title: `the head in ${checkpoint.folder}`,
@@ -44,7 +46,8 @@ export function createEagleDrafter(
     weights: [weights, target.weights],
     sizes: configuration,
     // Angles continue past the length in config.json, as in the authors' code.
-    reach: target.configuration.contextLength,
+    reach: window?.isMixed === true ? Math.min(contextLength, window.length) : contextLength,
+    window: window?.isMixed === true ? undefined : window?.length,
     stateWidth,
     featureWidth: own.mask === undefined ? configuration.hiddenSize : 0,
     rotary: createRotary(configuration),
@@ -105,6 +108,7 @@ function draftLogits(
       seeEarlierLevels(
         first.rows.map((rows) => cutRows(rows, level)),
         earlier,
+        head.window,
       );
     const tokens = dropFirst(embeddings, 1 + level);
     const masks =
@@ -114,7 +118,7 @@ function draftLogits(
     const step = head.step(
       masks?.embeddings ?? tokens,
       masks?.features ?? features,
-      cutContext(context, level),
+      cutContext(context, level, head.window),
       { past, drafted },
     );
     if (first === undefined) first = step;
@@ -126,9 +130,13 @@ function draftLogits(
 }
 
 /** Without the rows that end too early for this level. */
-function cutContext({ cosine, sine, mask }: AttentionContext, level: number): AttentionContext {
+function cutContext(
+  { cosine, sine, mask }: AttentionContext,
+  level: number,
+  window: number | undefined,
+): AttentionContext {
   const shift = (x: Tensor): Tensor => slice(x, 0, level, subtractDimensions(x.shape[0]!, 1));
-  const rows = subtractDimensions(mask.shape.at(-2)!, level + 1);
   const columns = subtractDimensions(mask.shape.at(-1)!, level + 1);
-  return { cosine: shift(cosine), sine: shift(sine), mask: slice(slice(mask, -2, 0, rows), -1, 0, columns) };
+  const rows = maskBehindRoots(mask, 0, level, window);
+  return { cosine: shift(cosine), sine: shift(sine), mask: slice(rows, -1, 0, columns) };
 }

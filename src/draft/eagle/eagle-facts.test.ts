@@ -104,9 +104,17 @@ describe('inspecting an EAGLE-3 head', () => {
   });
 
   it.each([
-    [{ layer_types: ['sliding_attention'] }, 'asks for sliding attention in layer_types'],
-    [{ sliding_window: 512 }, 'asks for sliding attention by "sliding_window": 512'],
-    [{ sliding_window: 512, use_sliding_window: true }, 'asks for sliding attention by "sliding_window"'],
+    [
+      { layer_types: ['sliding_attention'] },
+      'asks for sliding attention in layer_types and has no sliding_window',
+    ],
+    [
+      { layer_types: ['sliding_attention'], sliding_window: 512, use_sliding_window: false },
+      'asks for sliding attention in layer_types and switches it off by use_sliding_window',
+    ],
+    [{ layer_types: ['chunked_attention'] }, 'full_attention or sliding_attention for 1 layer was expected'],
+    [{ layer_types: [] }, 'full_attention or sliding_attention for 1 layer was expected'],
+    [{ sliding_window: 0 }, 'has a bad "sliding_window"'],
     [{ rope_scaling: { type: 'dynamic', factor: 4 } }, 'asks for the rotary scaling "dynamic"'],
     [
       { rope_parameters: { rope_type: 'dynamic', rope_theta: 10_000, factor: 4 } },
@@ -123,6 +131,18 @@ describe('inspecting an EAGLE-3 head', () => {
     { sliding_window: null },
     { sliding_window: 512, layer_types: ['full_attention'] },
   ])('accepts %j, which asks for no window', async (settings) => {
-    expect((await inspect({ ...layer, ...settings })).problems).toEqual([]);
+    const { drafter, problems } = await inspect({ ...layer, ...settings });
+    expect(problems).toEqual([]);
+    expect(drafter?.traits?.join()).not.toContain('window');
+  });
+
+  it.each([
+    { sliding_window: 512 },
+    { sliding_window: 512, use_sliding_window: true },
+    { sliding_window: 512, layer_types: ['sliding_attention', 'full_attention'] },
+  ])('reads the window of %j', async (settings) => {
+    const { drafter, problems } = await inspect({ ...layer, ...settings });
+    expect(problems).toEqual([]);
+    expect(drafter?.traits).toContain('a sliding window of 512 positions');
   });
 });

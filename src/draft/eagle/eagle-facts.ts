@@ -71,10 +71,13 @@ function describeLayer(
 }
 
 function listTraits(parts: EagleParts | Eagle3Parts): readonly string[] {
-  const { configuration, ownVocabulary, hasFusionBias, hasOutputBias } = parts;
+  const { configuration, ownVocabulary, hasFusionBias, hasOutputBias, window } = parts;
+  const windowText = `a sliding window of ${window?.length ?? 0} positions`;
   const is3 = 'fusionNorm' in parts;
   const traits: readonly (readonly [boolean, string])[] = [
     [configuration.layerCount > 1, `${configuration.layerCount} layers`],
+    [window?.isMixed === false, windowText],
+    [window?.isMixed === true, `${windowText} in some layers, where drafts end`],
     [ownVocabulary !== undefined, 'embeddings of its own'],
     [!is3 && parts.draftVocabulary !== undefined, 'an output projection of its own'],
     [hasFusionBias, 'fc bias'],

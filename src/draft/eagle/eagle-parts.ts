@@ -14,6 +14,7 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
+import { countText } from '../../core/number-text.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import { layerRecipes, linearRecipes, matrixRecipe, vectorRecipe } from '../../model/weights.js';
 import type { DescribingContext } from '../draft-system.js';
@@ -63,6 +64,13 @@ function embeddingRecipes(
   return [matrixRecipe(`${scope}embed_tokens.weight`, `${prefix}embed_tokens.weight`, [rows, hiddenSize])];
 }
 
+/** Positions that a row sees, including its own. */
+interface HeadWindow {
+  readonly length: number;
+  /** Only in some layers: two masks would be needed beyond it, so drafts end there. */
+  readonly isMixed: boolean;
+}
+
 export interface EagleParts {
   readonly prefix: string;
   readonly configuration: ModelConfiguration;
@@ -72,6 +80,7 @@ export interface EagleParts {
   readonly ownVocabulary: number | undefined;
   readonly draftVocabulary: number | undefined;
   readonly hasOutputBias: boolean;
+  readonly window: HeadWindow | undefined;
   readonly recipes: readonly WeightRecipe[];
   readonly unread: readonly string[];
 }
@@ -213,7 +222,7 @@ function describeCommon(
     reject(`has "num_hidden_layers": ${showValue(layers)}`, `1 to ${maxLayers} layers are supported.`);
   if (scale !== 1)
     reject(`scales its logits by ${showValue(scale)}`, 'A head without "logit_scale" is supported.');
-  refuseUnusualPositions(config, configuration, target, reject);
+  refuseUnusualPositions(configuration, target, reject);
   const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
   if (config.attention_bias === true && !queryKeyValueBias)
     reject('declares "attention_bias": true and lacks the biases', incomplete);
@@ -230,6 +239,7 @@ function describeCommon(
     output,
     draftVocabulary: tensors.get(`${output}.weight`)?.shape[0],
     hasOutputBias: tensors.has(`${output}.bias`),
+    window: readWindow(config, isCounted ? layers : 1, reject),
   };
 }
 
@@ -263,11 +273,8 @@ function createAsker(config: Config, reject: Reject) {
  * - dynamic `rope_scaling`: transformers stretches the base only for long sequences, vLLM and SGLang always, and
  * Hunyuan's heads mean a constant `alpha`
  * - longrope: factors for long sequences are not supported
- * - a window: `layer_types` names the layers that have one, else `sliding_window`; configs derived from Qwen switch
- * it off by `use_sliding_window`
  */
 function refuseUnusualPositions(
-  config: Config,
   { rotaryScaling }: ModelConfiguration,
   target: ModelConfiguration | undefined,
   reject: Reject,
@@ -284,17 +291,34 @@ function refuseUnusualPositions(
       reject(fault, 'Its factors for longer sequences are not supported: use another head.');
     }
   }
-  const {
-    layer_types: kinds,
-    sliding_window: window,
-    use_sliding_window: usesWindow,
-  } = flattenConfig(config);
-  const unsupported = 'A head that sees only the last positions is not supported.';
-  if (Array.isArray(kinds)) {
-    if (kinds.includes('sliding_attention')) reject('asks for sliding attention in layer_types', unsupported);
-  } else if (window !== undefined && usesWindow !== false) {
-    const fault = `asks for sliding attention by "sliding_window": ${showValue(window)}`;
-    const off = 'If it was trained without a window, set "use_sliding_window": false in its config.json.';
-    reject(fault, `${unsupported} ${off}`);
-  }
 }
+
+/**
+ * `layer_types` names the layers that have a window, else `sliding_window` gives one to all; configs derived from Qwen
+ * switch it off by `use_sliding_window`. A list may be the target's: its first entries count.
+ */
+function readWindow(config: Config, layerCount: number, reject: Reject): HeadWindow | undefined {
+  const { layer_types: kinds, sliding_window: length, use_sliding_window: isUsed } = flattenConfig(config);
+  if (kinds === undefined) {
+    if (isUsed === false || typeof length !== 'number') return undefined;
+    return { length, isMixed: false };
+  }
+  const own: readonly unknown[] = Array.isArray(kinds) ? kinds.slice(0, layerCount) : [];
+  const isKnown = own.every((kind) => kind === slidingKind || kind === 'full_attention');
+  if (own.length < layerCount || !isKnown) {
+    const expected = `full_attention or sliding_attention for ${countText(layerCount, 'layer')} was expected`;
+    reject(`has "layer_types": ${showValue(kinds)}; ${expected}`, otherLayers);
+    return undefined;
+  }
+  const windowed = own.filter((kind) => kind === slidingKind).length;
+  if (windowed === 0) return undefined;
+  if (typeof length !== 'number' || isUsed === false) {
+    const missing = isUsed === false ? 'switches it off by use_sliding_window' : 'has no sliding_window';
+    reject(`asks for sliding attention in layer_types and ${missing}`, otherLayers);
+    return undefined;
+  }
+  return { length, isMixed: windowed < layerCount };
+}
+
+const slidingKind = 'sliding_attention';
+const otherLayers = 'Take config.json from the folder that the head was published in.';

@@ -1,6 +1,7 @@
 /**
  * EAGLE (arXiv 2401.15077) and EAGLE-2: one Llama layer without input norm reads fc [e(x_t+1); f_t] and predicts the
- * target's next feature; the target's output projection turns it into tokens.
+ * target's next feature; the target's output projection turns it into tokens. HASS (arXiv 2408.15766) trains the same
+ * head in another way.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { concatenate } from '../../graph/operations/shaping.js';
@@ -20,7 +21,7 @@ export const eagle: WeightedSystem = {
   title: 'EAGLE-1/-2',
   recognise: (names) =>
     names.some(/^(model\.)?fc\.weight$/) && names.some(/^(model\.)?layers\.0\.self_attn\.q_proj\.weight$/)
-      ? { layout: 'EAGLE-1/-2 head' }
+      ? { layout: 'EAGLE-1/-2 or HASS head' }
       : undefined,
   describe(checkpoint, refuse) {
     const parts = describeEagle(checkpoint, '', { refuse });

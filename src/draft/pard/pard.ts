@@ -13,7 +13,12 @@ import { createDraftModel } from '../draft-model/new-draft-model.js';
 import { holdsDecoder, type WeightedSystem } from '../draft-system.js';
 import type { DraftedLogits, TeacherForcing } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
-import { seeEarlierLevels, type AttentionHead, type MaskRow } from '../programs/attention-head.js';
+import {
+  maskBehindRoots,
+  seeEarlierLevels,
+  type AttentionHead,
+  type MaskRow,
+} from '../programs/attention-head.js';
 import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst } from '../programs/states.js';
 import { refuseAtOnce } from '../reading/checks.js';
@@ -72,8 +77,11 @@ function draftLogits(
   const earlier: (readonly KeyValueRows[])[] = []; // [level - 1][layer]
   for (let level = 1; level < depth; level++) {
     const masks = fillWithMasks(head, mask, [batch, subtractDimensions(positions, level + 1)]);
-    const drafted = seeEarlierLevels(first.rows, earlier);
-    const step = head.step(masks.embeddings, undefined, contextOf(context, level), { past, drafted });
+    const drafted = seeEarlierLevels(first.rows, earlier, head.window);
+    const step = head.step(masks.embeddings, undefined, contextOf(context, level, head.window), {
+      past,
+      drafted,
+    });
     earlier.push(step.rows);
     logits.push(head.score(dropFirst(step.features, firstRow)));
   }
@@ -81,8 +89,11 @@ function draftLogits(
 }
 
 /** A row stands `level` behind its root and sees what the root sees. */
-function contextOf({ cosine, sine, mask }: AttentionContext, level: number): AttentionContext {
+function contextOf(
+  { cosine, sine, mask }: AttentionContext,
+  level: number,
+  window: number | undefined,
+): AttentionContext {
   const shift = (x: Tensor): Tensor => slice(x, 0, level + 1);
-  const end = subtractDimensions(mask.shape.at(-2)!, level);
-  return { cosine: shift(cosine), sine: shift(sine), mask: slice(mask, -2, 1, end) };
+  return { cosine: shift(cosine), sine: shift(sine), mask: maskBehindRoots(mask, 1, level, window) };
 }

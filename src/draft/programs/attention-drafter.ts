@@ -44,7 +44,8 @@ export function createAttentionDrafter(
   const verified = compile(feedVerified);
   const readsTokens = head.featureWidth === 0 && head.mask === undefined;
   const drafted = readsTokens ? verified : compile(feedDrafted);
-  const fused = createFusedPrograms(runtime, weights, { vocabularies, headSize: sizes.headSize }, () =>
+  const { headSize } = sizes;
+  const fused = createFusedPrograms(runtime, weights, { vocabularies, headSize, window }, () =>
     readVerified(head),
   );
   return {
@@ -145,14 +146,14 @@ function readVerified(head: AttentionHead): VerifiedGraph {
 }
 
 function createMemory(head: AttentionHead, cache: KvCache, scheduler: PassScheduler): DraftMemory {
-  const { rotary, stateWidth } = head;
+  const { rotary, window, stateWidth } = head;
   const inputsOf = (states: RowBuffer, tokens: Int32Array): MixedValues =>
     stateWidth === 0 ? { tokens: int32(tokens) } : { states: resident(states), tokens: int32(tokens) };
-  return new DraftMemory({ cache, rotary, stateWidth, scheduler, inputsOf });
+  return new DraftMemory({ cache, rotary, window, stateWidth, scheduler, inputsOf });
 }
 
 function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: PassScheduler): DraftSession {
-  const { runtime, vocabularies, rotary, featureWidth } = head;
+  const { runtime, vocabularies, rotary, window, featureWidth } = head;
   const memory = createMemory(head, new KvCache(head.sizes, runtime), scheduler);
   let unknown: number | undefined; // a token of the text that it has no embedding for
   const readVerifiedBy = (): Promise<LaneProgram> => {
@@ -217,7 +218,7 @@ function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: Pa
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
     },
-    ...draftFused(programs.fused, { memory, rotary, scheduler, reader: readVerifiedBy }),
+    ...draftFused(programs.fused, { memory, rotary, window, scheduler, reader: readVerifiedBy }),
     close() {
       forgetFeatures();
       memory.close();

@@ -1,4 +1,7 @@
 /** What draft models and EAGLE heads do differently, for attention-drafter.ts. */
+import { subtractDimensions } from '../../graph/dimension.js';
+import { add } from '../../graph/operations/elementwise.js';
+import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CacheSizes } from '../../model/cache/cache-pool.js';
 import type { AttentionContext, DraftedRows, KeyValueRows } from '../../model/decoder.js';
@@ -28,6 +31,7 @@ export interface AttentionHead {
   readonly sizes: CacheSizes;
   /** Positions that it can read. */
   readonly reach: number;
+  /** Positions that a row sees, in all layers; default all. */
   readonly window?: number | undefined;
   /** Of the target's states that it reads; 0 if it reads tokens alone. */
   readonly stateWidth: number;
@@ -54,17 +58,30 @@ export interface AttentionHead {
 
 /**
  * For drafts along known tokens: what the rows of the next level see, in each layer. Each sees the true rows up to its
- * root, and of every earlier level only its own row.
+ * root, and of every earlier level only its own row, if that is within the window.
  * @param rows the true rows, without those that end too early for the level
  */
 export function seeEarlierLevels(
   rows: readonly KeyValueRows[], // [layer]
   earlier: readonly (readonly KeyValueRows[])[], // [level - 1][layer]
+  window = Infinity,
 ): readonly DraftedRows[] {
+  const near = earlier.slice(Math.max(0, earlier.length + 1 - window));
   return rows.map((own, layer) => ({
     rows: own,
-    diagonal: earlier.map((level, index) => cutRows(level[layer]!, earlier.length - index)),
+    diagonal: near.map((level, index) => cutRows(level[layer]!, near.length - index)),
   }));
+}
+
+/**
+ * For drafts along known tokens: what rows that stand `level` behind their roots see of the true rows. It is what the
+ * roots see, within the rows' own window. `first` is the first root.
+ */
+export function maskBehindRoots(mask: Tensor, first: number, level: number, window?: number): Tensor {
+  const rows = mask.shape.at(-2)!;
+  const roots = slice(mask, -2, first, subtractDimensions(rows, level + 1 - first));
+  if (window === undefined || level === 0) return roots;
+  return add(roots, slice(mask, -2, first + level, subtractDimensions(rows, 1 - first)));
 }
 
 export function cutRows({ keys, values }: KeyValueRows, count: number): KeyValueRows {

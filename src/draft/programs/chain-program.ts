@@ -2,7 +2,7 @@
  * A chain drafted in one program: each level embeds the token that the previous one chose or drew. On a CPU, separate
  * calls are a large part of a small drafter's cost.
  */
-import { maskInput, rowNumbers } from '../../model/attention-inputs.js';
+import { blocked, maskInput, rowNumbers, type CombinedInput } from '../../model/attention-inputs.js';
 import { lazilyBy } from '../../core/lazy.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import type { Tensor } from '../../graph/tensor.js';
@@ -28,6 +28,17 @@ interface ChosenToken {
   readonly score: Tensor;
   /** [1, lanes, vocabulary] */
   readonly distribution?: Tensor | undefined;
+}
+
+export interface ChainSizes {
+  readonly headSize: number;
+  /** Positions that a row sees; default all. */
+  readonly window?: number | undefined;
+}
+
+export interface ChainPlaces {
+  readonly rotary: RotaryTable;
+  readonly window?: number | undefined;
 }
 
 /** Chooses the token of a level. logits [1, lanes, draft vocabulary] */
@@ -58,14 +69,33 @@ export function drawTokens(length: number, vocabularies: Vocabularies): TokenCho
   };
 }
 
+/** What drafted rows see of the verified ones: the same at all levels, unless a window moves with them. */
+export function declareVerifiedMask(
+  { mask }: AttentionContext,
+  levels: number,
+  window: number | undefined,
+): (level: number) => Tensor {
+  const all = input('chainMask', [lanes, 1, window === undefined ? 1 : levels, mask.shape.at(-1)!]);
+  return (level) => (window === undefined ? all : slice(all, -2, level, level + 1));
+}
+
+/** Columns of the drafted rows at levels 0 to `level`, `width` each. */
+export function draftedColumns(level: number, window: number | undefined, width = 1): Tensor {
+  if (window === undefined || level < window) return constant(0);
+  const columns = Array.from({ length: (level + 1) * width }, (_, column) =>
+    level - Math.floor(column / width) < window ? 0 : blocked,
+  );
+  return constant(columns, [columns.length]);
+}
+
 /** Context of level 1, 2, ...: one row per lane that sees what the last verified row saw. */
 export function declareChainContexts(
   context: AttentionContext,
   levels: number,
-  headSize: number,
+  { headSize, window }: ChainSizes,
 ): AttentionContext[] {
   if (levels === 0) return [];
-  const mask = input('chainMask', [lanes, 1, 1, context.mask.shape.at(-1)!]);
+  const verified = declareVerifiedMask(context, levels, window);
   const angles = (name: string) => {
     const all = input(name, [levels, lanes, headSize / 2]);
     return (level: number): Tensor => reshape(slice(all, 0, level, level + 1), [lanes, headSize / 2]);
@@ -75,7 +105,10 @@ export function declareChainContexts(
     cosine: cosine(level),
     sine: sine(level),
     // One more column per earlier level.
-    mask: concatenate([mask, broadcast(constant(0), [lanes, 1, 1, level + 1])], -1),
+    mask: concatenate(
+      [verified(level), broadcast(draftedColumns(level, window), [lanes, 1, 1, level + 1])],
+      -1,
+    ),
     lanes,
   }));
 }
@@ -83,7 +116,7 @@ export function declareChainContexts(
 /** Verified rows are at the positions before `start`. */
 export function chainInputs(
   verified: MixedValues,
-  rotary: RotaryTable,
+  { rotary, window }: ChainPlaces,
   start: number,
   length: number,
 ): MixedValues {
@@ -98,8 +131,29 @@ export function chainInputs(
     ...inputs,
     chainCosine: float32(cosine, shape),
     chainSine: float32(sine, shape),
-    chainMask: maskInput(mask.subarray((rows - 1) * width), [1, width]),
+    chainMask: moveWindow(mask.subarray((rows - 1) * width), { start, levels, window }),
   };
+}
+
+/** Level `l` is at position `start + l`; after the dummy, column i holds position i - 1. */
+function moveWindow(
+  last: Float32Array, // [past + row] of the last verified row
+  {
+    start,
+    levels,
+    window,
+  }: { readonly start: number; readonly levels: number; readonly window?: number | undefined },
+): CombinedInput {
+  const width = last.length;
+  if (window === undefined) return maskInput(last, [1, width]);
+  const mask = new Float32Array(levels * width);
+  for (let level = 0; level < levels; level++) {
+    const from = level * width;
+    const oldest = start + level - window + 1;
+    mask.set(last, from);
+    mask.fill(blocked, from, from + Math.min(width, Math.max(1, oldest + 1)));
+  }
+  return maskInput(mask, [levels, width]);
 }
 
 /** `rows`: new rows of the drafter's cache, if it has one. */

@@ -15,7 +15,8 @@ import { PendingStates } from './states.js';
 
 /**
  * Attention with a cache of its own. Rows of drafted nodes are appended after the verified ones while a tree grows
- * and dropped after verification. A drafted node sees all verified rows, its ancestors and itself.
+ * and dropped after verification. A drafted node sees all verified rows, its ancestors and itself, within a window if
+ * there is one.
  */
 export class DraftAttention {
   private verified: number;
@@ -25,6 +26,7 @@ export class DraftAttention {
   constructor(
     readonly cache: KvCache,
     private readonly rotary: RotaryTable,
+    private readonly window = Infinity,
   ) {
     this.verified = cache.length;
   }
@@ -39,7 +41,8 @@ export class DraftAttention {
   }
 
   verifiedInputs(count: number): NamedValues {
-    return attentionInputs({ count, pastLength: this.cache.pastLength }, this.rotary);
+    const window = this.window === Infinity ? undefined : this.window;
+    return attentionInputs({ count, pastLength: this.cache.pastLength, window }, this.rotary);
   }
 
   keepVerified(rows: RowBuffer /* [slot, row, head, size] */, count: number): void {
@@ -53,11 +56,16 @@ export class DraftAttention {
     const { pastLength } = this.cache;
     const width = pastLength + count;
     const mask = new Float32Array(count * width).fill(blocked);
+    const oldest = Math.max(0, this.verified + level - this.window + 1);
     nodes.forEach((node, row) => {
       const start = row * width;
-      mask.fill(0, start + 1, start + 1 + this.verified);
+      mask.fill(0, start + 1 + oldest, start + 1 + this.verified);
       const ancestors = new Set<number>();
-      for (let at = draft.parents[node]!; at >= 0; at = draft.parents[at]!) ancestors.add(at);
+      let distance = 1;
+      for (let at = draft.parents[node]!; at >= 0 && distance < this.window; at = draft.parents[at]!) {
+        ancestors.add(at);
+        distance += 1;
+      }
       this.drafted.forEach((other, index) => {
         if (ancestors.has(other)) mask[start + 1 + this.verified + index] = 0;
       });
@@ -79,6 +87,8 @@ export class DraftAttention {
 export interface MemoryOptions {
   readonly cache: KvCache;
   readonly rotary: RotaryTable;
+  /** Positions that a row sees; default all. */
+  readonly window?: number | undefined;
   /** 0 if the drafter reads only tokens. */
   readonly stateWidth: number;
   readonly inputsOf: (states: RowBuffer /* [row, width] */, tokens: Int32Array /* [row] */) => MixedValues;
@@ -96,7 +106,7 @@ export class DraftMemory {
   private hasRoot: boolean;
 
   constructor(private readonly options: MemoryOptions) {
-    this.attention = new DraftAttention(options.cache, options.rotary);
+    this.attention = new DraftAttention(options.cache, options.rotary, options.window);
     this.pending = new PendingStates(options.cache.pool.runtime, options.stateWidth);
     this.scheduler = options.scheduler ?? runDirectly;
     this.hasRoot = options.stateWidth > 0;

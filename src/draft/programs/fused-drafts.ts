@@ -6,10 +6,9 @@ import { broadcast } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { AttentionContext } from '../../model/decoder.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
-import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { TokenChooser } from './chain-program.js';
+import type { ChainPlaces, ChainSizes, TokenChooser } from './chain-program.js';
 import {
   chainInputs,
   chainNames,
@@ -63,13 +62,13 @@ export interface TogetherRead {
 export function createFusedPrograms(
   runtime: Runtime,
   weights: readonly WeightStore[],
-  { vocabularies, headSize }: { readonly vocabularies: Vocabularies; readonly headSize: number },
+  { vocabularies, ...sizes }: ChainSizes & { readonly vocabularies: Vocabularies },
   read: () => VerifiedGraph,
 ): FusedPrograms {
   const { targetTokens } = vocabularies;
   const chainOf = (length: number, choose: TokenChooser): NamedTensors => {
     const { context, rows, root, next, together } = read();
-    const contexts = declareChainContexts(context, length - 1, headSize);
+    const contexts = declareChainContexts(context, length - 1, sizes);
     if (together !== undefined && contexts.length > 0) {
       const drafted = together(contexts);
       return chainOutputs(drafted.levels.map(choose), drafted.rows);
@@ -82,7 +81,7 @@ export function createFusedPrograms(
     const { context, rows, root, next } = read();
     const widen = (x: Tensor): Tensor =>
       x.shape[0] === 1 ? broadcast(x, [size.topK, ...x.shape.slice(1)]) : x;
-    const tree = buildTree(size, { context, headSize, targetTokens }, root, (round) =>
+    const tree = buildTree(size, { context, targetTokens, ...sizes }, root, (round) =>
       next(round.tokens, round.context, (before) => round.fromParents(widen(before))),
     );
     return { ...tree, rows };
@@ -111,9 +110,8 @@ export async function prepareFused(
   ]);
 }
 
-export interface FusedDrafting {
+export interface FusedDrafting extends ChainPlaces {
   readonly memory: DraftMemory;
-  readonly rotary: RotaryTable;
   readonly scheduler: PassScheduler;
   /** Reads all but the last chunk of a long text. */
   readonly reader: () => Promise<LaneProgram>;
@@ -121,7 +119,7 @@ export interface FusedDrafting {
 
 export function draftFused(
   programs: FusedPrograms,
-  { memory, rotary, scheduler, reader }: FusedDrafting,
+  { memory, scheduler, reader, ...places }: FusedDrafting,
 ): Pick<DraftSession, 'siblings' | 'draftChain' | 'drawChain' | 'draftTree'> {
   const { runtime, vocabularies } = programs;
   const draft = async (
@@ -137,7 +135,7 @@ export function draftFused(
   return {
     siblings: programs.siblings?.(scheduler),
     async draftChain(length) {
-      const behind = (inputs: MixedValues, start: number) => chainInputs(inputs, rotary, start, length);
+      const behind = (inputs: MixedValues, start: number) => chainInputs(inputs, places, start, length);
       return readChain(await draft(await programs.chain(length), chainNames, behind));
     },
     ...(runtime.drawsInPrograms === true
@@ -145,7 +143,7 @@ export function draftFused(
           async drawChain(uniforms, sampling) {
             const { length } = uniforms;
             const behind = (inputs: MixedValues, start: number) => ({
-              ...chainInputs(inputs, rotary, start, length),
+              ...chainInputs(inputs, places, start, length),
               ...drawnInputs(uniforms, sampling, vocabularies),
             });
             return readDrawnChain(await draft(await programs.drawnChain(length), drawnNames, behind));
@@ -153,7 +151,7 @@ export function draftFused(
         }
       : {}),
     async draftTree(size) {
-      const behind = (inputs: MixedValues, start: number) => treeInputs(inputs, rotary, start, size);
+      const behind = (inputs: MixedValues, start: number) => treeInputs(inputs, places, start, size);
       return readTree(await draft(await programs.tree(size), treeNames(size), behind), size);
     },
   };

@@ -14,11 +14,16 @@ import { blocked, rowNumbers } from '../../model/attention-inputs.js';
 import type { AttentionContext } from '../../model/decoder.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
 import { compileLanes, type LaneProgram } from '../../model/lanes/lane-program.js';
-import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import { chainInputs } from './chain-program.js';
+import {
+  chainInputs,
+  declareVerifiedMask,
+  draftedColumns,
+  type ChainPlaces,
+  type ChainSizes,
+} from './chain-program.js';
 import type { TreeLevel, TreeSize } from './program-drafts.js';
 import { requireScore } from './scores.js';
 
@@ -40,7 +45,7 @@ interface Children {
  */
 export function buildTree(
   { depth, topK }: TreeSize,
-  { context, headSize, targetTokens }: TreeSetting,
+  { context, targetTokens, ...sizes }: TreeSetting,
   rootLogits: Tensor,
   expand: (round: TreeRound) => Tensor,
 ): NamedTensors {
@@ -53,7 +58,7 @@ export function buildTree(
       scores: parents === undefined ? values : add(reshape(parents, [topK, lanes, 1]), values),
     };
   };
-  const rounds = declareRounds(context, { depth, topK }, headSize);
+  const rounds = declareRounds(context, { depth, topK }, sizes);
   const levels = [scoreChildren(rootLogits)];
   const choices: Tensor[] = []; // [topK, lanes] among the children of the level before, flat
   // The root's children are the first round.
@@ -86,9 +91,8 @@ export function buildTree(
   };
 }
 
-export interface TreeSetting {
+export interface TreeSetting extends ChainSizes {
   readonly context: AttentionContext;
-  readonly headSize: number;
   readonly targetTokens: Int32Array | undefined; // [draft token]
 }
 
@@ -100,8 +104,12 @@ function pickFrom(values: Tensor, indices: Tensor, topK: number): Tensor {
 }
 
 /** Rows see what the last verified row saw, their ancestors, and themselves. */
-function declareRounds(context: AttentionContext, { depth, topK }: TreeSize, headSize: number) {
-  const verified = input('chainMask', [lanes, 1, 1, context.mask.shape.at(-1)!]);
+function declareRounds(
+  context: AttentionContext,
+  { depth, topK }: TreeSize,
+  { headSize, window }: ChainSizes,
+) {
+  const verified = declareVerifiedMask(context, depth, window);
   const places = input('treePlaces', [topK, lanes], 'int32');
   const rows = multiplyDimensions(topK, lanes);
   const angles = (name: string) => {
@@ -122,8 +130,9 @@ function declareRounds(context: AttentionContext, { depth, topK }: TreeSize, hea
       const fromParents = (x: Tensor): Tensor =>
         index === undefined ? x : gatherRows(reshape(x, [rows, x.shape.at(-1)!]), index);
       seen = seen === undefined ? itself : concatenate([fromParents(seen), itself], -1);
-      const drafted = reshape(transpose(seen, [1, 0, 2]), [lanes, 1, topK, seen.shape.at(-1)!]);
-      const before = broadcast(verified, [lanes, 1, topK, verified.shape.at(-1)!]);
+      const near = window === undefined ? seen : add(seen, draftedColumns(round, window, topK));
+      const drafted = reshape(transpose(near, [1, 0, 2]), [lanes, 1, topK, near.shape.at(-1)!]);
+      const before = broadcast(verified(round), [lanes, 1, topK, context.mask.shape.at(-1)!]);
       const mask = concatenate([before, drafted], -1);
       const own = { cosine: cosine(round), sine: sine(round), mask, lanes };
       round += 1;
@@ -140,12 +149,12 @@ function diagonal(size: number): Tensor {
 /** Verified rows are at the positions before `start`. */
 export function treeInputs(
   verified: MixedValues,
-  rotary: RotaryTable,
+  places: ChainPlaces,
   start: number,
   { depth, topK }: TreeSize,
 ): MixedValues {
   const treePlaces = rowNumbers(Array.from({ length: topK }, (_, place) => place));
-  return { ...chainInputs(verified, rotary, start, depth + 1), treePlaces };
+  return { ...chainInputs(verified, places, start, depth + 1), treePlaces };
 }
 
 /** Compiled per size on first use. */

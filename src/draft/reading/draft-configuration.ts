@@ -67,6 +67,7 @@ export function readDraftConfiguration(
     ...defaults,
     ...own,
     num_hidden_layers: 1,
+    layer_types: undefined, // of all its layers: the caller reads them
     // Trainers write other names ("LlamaForCausalLMEagle3") for a Llama layer.
     architectures: ['LlamaForCausalLM'],
   };
