@@ -32,6 +32,8 @@ export interface Speculation {
   readonly draftLength: number | null;
   /** Trees propose more tokens than a path can accept, so accepted / proposed is not comparable with chains. */
   readonly isTree: boolean;
+  /** Mean time of a step in milliseconds, where the engine reports its decoding time and all steps are of one kind. */
+  readonly stepMs?: number;
 }
 
 /** Requests are compared with others of the same stream. */

@@ -23,11 +23,13 @@ export interface Claim {
   /** As computed by the engine, including the bonus token. */
   readonly meanLength?: unknown;
   readonly isTree?: boolean;
+  readonly stepMs?: unknown;
 }
 
 /** Far above any real request, and small enough for exact sums. */
 const maxCount = 1e9;
 const maxDraftLength = 1024;
+const maxStepMs = 600_000;
 /** Longer answers keep totals and histogram only. */
 export const maxKeptSteps = 65_536;
 /** Engines round their means. */
@@ -82,7 +84,10 @@ function readClaim(claim: Claim): Speculation {
   if (step >= 0)
     refuse(`${perStepAccepted![step]} accepted of ${perStepProposed![step]} draft tokens in step ${step}`);
   const lists = { histogram, perStepAccepted, perStepProposed };
-  return { evidence, steps, accepted, proposed, ...lists, draftLength, isTree };
+  const speculation = { evidence, steps, accepted, proposed, ...lists, draftLength, isTree };
+  const { stepMs } = claim;
+  const isTimed = typeof stepMs === 'number' && stepMs > 0 && stepMs < maxStepMs;
+  return isTimed ? { ...speculation, stepMs } : speculation;
 }
 
 function refuse(seen: string): never {

@@ -15,6 +15,22 @@ const histogram = [1, 2, 2, 1];
 const counted = { evidence: 'reported', steps: 6, accepted: 9, proposed: 18, draftLength: 3, isTree: false };
 
 describe('findSpeculation', () => {
+  it('reads the time of a step from llama.cpp and our server, also without drafts', () => {
+    expect(find('llama-cpp-recorded').speculation?.stepMs).toBeCloseTo(16_324.461 / 24);
+    const read = (metrics: object) =>
+      findSpeculation({ metrics: { engine: 'mistletoe', ...metrics } }).speculation;
+    const mistletoe = { plain_steps: 40, decode_ms: 200 };
+    expect(read({ speculative_decoding: null, mistletoe })).toMatchObject({
+      steps: 40,
+      proposed: 0,
+      stepMs: 5,
+    });
+    const drafts = { num_spec_steps: 4, num_accepted_draft_tokens: 4, num_draft_tokens: 12 };
+    expect(read({ speculative_decoding: drafts, mistletoe })).not.toHaveProperty('stepMs');
+    const timed = read({ speculative_decoding: drafts, mistletoe: { plain_steps: 0, decode_ms: 28 } });
+    expect(timed).toMatchObject({ steps: 4, proposed: 12, stepMs: 7 });
+  });
+
   it.each([
     ['vllm-summary', 'vllm', { ...counted, histogram, perStepAccepted: null }],
     ['vllm-detailed', 'vllm', { ...counted, histogram, perStepAccepted: [3, 1, 0, 2, 1, 2] }],

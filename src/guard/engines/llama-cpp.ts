@@ -36,7 +36,10 @@ function readLlamaCpp(body: unknown): Reading | undefined {
     return checkClaim({ evidence: 'derived', steps: predicted, accepted, proposed });
   if (tokens === 0) return undefined;
   // A response can end within a draft, whose last pass then gives no token of its own.
-  return checkClaim({ evidence: 'derived', steps: Math.max(1, tokens - acceptedTokens), accepted, proposed });
+  const steps = Math.max(1, tokens - acceptedTokens);
+  // The prompt's pass gives the first token and is not in predicted_ms.
+  const stepMs = steps > 1 ? Number(timings.predicted_ms) / (steps - 1) : undefined;
+  return checkClaim({ evidence: 'derived', steps, accepted, proposed, stepMs });
 }
 
 function examine(seen: Seen): Findings {

@@ -2,7 +2,7 @@
 import type { EngineAdapter, Findings, Seen, Telemetry } from './adapter.js';
 import { askForUsage, countersTelemetry, draftingByCounters, shownText } from './adapter.js';
 import type { JsonObject } from './claim.js';
-import { asList, asObject } from './claim.js';
+import { asList, asObject, checkClaim } from './claim.js';
 import { vllmCounters } from './counters.js';
 import { modelsOf } from './probe.js';
 import { perRequestFlag, readVllmMetrics, responseField, streamUsage } from './vllm.js';
@@ -17,8 +17,18 @@ export const mistletoe: EngineAdapter = {
   read(body) {
     const response = asObject(body);
     if (response === undefined || !isMistletoe(response)) return undefined;
-    const metrics = asObject(asObject(response.metrics)?.speculative_decoding);
-    return metrics === undefined ? undefined : readVllmMetrics(metrics);
+    const { speculative_decoding: drafts, mistletoe: own, choices } = asObject(response.metrics) ?? {};
+    const { plain_steps: plain, decode_ms: ms } = asObject(own) ?? {};
+    // Answers of one request share passes, so only a single one has a time per step.
+    const timePer = (steps: unknown): number | undefined =>
+      choices === undefined ? Number(ms) / Number(steps) : undefined;
+    const metrics = asObject(drafts);
+    if (metrics !== undefined)
+      return readVllmMetrics(metrics, plain === 0 ? timePer(metrics.num_spec_steps) : undefined);
+    if (plain === undefined || plain === 0) return undefined;
+    return checkClaim({
+      ...{ evidence: 'reported', steps: plain, accepted: 0, proposed: 0, stepMs: timePer(plain) },
+    });
   },
   owner: 'mistletoe',
   metricPrefix: /^mistletoe_/,

@@ -44,9 +44,10 @@ function readVllm(body: unknown): Reading | undefined {
   return poolReadings(stats.map((each) => (each === undefined ? undefined : readVllmMetrics(each))));
 }
 
-/** Also for servers with vLLM's fields. */
-export function readVllmMetrics(metrics: JsonObject): Reading {
+/** Also for servers with vLLM's fields. vLLM itself reports no times. */
+export function readVllmMetrics(metrics: JsonObject, stepMs?: number): Reading {
   return checkClaim({
+    stepMs,
     evidence: 'reported',
     steps: metrics.num_spec_steps,
     accepted: metrics.num_accepted_draft_tokens,

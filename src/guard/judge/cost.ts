@@ -4,12 +4,14 @@
  */
 import type { Speculation } from '../observation.js';
 import { meanAcceptedLength } from '../observation.js';
+import type { BreakEvenSource } from './verdict.js';
 
 export interface Cost {
   readonly acceptedLength: number;
   readonly steps: number;
   readonly upperBound: number;
   readonly breakEven: number;
+  readonly breakEvenFrom: BreakEvenSource;
   readonly isCollapsed: boolean;
   /** Enough steps that a total collapse would be recognized. */
   readonly isConclusive: boolean;
@@ -26,23 +28,27 @@ const defaultDraftLength = 4;
 /** One-sided standard normal quantiles. */
 export const confidence = { request: 1.645, tenant: 3.09 } as const; // 95 % and 99.9 %
 
-/** @param configured the cost of a step that drafts, in plain tokens; measured or set by the operator */
-export function weighCost(speculation: Speculation, configured?: number): Cost {
+/**
+ * @param configured the cost of a step that drafts in plain tokens, as the operator set it
+ * @param timed the same, from the engine's timings
+ */
+export function weighCost(speculation: Speculation, configured?: number, timed?: number): Cost {
   const { steps, accepted } = speculation;
-  const breakEven = findBreakEven(speculation, configured);
+  const breakEven = findBreakEven(speculation, configured ?? timed);
   const upperBound = boundLength(accepted, steps, confidence.request);
   return {
     acceptedLength: meanAcceptedLength(speculation),
     steps,
     upperBound,
     breakEven,
+    breakEvenFrom: configured !== undefined ? 'config' : timed !== undefined ? 'timings' : 'default',
     isCollapsed: upperBound < breakEven,
     isConclusive: boundLength(0, steps, confidence.request) < breakEven,
   };
 }
 
 /** Tokens per step from which drafting pays; 1 where nothing was drafted, because then nothing was spent. */
-export function findBreakEven(speculation: Speculation, configured?: number): number {
+export function findBreakEven(speculation: Speculation, draftedStep?: number): number {
   const { steps, proposed, perStepProposed, draftLength, isTree } = speculation;
   if (proposed === 0 || steps === 0) return 1;
   const perStep =
@@ -53,7 +59,7 @@ export function findBreakEven(speculation: Speculation, configured?: number): nu
     perStepProposed === null
       ? Math.min(1, perStep)
       : perStepProposed.filter((tokens) => tokens > 0).length / perStepProposed.length;
-  if (configured !== undefined) return 1 + (configured - 1) * draftedShare;
+  if (draftedStep !== undefined) return 1 + (draftedStep - 1) * draftedShare;
   return 1 + drafterCost * draftedShare + draftTokenCost * Math.min(perStep, maxCostlyTokens);
 }
 

@@ -10,6 +10,7 @@ import type { Cost } from './cost.js';
 import { weighCost } from './cost.js';
 import type { Rank, StreamBaseline } from './rank.js';
 import { Baselines } from './rank.js';
+import { StepTimes } from './step-times.js';
 import { percent } from './tail.js';
 import type { Outcome } from './tenant.js';
 import { TenantTests } from './tenant.js';
@@ -21,7 +22,7 @@ export interface JudgeOptions {
   readonly falseAlerts?: number | undefined;
   /** False alerts about tenants per week. */
   readonly falseAlertsPerWeek?: number | undefined;
-  /** Cost of a drafted step in plain tokens, where it was measured; estimated from the draft length otherwise. */
+  /** Cost of a drafted step in plain tokens; otherwise from the engine's timings, or estimated from the draft length. */
   readonly breakEven?: number | undefined;
   readonly tenantLimit?: number;
   readonly measures?: MeasureOptions;
@@ -50,6 +51,7 @@ const hourMs = 3_600_000;
 export class Judge {
   private readonly options: JudgeOptions;
   private readonly baselines: Baselines;
+  private readonly stepTimes = new StepTimes();
   private readonly tenants: TenantTests;
   private readonly measures: Measures;
   /** Drafted requests, where each week counts half as much as the next. */
@@ -77,10 +79,12 @@ export class Judge {
     const { speculation, upstream, status, ending } = observation;
     if (status < 200 || status >= 300 || ending === 'refused')
       return unreadable(`The request was not answered (status ${status}).`);
+    this.stepTimes.learn(observation);
     if (upstream === 'plain') return unreadable('The request was answered without drafts.');
     if (speculation === null) return unreadable('The engine reported no draft counts for this request.');
     if (speculation.steps < 1) return unreadable('The response ended before the first verification step.');
-    const cost = weighCost(speculation, this.options.breakEven);
+    const timed = this.stepTimes.breakEvenOf(observation.model);
+    const cost = weighCost(speculation, this.options.breakEven, timed);
     if (speculation.proposed === 0) {
       const reason = 'The engine drafted nothing for this request, so drafting cost nothing.';
       return settle('normal', numbersOf(cost, undefined), reason);
@@ -108,14 +112,15 @@ export class Judge {
   save() {
     const [baselines, tenants, measures] = [this.baselines.save(), this.tenants.save(), this.measures.save()];
     const { traffic, alerts, alertCount } = this;
-    return { baselines, tenants, measures, traffic, alerts, alertCount };
+    return { baselines, tenants, measures, stepTimes: this.stepTimes.save(), traffic, alerts, alertCount };
   }
 
   restore(saved: SavedJudge): void {
-    const { baselines, tenants, measures, ...own } = structuredClone(saved);
+    const { baselines, tenants, measures, stepTimes, ...own } = structuredClone(saved);
     this.baselines.restore(baselines);
     this.tenants.restore(tenants);
     this.measures.restore(measures);
+    this.stepTimes.restore(stepTimes);
     Object.assign(this, own);
   }
 
@@ -180,7 +185,7 @@ const settle = (name: VerdictName, numbers: VerdictNumbers, reason: string): Jud
 const unreadable = (reason: string, numbers = noNumbers): Judgment => settle('unreadable', numbers, reason);
 
 function numbersOf(
-  { acceptedLength, steps, upperBound, breakEven }: Cost,
+  { acceptedLength, steps, upperBound, breakEven, breakEvenFrom }: Cost,
   rank: Rank | undefined,
 ): VerdictNumbers {
   return {
@@ -188,6 +193,7 @@ function numbersOf(
     steps,
     upperBound: round(upperBound),
     breakEven: round(breakEven),
+    breakEvenFrom,
     rank: rank === undefined ? null : round(rank.lowOrLower),
     baseline: rank?.samples ?? null,
   };
@@ -200,7 +206,7 @@ const describe = ({ acceptedLength, steps }: Cost): string =>
 
 function describeCollapse(cost: Cost): string {
   const [bound, breakEven] = [cost.upperBound.toFixed(2), cost.breakEven.toFixed(2)];
-  return `Drafting did not pay: ${describe(cost)}, at most ${bound} with 95 % confidence, and break-even is ${breakEven}.`;
+  return `Drafting did not pay: ${describe(cost)}, at most ${bound} with 95 % confidence, and break-even is ${breakEven} (${cost.breakEvenFrom}).`;
 }
 
 function describeRank(cost: Cost, { lowOrLower, middle, samples }: Rank, isLow: boolean): string {

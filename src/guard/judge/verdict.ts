@@ -8,6 +8,9 @@ import type { ActionName } from '../observation.js';
 export const verdictNames = ['normal', 'low', 'collapsed', 'learning', 'unreadable'] as const;
 export type VerdictName = (typeof verdictNames)[number];
 
+/** The operator's setting, the engine's timings, or an estimate from the draft length. */
+export type BreakEvenSource = 'config' | 'timings' | 'default';
+
 /** The numbers behind a verdict; null where there is none. */
 export interface VerdictNumbers {
   /** Mean accepted length, bonus token included, over `steps` verification passes. */
@@ -17,6 +20,7 @@ export interface VerdictNumbers {
   readonly upperBound: number | null;
   /** Tokens per step from which drafting pays. */
   readonly breakEven: number | null;
+  readonly breakEvenFrom: BreakEvenSource | null;
   /** Share of the baseline's requests that are this low or lower. */
   readonly rank: number | null;
   /** Requests in that baseline. */
@@ -28,6 +32,7 @@ export const noNumbers: VerdictNumbers = {
   steps: null,
   upperBound: null,
   breakEven: null,
+  breakEvenFrom: null,
   rank: null,
   baseline: null,
 };

@@ -24,6 +24,7 @@ const speculation = z
     perStepProposed: counts,
     draftLength: count.nullable(),
     isTree: z.boolean(),
+    stepMs: z.number().positive().exactOptional(),
   })
   .nullable();
 

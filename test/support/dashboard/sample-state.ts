@@ -137,7 +137,13 @@ function createRequests(): ShownRequest[] {
 }
 
 export function createVerdict(name: VerdictName): Verdict {
-  const unknown = { acceptedLength: null, steps: null, upperBound: null, breakEven: null };
+  const unknown = {
+    acceptedLength: null,
+    steps: null,
+    upperBound: null,
+    breakEven: null,
+    breakEvenFrom: null,
+  };
   return { name, numbers: { ...unknown, rank: null, baseline: null }, reason: `A ${name} request.` };
 }
 

@@ -1,5 +1,6 @@
 /** Made-up requests, benign and attacked, for tests. */
 import type { Random } from '../../../src/core/random.js';
+import { noNumbers } from '../../../src/guard/judge/verdict.js';
 import type { Verdict, VerdictName } from '../../../src/guard/judge/verdict.js';
 import type { Observation } from '../../../src/guard/observation.js';
 
@@ -81,6 +82,5 @@ export function createRecord(
 }
 
 export function createVerdict(name: VerdictName): Verdict {
-  const unknown = { acceptedLength: null, steps: null, upperBound: null, breakEven: null };
-  return { name, numbers: { ...unknown, rank: null, baseline: null }, reason: `A ${name} request.` };
+  return { name, numbers: noNumbers, reason: `A ${name} request.` };
 }
