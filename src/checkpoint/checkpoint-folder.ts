@@ -16,11 +16,10 @@ const knownLayouts: readonly WeightLayout[] = [
   { kind: 'single', file: 'model.safetensors' },
   { kind: 'sharded', index: 'pytorch_model.bin.index.json' },
   { kind: 'single', file: 'pytorch_model.bin' },
-  { kind: 'single', file: 'medusa_lm_head.safetensors' },
-  { kind: 'single', file: 'medusa_lm_head.pt' },
-  { kind: 'single', file: 'hydra_lm_head.safetensors' },
-  { kind: 'single', file: 'hydra_lm_head.pt' },
 ];
+
+/** Heads without their target, as in medusa_lm_head.pt. */
+const headFiles: readonly RegExp[] = [/^[a-z0-9]+_lm_head\.safetensors$/, /^[a-z0-9]+_lm_head\.pt$/];
 
 /** Config and tokenizer files, including those that only transformers and vLLM read. */
 export const describingNames: readonly string[] = [
@@ -49,6 +48,10 @@ export function chooseLayout(folder: string, names: readonly string[]): WeightLa
   for (const layout of knownLayouts) {
     if (names.includes(layout.kind === 'sharded' ? layout.index : layout.file)) return layout;
   }
+  for (const pattern of headFiles) {
+    const file = names.find((name) => pattern.test(name));
+    if (file !== undefined) return { kind: 'single', file };
+  }
   const candidates = names.filter((name) => name.endsWith('.safetensors')).sort();
   const [only] = candidates;
   if (only !== undefined && candidates.length === 1) return { kind: 'single', file: only };
@@ -62,7 +65,7 @@ export function chooseLayout(folder: string, names: readonly string[]): WeightLa
   if (gguf !== undefined) throw refuseGguf(join(folder, gguf));
   throw refuse(
     `${folder} has no weights`,
-    'Expected model.safetensors, pytorch_model.bin, an index of shards, medusa_lm_head.pt or hydra_lm_head.pt.',
+    'Expected model.safetensors, pytorch_model.bin, an index of shards, or heads such as medusa_lm_head.pt.',
   );
 }
 
@@ -73,7 +76,12 @@ export function isWeightName(name: string): boolean {
   const isKnown = knownLayouts.some(
     (layout) => name === (layout.kind === 'sharded' ? layout.index : layout.file),
   );
-  return isKnown || name.endsWith('.safetensors') || isGguf(name);
+  return (
+    isKnown ||
+    headFiles.some((pattern) => pattern.test(name)) ||
+    name.endsWith('.safetensors') ||
+    isGguf(name)
+  );
 }
 
 function refuseGguf(file: string): MistletoeError {

@@ -121,7 +121,7 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
 function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {
   if (Object.keys(config).length > 0) return parseConfiguration(config, 'config.json');
   throw new MistletoeError('checkpoint', `The folder has no config.json (its tensors: ${layout}).`, {
-    hint: 'Add the config.json of the model. Drafters of Medusa, Hydra, EAGLE and EAGLE-3 are known by their tensors.',
+    hint: 'Add the config.json of the model. Heads such as those of Medusa and EAGLE need none: their tensors identify them.',
   });
 }
 

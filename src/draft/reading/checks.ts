@@ -105,7 +105,7 @@ export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, 
 export function requireGraph({ name, graph }: Pick<Drafter, 'name' | 'graph'>): DraftGraph {
   if (graph !== undefined) return graph;
   throw new MistletoeError('drafter', `The drafter ${name} has no weights, and so no gradient.`, {
-    hint: 'Use a drafter that has: a draft model, or heads of Medusa, Hydra, EAGLE or EAGLE-3.',
+    hint: 'Use a drafter with weights: a draft model, or heads such as those of Medusa or EAGLE-3.',
   });
 }
 

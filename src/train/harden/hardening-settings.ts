@@ -97,7 +97,7 @@ export function searchSettings(
 }
 
 /** The most informative about acceptance first. */
-const triedInTurn: readonly ObjectiveName[] = [
+const preferredObjectives: readonly ObjectiveName[] = [
   ...(['margin', 'total-variation', 'expected-length', 'surprisal'] as const),
   ...(['one-sided', 'reverse-kl', 'kl'] as const),
 ];
@@ -107,7 +107,9 @@ export function chooseOtherObjective(
   { objective }: AuditSettings,
   { objectives }: HardeningSettings,
 ): ObjectiveName {
-  const found = triedInTurn.find((name) => name !== objective && !objectives.includes(name));
+  const found = [...preferredObjectives, ...objectiveNames].find(
+    (name) => name !== objective && !objectives.includes(name),
+  );
   if (found !== undefined) return found;
   throw new MistletoeError(
     'usage',
