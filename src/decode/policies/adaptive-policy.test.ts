@@ -57,14 +57,15 @@ describe('the adaptive policy', () => {
     ).toBeGreaterThan(40);
   });
 
-  it('does not mistake a growing context for a more expensive choice', () => {
-    // Requests of 50 steps, each ending at twice the cost of its beginning; drafting gains a tenth.
+  it('does not take a longer context, or the end of one, for the cost of a choice', () => {
+    // Requests of 50 steps, each ending at twice the cost of its beginning.
     const pace = (step: number): number => 1 + (step % 50) / 50;
-    const drafts = [1, 2, 3, 4].map((seed) => {
-      const world = alone({ rate: 0.6, draftMs: 0.2, rowMs: 0.13 }, { pace });
-      return countDrafts(run(world, 3000, seed).choices.slice(-1000));
-    });
-    expect(Math.min(...drafts)).toBeGreaterThan(800);
+    for (const rate of [0.6, 0.9]) {
+      const world = alone({ rate, draftMs: 0.2, rowMs: 0.13 }, { pace, requestSteps: 50 });
+      const best = Math.max(...fixed.map((policy) => run(world, 2000, 1, policy).speed));
+      const shares = [1, 2, 3, 4].map((seed) => run(world, 2000, seed).speed / best);
+      expect(Math.min(...shares), `rate ${rate}`).toBeGreaterThan(0.95);
+    }
   });
 
   it('turns speculation off where it does not pay, at less than 5 % cost', () => {
@@ -160,6 +161,19 @@ describe('the adaptive policy with several sequences', () => {
       expect(countDrafts(choices.slice(1000))).toBeLessThan(0.03 * 3000);
       expect(speed / run(world, 4000, 1, plain).speed).toBeGreaterThan(0.97);
     }
+  });
+
+  it('loses less than 2 % to trials where drafts are accepted but too expensive', () => {
+    const world: BatchWorld = {
+      lanes: 8,
+      rate: () => 0.6,
+      verifyMs: (count, rows) => 4 + 2 * count * rows,
+      draftMs: (count, levels) => Math.abs(levels) * count,
+    };
+    const speeds = [1, 2, 3].map(
+      (seed) => run(world, 4000, seed).speed / run(world, 4000, seed, plain).speed,
+    );
+    expect(Math.min(...speeds)).toBeGreaterThan(0.98);
   });
 
   it('follows sequences that come and go', () => {

@@ -25,6 +25,7 @@ interface Choice {
 
 interface Rated {
   readonly choice: Choice;
+  readonly cost: number;
   /** Tokens per unit of cost. */
   readonly merit: number;
 }
@@ -43,7 +44,7 @@ const trialSteps = 3;
 const trialShare = 0.01;
 const minTrialPause = 24;
 /** The pause after a first trial, as a share of later ones: a busy machine may have misled it. */
-const secondTrialShare = 0.25;
+const secondTrialShare = 0.5;
 /** The same for plain steps, in steps at most: they are the fallback, and trying them costs little. */
 const maxSecondPlainPause = 48;
 /** How much better a draft must be than a plain step, and any choice than the one in use. */
@@ -98,7 +99,9 @@ class AdaptivePolicy implements PolicyChooser {
   }
 
   begin(): void {
-    this.acceptance.fade(1 - (1 - newTextFade) / this.batchSize);
+    const newShare = 1 / this.batchSize;
+    this.acceptance.fade(1 - (1 - newTextFade) * newShare);
+    this.costsOfBatch().forgetPace(newShare);
   }
 
   choose(): Decision {
@@ -142,7 +145,7 @@ class AdaptivePolicy implements PolicyChooser {
     let isTrial = this.trialLeft > 0;
     if (isTrial) this.trialLeft -= 1;
     else {
-      const rated = this.choices.map((choice) => ({ choice, merit: this.meritOf(choice) }));
+      const rated = this.choices.map((choice) => this.rate(choice));
       const best = this.findBest(rated);
       const trial = this.findTrial(rated, best);
       isTrial = trial !== undefined;
@@ -155,14 +158,17 @@ class AdaptivePolicy implements PolicyChooser {
     return { policy: choice.policy, choice, isTrial, mayCatchUp };
   }
 
-  private meritOf({ kind, levels, rows }: Choice): number {
+  private rate(choice: Choice): Rated {
+    const { kind, levels, rows } = choice;
     const costs = this.costsOfBatch();
-    if (kind === 'plain') return 1 / costs.costOf(1);
+    const plainCost = costs.costOf(1);
+    if (kind === 'plain') return { choice, cost: plainCost, merit: 1 / plainCost };
     const treeGain = kind === 'tree' ? this.treeTokens.accepted / this.treeTokens.expected : 1;
     const tokens = 1 + this.acceptance.expect(levels) * treeGain;
     // If one sequence proposes anything, all are padded to its rows.
     const drafted = 1 - (1 - this.acceptance.proposalRate) ** this.batchSize;
-    return tokens / (drafted * costs.costOf(rows) + (1 - drafted) * costs.costOf(1));
+    const cost = drafted * costs.costOf(rows) + (1 - drafted) * plainCost;
+    return { choice, cost, merit: tokens / cost };
   }
 
   private findBest(rated: readonly Rated[]): Rated {
@@ -175,15 +181,16 @@ class AdaptivePolicy implements PolicyChooser {
   private findTrial(rated: readonly Rated[], best: Rated): Choice | undefined {
     const costs = this.costsOfBatch();
     // Several steps, because the first one may be slow.
-    if (costs.pace === undefined) return best.choice;
+    if (costs.pace === undefined) return costs.isMeasured ? undefined : best.choice;
     const share = trialShare / (this.choices.length - 1);
     let found: Choice | undefined;
     let maxOverdue = 1;
-    for (const { choice, merit } of rated) {
+    for (const { choice, cost, merit } of rated) {
       if (choice === best.choice) continue;
-      const gap = Math.max(0, best.merit / merit - 1);
+      // What a step of this choice loses, in steps of the best one.
+      const loss = Math.max(0, 1 - merit / best.merit) * (cost / best.cost);
       const catchUp = this.current === this.plain ? this.catchUpSteps : 0;
-      const pause = Math.max(minTrialPause, (trialSteps * gap + catchUp) / share);
+      const pause = Math.max(minTrialPause, (trialSteps * loss + catchUp) / share);
       const isConfirmed = costs.countSamples(choice.rows) > trialSteps;
       const second = choice === this.plain ? Math.min(pause, maxSecondPlainPause) : secondTrialShare * pause;
       const overdue = (this.step - choice.lastTried) / (isConfirmed ? pause : second);

@@ -70,6 +70,7 @@ function rateOf({ tried, accepted }: Tally, level: number, prior: number, weight
  * it in trials. Without a measurement, they follow the expected shape, scaled by the nearest measurements.
  */
 const paceWindow = 7;
+const minPaces = 3;
 const costWindow = 15;
 
 export class StepCosts {
@@ -82,9 +83,18 @@ export class StepCosts {
   /** @param expect the relative cost of a step by its rows, before any measurement */
   constructor(private readonly expect: (rows: number) => number) {}
 
-  /** Milliseconds for a relative cost of 1; undefined before the first step. */
+  /** Milliseconds for a relative cost of 1; undefined until a few steps have shown it. */
   get pace(): number | undefined {
-    return median(this.paces);
+    return this.paces.length < minPaces ? undefined : median(this.paces);
+  }
+
+  get isMeasured(): boolean {
+    return this.ratios.size > 0;
+  }
+
+  /** Steps of other contexts take other times. */
+  forgetPace(share: number): void {
+    this.paces.splice(0, Math.ceil(this.paces.length * share));
   }
 
   countSamples(rows: number): number {
@@ -100,7 +110,7 @@ export class StepCosts {
   learn(rows: number, ms: number, isTrial: boolean): void {
     if (!(ms > 0)) return;
     const { pace } = this;
-    if (pace === undefined) this.ratios.set(rows, [1]);
+    if (!this.isMeasured) this.ratios.set(rows, [1]);
     if (pace !== undefined && (isTrial || !this.ratios.has(rows))) {
       const samples = this.ratios.get(rows) ?? [];
       this.ratios.set(rows, samples);

@@ -15,6 +15,8 @@ export interface BatchWorld {
   readonly proposals?: number;
   /** For the first draft behind plain steps. */
   readonly catchUpMs?: number;
+  /** Steps of a request; one request unless given. */
+  readonly requestSteps?: number;
   /** A factor on the time of a pass; 1 unless given. */
   readonly pace?: (step: number) => number;
 }
@@ -37,6 +39,7 @@ export function runBatch(chooser: PolicyChooser, world: BatchWorld, steps: numbe
   let [tokens, spentMs, isBehind] = [0, 0, false];
   let chosen = Array.from({ length: lanes }, () => chooser.choose());
   for (let step = 0; step < steps; step++) {
+    if (step % (world.requestSteps ?? Infinity) === 0) chooser.begin?.(0);
     const results = chosen.map((choice, lane) => {
       const levels = levelsOf(choice);
       const depth = random.next() < proposals ? (levels < 0 ? treeLevels : levels) : 0;
