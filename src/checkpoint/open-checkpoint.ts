@@ -61,6 +61,13 @@ async function inspectFolder(folder: string): Promise<Inspection> {
   const config = names && (await attempt(() => readConfig(root, names)));
   const layout = names && (await attempt(() => chooseLayout(root, names)));
   const weights = layout && (await readWeights(root, layout, attempt));
+  if (weights !== undefined && names?.includes(maskFile) === true) {
+    const found = await attempt(() => readTorchHeader(join(root, maskFile)));
+    for (const tensor of found ?? []) {
+      const name = tensor.name === 'embedding' ? 'mask_embedding' : `mask_embedding.${tensor.name}`;
+      weights.tensors.set(name, { ...tensor, name });
+    }
+  }
   const tensors = weights?.tensors ?? new Map<string, StoredTensor>();
   if (layout !== undefined && failures.length === 0 && tensors.size === 0) {
     failures.push(refuse(`${root} holds weight files without any tensor`, 'Download the weights again.'));
@@ -70,6 +77,9 @@ async function inspectFolder(folder: string): Promise<Inspection> {
     failures,
   };
 }
+
+/** DFlash heads may keep the embedding of their mask in a file of its own. */
+const maskFile = 'mask_embedding.pt';
 
 type Attempt = <Result>(action: () => Promise<Result> | Result) => Promise<Result | undefined>;
 

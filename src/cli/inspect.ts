@@ -162,21 +162,14 @@ function modelLines(model: ModelConfiguration): readonly Line[] {
 }
 
 function drafterLines(facts: DrafterFacts): readonly Line[] {
-  const { heads, maskToken, hiddenSize, draftVocabularySize, rotary, traits = [], expects } = facts;
+  const { hiddenSize, draftVocabularySize, rotary, traits = [], expects } = facts;
   const target = [
     ...(expects.hiddenSize === undefined ? [] : [`hidden size ${formatCount(expects.hiddenSize)}`]),
     ...(expects.vocabularySize === undefined ? [] : [`vocabulary ${formatCount(expects.vocabularySize)}`]),
     ...(expects.taps === undefined ? [] : [`${expects.taps} of its layers tapped`]),
   ];
   return [
-    [
-      'drafts',
-      maskToken !== undefined
-        ? `to any depth, a chain in one pass behind masks (token ${maskToken})`
-        : heads === undefined
-          ? 'to any depth, from its own output'
-          : `${heads} tokens ahead (one per head)`,
-    ],
+    ['drafts', describeDrafts(facts)],
     ...lineIf('hidden size', hiddenSize, formatCount),
     ...lineIf('draft vocabulary', draftVocabularySize, (size) => `${formatCount(size)} tokens`),
     ...lineIf('rotary', rotary, ({ base, origin }) => `base ${formatCount(base)} (${origin})`),
@@ -184,6 +177,12 @@ function drafterLines(facts: DrafterFacts): readonly Line[] {
     ['expects a target', target.length === 0 ? 'not known from the tensors' : `with ${target.join(', ')}`],
     ...lineIf('taps', expects.tapRule, String),
   ];
+}
+
+function describeDrafts({ heads, maskToken }: DrafterFacts): string {
+  const levels = heads === undefined ? 'to any depth' : `${heads} tokens ahead`;
+  if (maskToken !== undefined) return `${levels}, a chain in one pass behind masks (token ${maskToken})`;
+  return heads === undefined ? `${levels}, from its own output` : `${levels} (one per head)`;
 }
 
 function weightLines(weights: WeightFacts): readonly Line[] {

@@ -87,6 +87,31 @@ export interface AttentionMemory {
   readonly drafted?: DraftedRows | undefined;
 }
 
+type Angles = Pick<AttentionContext, 'cosine' | 'sine'>;
+
+function projectHeads(x: Tensor, name: string, sizes: LayerSizes, count: number): Tensor {
+  const [batch, position, inputSize] = x.shape as [Dimension, Dimension, number];
+  const flat = project(x, name, inputSize, count * sizes.headSize, sizes.queryKeyValueBias);
+  return reshape(flat, [batch, position, count, sizes.headSize]);
+}
+
+function rotateHeads(raw: Tensor, norm: string, sizes: LayerSizes, { cosine, sine }: Angles): Tensor {
+  const scale = weight(`${norm}.weight`, [sizes.headSize]);
+  return rotate(sizes.queryKeyNorm ? rmsNorm(raw, scale, sizes.normEpsilon) : raw, cosine, sine);
+}
+
+/** [batch, position, inputSize] -> [batch, position, head, headSize] */
+export function projectQueries(x: Tensor, name: string, sizes: LayerSizes, angles: Angles): Tensor {
+  const raw = projectHeads(x, `${name}.q_proj`, sizes, sizes.headCount);
+  return rotateHeads(raw, `${name}.q_norm`, sizes, angles);
+}
+
+/** [batch, position, inputSize] -> [batch, position, keyValueHead, headSize] */
+export function projectRows(x: Tensor, name: string, sizes: LayerSizes, angles: Angles): KeyValueRows {
+  const heads = (part: string): Tensor => projectHeads(x, `${name}.${part}`, sizes, sizes.keyValueHeadCount);
+  return { keys: rotateHeads(heads('k_proj'), `${name}.k_norm`, sizes, angles), values: heads('v_proj') };
+}
+
 /** The input may be wider than the hidden size (EAGLE-3). */
 export function attend(
   x: Tensor, // [batch, position, inputSize]
@@ -96,21 +121,8 @@ export function attend(
   { prefix, past, earlier, drafted }: AttentionMemory = {},
 ): LayerResult {
   const { headCount, keyValueHeadCount, headSize, hiddenSize } = sizes;
-  const [batch, position, inputSize] = x.shape as [Dimension, Dimension, number];
-  const heads = (part: string, count: number): Tensor => {
-    const flat = project(x, `${name}.${part}`, inputSize, count * headSize, sizes.queryKeyValueBias);
-    return reshape(flat, [batch, position, count, headSize]);
-  };
-  const turned = (part: string, count: number, norm: string): Tensor => {
-    const raw = heads(part, count);
-    const scale = weight(`${name}.${norm}.weight`, [headSize]);
-    const normed = sizes.queryKeyNorm ? rmsNorm(raw, scale, sizes.normEpsilon) : raw;
-    return rotate(normed, context.cosine, context.sine);
-  };
-  const rows = {
-    keys: turned('k_proj', keyValueHeadCount, 'k_norm'),
-    values: heads('v_proj', keyValueHeadCount),
-  };
+  const [batch, position] = x.shape as [Dimension, Dimension];
+  const rows = projectRows(x, name, sizes, context);
   const { mask, lanes = 1 } = context;
   const [ownRows, seen] = mask.shape.slice(-2) as [Dimension, Dimension];
   // Lanes are additional heads.
@@ -128,7 +140,7 @@ export function attend(
   const visible = drafted?.rows ?? joinRows(earlier, rows);
   const behind = [prefix, past].map((before) => before?.keys.shape[0] ?? 0);
   const mixed = attention(
-    arrange(turned('q_proj', headCount, 'q_norm'), ownRows, headCount),
+    arrange(projectQueries(x, name, sizes, context), ownRows, headCount),
     [
       ...(prefix === undefined ? [] : [{ kind: 'common' as const, ...prefix }]),
       ...(past === undefined ? [] : [{ kind: 'shared' as const, ...past }]),

@@ -6,7 +6,8 @@ import type { PublishedTarget } from './published-targets.js';
 
 export interface PublishedDrafter {
   readonly name: string;
-  readonly kind: 'decoder' | 'pard' | 'medusa' | 'hydra' | 'eagle' | 'eagle3' | 'p-eagle';
+  readonly kind:
+    'decoder' | 'pard' | 'medusa' | 'hydra' | 'eagle' | 'eagle3' | 'p-eagle' | 'dflash' | 'dspark';
   readonly layout: string;
   readonly folder: PublishedFolder;
   readonly target: PublishedTarget;

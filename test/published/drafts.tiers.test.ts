@@ -6,11 +6,14 @@ import type { PublishedDrafter } from './drafter-row.js';
 import type { PolicyText } from './drafting.js';
 import { draftWithMistletoe, draftWithReference, PublishedPairs, textFor } from './drafting.js';
 import type { Scorer } from './float64-drafters.js';
+import type { BlockFacts } from './float64-blocks.js';
+import { scoreWithBlocks } from './float64-blocks.js';
 import { scoreWithHydra, scoreWithMedusa } from './float64-drafters.js';
 import type { Eagle3Facts } from './float64-eagle.js';
 import { scoreWithEagle, scoreWithEagle3 } from './float64-eagle.js';
 import type { Float64Model } from './float64-model.js';
 import { pardMask, publishedDrafters } from './published-drafters.js';
+import { blockRows } from './published-blocks.js';
 import { eagle3Rows } from './published-eagle3.js';
 
 const pairs = new PublishedPairs();
@@ -27,6 +30,8 @@ const policiesOf: Readonly<Record<PublishedDrafter['kind'], readonly PolicyText[
   eagle: ['chain:4', 'dynamic:24,3,4'],
   eagle3: ['chain:4', 'dynamic:24,3,4'],
   'p-eagle': ['chain:4', 'dynamic:24,3,4'],
+  dflash: ['chain:4', 'dynamic:24,3,4'],
+  dspark: ['chain:4', 'dynamic:24,3,4'],
 };
 
 /** The first layout of each system is quick. */
@@ -106,6 +111,28 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     const row = eagle3Rows.find((one) => one.name === name)!;
     const wrong: Wrong = (target) =>
       scoreWithEagle3(row.folder.tensors, target, { ...row.facts, ...changes });
+    await expectDisagreement(row, wrong, policy);
+  });
+
+  const changedBlocks: readonly [fact: string, name: string, changes: Partial<BlockFacts>][] = [
+    ['another mask token', 'z-lab/Qwen3-8B-DFlash-b16', { maskToken: 36 }],
+    ['slots that predict the next token', 'z-lab/Qwen3-8B-DFlash-b16', { isShifted: true }],
+    ['taps off by one', 'z-lab/Qwen3-8B-DFlash-b16', { taps: [1, 2, 3, 4, 5] }],
+    ['taps off by one', 'RedHatAI/Qwen3-8B-speculator.dflash', { taps: [3, 5, 8] }],
+    ['the fused state without its norm', 'z-lab/Qwen3-8B-DFlash-b16', { contextNorm: 'none' }],
+    ["the layers' input norm on the fused state", 'z-lab/Qwen3-8B-DFlash-b16', { contextNorm: 'both' }],
+    ['a block one slot too short', 'z-lab/Qwen3-8B-DFlash-b16', { slots: 15 }],
+    ['one layer too few', 'z-lab/Qwen3-8B-DFlash-b16', { layers: 4 }],
+    [
+      'slots of a sliding layer that see later ones',
+      'a DFlash head with sliding layers, causal within the block',
+      { isCausal: [false, false] },
+    ],
+  ];
+  it.each(changedBlocks)('differs by %s: %s', async (_, name, changes) => {
+    const row = blockRows.find((one) => one.name === name)!;
+    const wrong: Wrong = (target) =>
+      scoreWithBlocks(row.folder.tensors, target, { ...row.facts, ...changes });
     await expectDisagreement(row, wrong, policy);
   });
 

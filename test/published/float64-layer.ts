@@ -26,7 +26,7 @@ export interface LayerFacts {
 }
 
 /** The frequency of a pair, scaled as Llama 3.1 or position interpolation does. */
-function frequencyOf(pair: number, headSize: number, { base, scaling }: RotaryFacts): number {
+export function frequencyOf(pair: number, headSize: number, { base, scaling }: RotaryFacts): number {
   const frequency = 1 / base ** ((2 * pair) / headSize);
   if (scaling === undefined) return frequency;
   if (scaling.kind === 'linear') return frequency / scaling.factor;
@@ -39,7 +39,7 @@ function frequencyOf(pair: number, headSize: number, { base, scaling }: RotaryFa
 }
 
 /** Turns the pairs (i, i + half) of one head by their angles. */
-function rotate(head: Vector, angles: Vector): Vector {
+export function rotate(head: Vector, angles: Vector): Vector {
   const half = head.length / 2;
   const turned = new Float64Array(head.length);
   for (let pair = 0; pair < half; pair++) {

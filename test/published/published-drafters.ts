@@ -12,6 +12,7 @@ import type { LayerFacts } from './float64-layer.js';
 import { Float64Model } from './float64-model.js';
 import type { PublishedDrafter } from './drafter-row.js';
 import { draftSizes } from './drafter-row.js';
+import { blockRows } from './published-blocks.js';
 import { eagle3Rows } from './published-eagle3.js';
 import type { Config, LayerSizes } from './published-layouts.js';
 import { bias, decoderWeights, layerWeights, linear, storeAs } from './published-layouts.js';
@@ -263,4 +264,5 @@ export const publishedDrafters: readonly PublishedDrafter[] = [
     facts: { normEpsilon: 1e-5, rotary: { base: 500_000 } },
   }),
   ...eagle3Rows,
+  ...blockRows,
 ];

@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { WritableTensor, WritableTensors } from './checkpoint/encode-values.js';
 import { writeSafetensors } from './checkpoint/write-safetensors.js';
+import { blockVariants } from './tiny-blocks.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import type { TinySizes } from './tiny-checkpoints.js';
@@ -420,6 +421,7 @@ export const drafterVariants: readonly DrafterVariant[] = [
     }),
     ...{ kind: 'p-eagle', layout: 'P-EAGLE head' },
   },
+  ...blockVariants,
 ];
 
 /** A drafter without weights: there is nothing to write, and nothing to recognise. */
@@ -443,7 +445,7 @@ export const hybridVariant: DrafterVariant = {
   },
 };
 
-const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE']; // prettier-ignore
+const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE', 'DFlash']; // prettier-ignore
 
 /** One drafter of each system, for suites about systems rather than layouts. */
 export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));

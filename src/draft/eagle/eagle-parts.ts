@@ -12,7 +12,6 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
 import { countText } from '../../core/number-text.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
@@ -21,12 +20,8 @@ import type { DescribingContext } from '../draft-system.js';
 import type { Refuse, Reject } from '../reading/checks.js';
 import { incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
 import type { Config, KnownSizes } from '../reading/draft-configuration.js';
-import {
-  flattenConfig,
-  isSpeculatorsFormat,
-  readDraftConfiguration,
-  readEagleSetting,
-} from '../reading/draft-configuration.js';
+import { flattenConfig, isSpeculatorsFormat, readEagleSetting } from '../reading/draft-configuration.js';
+import { readHeadConfiguration, refuseUnusualPositions } from '../reading/head-configuration.js';
 import { readMaskToken } from '../reading/mask-token.js';
 import { sizeIn } from '../reading/drafter-reading.js';
 import { measureLayer } from '../reading/draft-configuration.js';
@@ -207,7 +202,7 @@ function describeCommon(
     headSize: target?.headSize ?? measured.headSize,
     vocabularySize: target?.vocabularySize ?? ownVocabulary ?? 1,
   };
-  const configuration = readConfiguration(checkpoint, known, refuse);
+  const configuration = readHeadConfiguration(refuse, checkpoint, known);
   // Without a target, config.json and tensors are compared by the caller.
   if (target !== undefined && configuration.hiddenSize !== hiddenSize) {
     reject(
@@ -243,22 +238,6 @@ function describeCommon(
   };
 }
 
-/** If config.json cannot be read, sizes come from the tensors and the rest is default. */
-function readConfiguration(checkpoint: Checkpoint, known: KnownSizes, refuse: Refuse): ModelConfiguration {
-  try {
-    return readDraftConfiguration(checkpoint, known);
-  } catch (fault) {
-    if (!(fault instanceof MistletoeError)) throw fault;
-    refuse(fault);
-    const { headCount, keyValueHeadCount, headSize } = known;
-    const readable = readDraftConfiguration(
-      { ...checkpoint, config: { rms_norm_eps: 1e-6 } },
-      { ...known, headCount: 1, keyValueHeadCount: 1, headSize: 2 }, // any even head size is valid here
-    );
-    return { ...readable, headCount, keyValueHeadCount, headSize };
-  }
-}
-
 function createAsker(config: Config, reject: Reject) {
   return (key: string): boolean | undefined => {
     const value = readEagleSetting(config, key);
@@ -266,31 +245,6 @@ function createAsker(config: Config, reject: Reject) {
     reject(`has "${key}": ${showValue(value)}`, 'true or false was expected.');
     return undefined;
   };
-}
-
-/**
- * Refuses position settings that engines ignore or interpret differently:
- * - dynamic `rope_scaling`: transformers stretches the base only for long sequences, vLLM and SGLang always, and
- * Hunyuan's heads mean a constant `alpha`
- * - longrope: factors for long sequences are not supported
- */
-function refuseUnusualPositions(
-  { rotaryScaling }: ModelConfiguration,
-  target: ModelConfiguration | undefined,
-  reject: Reject,
-): void {
-  if (rotaryScaling.kind === 'dynamic') {
-    const hint =
-      'Engines compute it in different ways. Use a head without it; if yours was trained with plain angles, remove rope_scaling from its config.json.';
-    reject('asks for the rotary scaling "dynamic", which is not supported in a head', hint);
-  }
-  if (rotaryScaling.kind === 'longrope' && target !== undefined) {
-    const { originalContext } = rotaryScaling;
-    if (target.contextLength > originalContext) {
-      const fault = `asks for the rotary scaling "longrope" beyond ${originalContext} positions; the target reads ${target.contextLength}`;
-      reject(fault, 'Its factors for longer sequences are not supported: use another head.');
-    }
-  }
 }
 
 /**

@@ -1,0 +1,221 @@
+/**
+ * Programs and sessions of drafters that fill a block in one pass. One run reads the newly verified rows into the cache
+ * and scores all levels behind them.
+ */
+import { lazily } from '../../core/lazy.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { gatherRows } from '../../graph/operations/indexing.js';
+import { input } from '../../graph/operations/leaves.js';
+import { broadcast, slice } from '../../graph/operations/shaping.js';
+import { KvCache } from '../../model/cache/kv-cache.js';
+import * as lane from '../../model/lanes/lane-graph.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
+import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
+import { bufferOf, int32, resident } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
+import type { WeightStore } from '../../runtime/weights.js';
+import type { Drafter, DraftSession } from '../drafter.js';
+import type { TokenChooser } from '../programs/chain-program.js';
+import {
+  chainInputs,
+  chainNames,
+  chainOutputs,
+  chooseBest,
+  createChainCompiler,
+  drawnInputs,
+  drawnNames,
+  drawTokens,
+  readChain,
+  readDrawnChain,
+} from '../programs/chain-program.js';
+import { DraftMemory } from '../programs/draft-memory.js';
+import type { SiblingDrawer } from '../programs/program-drafts.js';
+import type { DraftScores, Vocabularies } from '../programs/scores.js';
+import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
+import { createSiblingDraws } from '../programs/sibling-draws.js';
+import { draftBlocks, readVerified, runBlock, type BlockHead } from './block-graph.js';
+
+export interface BlockDrafter extends BlockHead {
+  readonly runtime: Runtime;
+  /** Its own, and those that it borrows from the target. */
+  readonly weights: readonly WeightStore[];
+  readonly vocabularies: Vocabularies;
+  /** Positions up to which drafts are exact. */
+  readonly reach: number;
+  /** The whole block must lie within the reach: a sliding window ends there. */
+  readonly hasWindow: boolean;
+}
+
+interface BlockPrograms {
+  /** Verified rows only. */
+  readonly reader: () => Promise<LaneProgram>;
+  /** Scores of all levels, or with a Markov head the features that its steps score. */
+  readonly levels: () => Promise<LaneProgram>;
+  readonly step: () => Promise<LaneProgram>;
+  readonly chain: (length: number) => Promise<LaneProgram>;
+  readonly drawnChain: (length: number) => Promise<LaneProgram>;
+}
+
+export function createBlockDrafter(
+  head: BlockDrafter,
+  described: Pick<Drafter, 'system' | 'name' | 'taps' | 'parameterCount'>,
+): Drafter {
+  const { runtime, weights, sizes, rotary, vocabularies } = head;
+  const compile = (build: () => NamedTensors): (() => Promise<LaneProgram>) =>
+    lazily(() => compileLanes(runtime, 'draft', build(), weights));
+  const compileChain = (chooserOf: (length: number) => TokenChooser) =>
+    createChainCompiler(runtime, weights, (length) => buildChain(head, length, chooserOf(length)));
+  const programs: BlockPrograms = {
+    reader: compile(() => ({ rows: lane.stackRows(readVerified(head).rows, sizes) })),
+    levels: compile(() => buildLevels(head)),
+    step: compile(() => buildStep(head)),
+    chain: compileChain(() => chooseBest(vocabularies.targetTokens)),
+    drawnChain: compileChain((length) => drawTokens(length, vocabularies)),
+  };
+  const siblings = createSiblingDraws(runtime, vocabularies);
+  return {
+    ...described,
+    reads: 'taps',
+    maximumDepth: head.slots - head.firstSlot,
+    vocabularySize: vocabularies.draftSize,
+    graph: {
+      weights,
+      targetTokens: vocabularies.targetTokens,
+      attention: {
+        sizes,
+        rotary,
+        readPrefix: async (verified, cache) =>
+          createMemory(head, cache, runDirectly).readPrefix(verified, await programs.reader()),
+      },
+      draftLogits: (teacher, depth) => draftBlocks(head, teacher, depth),
+    },
+    async prepare({ chains = [], drawnChains = [] } = {}) {
+      const drawn = runtime.drawsInPrograms === true ? drawnChains : [];
+      await Promise.all([
+        programs.reader(),
+        programs.levels(),
+        ...(head.markov === undefined ? [] : [programs.step()]),
+        ...chains.map(programs.chain),
+        ...drawn.map(programs.drawnChain),
+      ]);
+    },
+    startSession: (scheduler = runDirectly) => startSession(head, programs, scheduler, siblings?.(scheduler)),
+  };
+}
+
+/** Scores of one level; `previous` [1, lanes] are the tokens before it. */
+function scoreLevel(head: BlockHead, features: Tensor, previous: Tensor): Tensor {
+  return head.score(features, head.markov && gatherRows(head.markov, previous));
+}
+
+function buildChain(head: BlockHead, length: number, choose: TokenChooser): NamedTensors {
+  const { features, root, rows } = runBlock(head);
+  let previous = root;
+  const chosen = Array.from({ length }, (_, level) => {
+    const best = choose(scoreLevel(head, slice(features, 0, level, level + 1), previous));
+    previous = best.token;
+    return best;
+  });
+  return chainOutputs(chosen, rows);
+}
+
+function buildLevels(head: BlockDrafter): NamedTensors {
+  const { features, rows } = runBlock(head);
+  return head.markov === undefined
+    ? { ...scoreOutputs(head.score(features, undefined), head.runtime), rows }
+    : { features, rows };
+}
+
+/** A level behind given tokens. */
+function buildStep(head: BlockDrafter): NamedTensors {
+  const { row, lanes } = lane;
+  const { hiddenSize } = head.sizes;
+  const feature = broadcast(input('feature', [1, lanes, hiddenSize]), [row, lanes, hiddenSize]);
+  return scoreOutputs(scoreLevel(head, feature, input('tokens', [row, lanes], 'int32')), head.runtime);
+}
+
+function createMemory(
+  { rotary, stateWidth }: BlockHead,
+  cache: KvCache,
+  scheduler: PassScheduler,
+): DraftMemory {
+  return new DraftMemory({
+    ...{ cache, rotary, stateWidth, scheduler },
+    inputsOf: (states, tokens) => ({ states: resident(states), tokens: int32(tokens) }),
+  });
+}
+
+function startSession(
+  head: BlockDrafter,
+  programs: BlockPrograms,
+  scheduler: PassScheduler,
+  siblings: SiblingDrawer | undefined,
+): DraftSession {
+  const { runtime, vocabularies, sizes, rotary, slots, markov } = head;
+  const memory = createMemory(head, new KvCache(sizes, runtime), scheduler);
+  let scores: DraftScores | undefined; // of all levels
+  let kept: RowBuffer | undefined; // scores or features of all levels, on the device
+  /** The program runs on the newest rows, which the root follows. */
+  const run = async (
+    program: LaneProgram,
+    names: readonly string[],
+    more: MixedValues = {},
+  ): Promise<MixedValues> =>
+    memory.read(await programs.reader(), [], (inputs, count) => {
+      const start = memory.attention.verifiedLength + count;
+      const own = chainInputs(inputs, { rotary }, start, slots + 1);
+      return memory.run(program, { ...own, ...more }, [...names, 'rows']);
+    });
+
+  return {
+    get room() {
+      const length = Math.max(1, memory.length);
+      if (head.hasWindow) return length + slots <= head.reach ? slots : 0;
+      return head.reach - length;
+    },
+    observe(verified) {
+      memory.observe(verified);
+    },
+    async catchUp() {
+      await memory.catchUp(await programs.reader());
+    },
+    async expand(draft, nodes, want) {
+      const depth = draft.depths[nodes[0]!]!;
+      if (markov === undefined) {
+        // Deeper levels ask for no more detail than the first.
+        if (depth === 0) {
+          kept?.free();
+          const outputs = await run(await programs.levels(), scoreNames(want));
+          kept = want === 'kept' ? bufferOf(outputs, 'scores') : undefined;
+          scores = readScores(outputs, want, vocabularies);
+        }
+        return repeatRow(scores!, depth, runtime);
+      }
+      if (depth === 0) {
+        kept?.free();
+        kept = bufferOf(await run(await programs.levels(), ['features']), 'features');
+      }
+      const inputs = {
+        feature: resident(kept!.rows(depth, 1)),
+        tokens: int32(nodes.map((node) => draft.tokens[node]!)),
+      };
+      const outputs = await scheduler.run(await programs.step(), { inputs }, scoreNames(want));
+      return readScores(outputs, want, vocabularies);
+    },
+    siblings,
+    draftChain: async (length) => readChain(await run(await programs.chain(length), chainNames)),
+    ...(runtime.drawsInPrograms === true
+      ? {
+          async drawChain(uniforms, sampling) {
+            const drawn = drawnInputs(uniforms, sampling, vocabularies);
+            return readDrawnChain(await run(await programs.drawnChain(uniforms.length), drawnNames, drawn));
+          },
+        }
+      : {}),
+    close() {
+      kept?.free();
+      memory.close();
+    },
+  };
+}

@@ -1,0 +1,177 @@
+/** Settings of a block drafter in config.json. */
+import { z } from 'zod';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { showValue } from '../../core/json-text.js';
+import { deepestDraft } from '../../core/limits.js';
+import { countText } from '../../core/number-text.js';
+import { misfit, type Reject } from '../reading/checks.js';
+import { flattenConfig, isSpeculatorsFormat, type Config } from '../reading/draft-configuration.js';
+
+const sameOrigin = 'Take config.json and the weights from the same drafter.';
+
+export const architecturesOf = ({ architectures }: Config): readonly string[] =>
+  Array.isArray(architectures) ? architectures.map(String) : [];
+
+/** Some settings are nested in `dflash_config`. */
+export function readBlockSetting(config: Config, key: string): unknown {
+  const flat = flattenConfig(config);
+  const inner = (flat.dflash_config ?? {}) as Readonly<Record<string, unknown>>;
+  return inner[key] ?? flat[key];
+}
+
+/**
+ * DSpark's own class shifts by one, whatever the folder is called: deepseek-ai/dflash_*_block7 are such heads without a
+ * Markov head. Files in the speculators format say it.
+ */
+export function isShifted(config: Config): boolean {
+  if (isSpeculatorsFormat(config)) return readBlockSetting(config, 'sample_from_anchor') === true;
+  return architecturesOf(config).some((name) => name.includes('DSpark'));
+}
+
+export function readSlots(config: Config, firstSlot: number, reject: Reject): number {
+  const size = readBlockSetting(config, 'block_size');
+  const [least, most] = [1 + firstSlot, deepestDraft + firstSlot];
+  if (typeof size === 'number' && Number.isInteger(size) && size >= least && size <= most) return size;
+  const seen = size === undefined ? 'no block_size' : `"block_size": ${showValue(size)}`;
+  reject(`has ${seen} in its config.json; a whole number from ${least} to ${most} was expected`, sameOrigin);
+  return least;
+}
+
+export function refuseVariants(config: Config, tensors: Checkpoint['tensors'], reject: Reject): void {
+  const setting = (key: string): unknown => readBlockSetting(config, key);
+  const isDFlash2 =
+    architecturesOf(config).some((name) => name.includes('DFlash2')) ||
+    (setting('conv_kernel_size') ?? setting('selector_rank')) !== undefined;
+  const sinks = [...tensors.keys()].some((name) => name.includes('attention_sink_bias'));
+  const isAsked = (key: string): boolean => setting(key) === true;
+  const variants: readonly (readonly [boolean, string])[] = [
+    [isDFlash2, 'is of the variant DFlash2 (convolutions and a selector)'],
+    [setting('projector_type') === 'domino', 'is of the variant Domino (a recurrent projector)'],
+    [
+      sinks || isAsked('attention_sink_bias') || isAsked('add_swa_attention_sink_bias'),
+      'has attention sinks',
+    ],
+    [setting('is_neox_style') === false, 'rotates interleaved pairs ("is_neox_style": false)'],
+    [
+      setting('use_aux_hidden_state') === false,
+      'reads the last feature alone ("use_aux_hidden_state": false)',
+    ],
+    [(setting('logit_scale') ?? 1) !== 1, `scales its logits by ${showValue(setting('logit_scale'))}`],
+  ];
+  for (const [isThere, what] of variants)
+    if (isThere) reject(`${what}, which is not supported`, 'Use a plain DFlash or DSpark head.');
+}
+
+/** No published head has more than a few. */
+const maxLayers = 64;
+
+export function countLayers({ config, tensors }: Checkpoint, reject: Reject): number {
+  const { num_hidden_layers: layers } = flattenConfig(config);
+  const isCounted =
+    typeof layers === 'number' && Number.isInteger(layers) && layers >= 1 && layers <= maxLayers;
+  if (isCounted && tensors.has(`layers.${layers - 1}.self_attn.q_proj.weight`)) return layers;
+  const seen = layers === undefined ? 'no num_hidden_layers' : `"num_hidden_layers": ${showValue(layers)}`;
+  const expected = isCounted ? 'its tensors have fewer' : `1 to ${maxLayers} were expected`;
+  reject(`has ${seen} in its config.json; ${expected}`, sameOrigin);
+  return 1;
+}
+
+export interface BlockAttention {
+  /** [layer] Slots see only earlier slots. */
+  readonly isCausal: readonly boolean[];
+  /** Positions that a row of a sliding layer sees, including its own; drafts end there. */
+  readonly window: number | undefined;
+}
+
+/** Sliding layers are causal within the block unless another key says something else. */
+export function readAttention(config: Config, layerCount: number, reject: Reject): BlockAttention {
+  const flat = flattenConfig(config);
+  const setting = (key: string): unknown => readBlockSetting(config, key);
+  const kinds: readonly unknown[] = Array.isArray(flat.layer_types)
+    ? flat.layer_types.slice(0, layerCount)
+    : Array.from({ length: layerCount }, () => fullKind);
+  if (kinds.length < layerCount || !kinds.every((kind) => kind === slidingKind || kind === fullKind)) {
+    const expected = `${fullKind} or ${slidingKind} for ${countText(layerCount, 'layer')} was expected`;
+    reject(`has "layer_types": ${showValue(flat.layer_types)}; ${expected}`, sameOrigin);
+  }
+  const hasSliding = kinds.includes(slidingKind);
+  const length = setting('swa_window_size') ?? flat.sliding_window;
+  const isWindowed = hasSliding || setting('use_swa') === true;
+  const isLength = typeof length === 'number' && Number.isInteger(length) && length > 0;
+  if (isWindowed && !isLength)
+    reject(`asks for sliding attention with the window ${showValue(length ?? null)}`, sameOrigin);
+  const stated =
+    flat.is_causal ?? setting('causal') ?? (flat.sliding_window_non_causal === true ? false : undefined);
+  return {
+    isCausal: Array.from({ length: layerCount }, (_, layer) =>
+      typeof stated === 'boolean' ? stated : kinds[layer] === slidingKind,
+    ),
+    window: isWindowed && isLength ? length : undefined,
+  };
+}
+
+const slidingKind = 'sliding_attention';
+const fullKind = 'full_attention';
+
+const maxTaps = 256;
+const tapsSchema = z.array(z.number().int().min(-1)).min(1).max(maxTaps);
+
+type Head = Pick<Checkpoint, 'config' | 'folder'>;
+
+interface ListedTaps {
+  /** As in the file; undefined for the default. */
+  readonly listed: readonly number[] | undefined;
+  readonly isInputs: boolean;
+}
+
+/** Heads list outputs of layers, -1 for the embeddings; the speculators format lists inputs. */
+export function listTaps({ config, folder }: Head): ListedTaps {
+  const outputs = readBlockSetting(config, 'target_layer_ids');
+  const inputs = isSpeculatorsFormat(config)
+    ? readBlockSetting(config, 'aux_hidden_state_layer_ids')
+    : undefined;
+  const list = inputs ?? outputs;
+  if (list === undefined) return { listed: undefined, isInputs: false };
+  const parsed = tapsSchema.safeParse(list);
+  const isAscending = parsed.data?.every((layer, place, all) => place === 0 || layer > all[place - 1]!);
+  if (isAscending !== true)
+    throw misfit(
+      folder,
+      `lists the taps ${showValue(list)}; 1 to ${maxTaps} ascending whole numbers were expected`,
+      sameOrigin,
+    );
+  return { listed: parsed.data, isInputs: inputs !== undefined };
+}
+
+/** Layers of the target before which its residual stream is read. */
+export function readBlockTaps(head: Head, targetLayers: number, draftLayers: number): readonly number[] {
+  const { listed, isInputs } = listTaps(head);
+  const outputs = listed ?? spreadTaps(targetLayers, draftLayers);
+  const taps = isInputs ? outputs : outputs.map((layer) => layer + 1);
+  if (taps.every((layer) => layer >= 0 && layer <= targetLayers)) return taps;
+  throw misfit(
+    head.folder,
+    `taps the ${isInputs ? 'inputs' : 'outputs'} of layers ${outputs.join(', ')}; the target has ${countText(targetLayers, 'layer')}`,
+    'It was trained for a deeper target.',
+  );
+}
+
+/** Outputs from the second layer to the third from the end, one per layer of the drafter. */
+export function spreadTaps(targetLayers: number, draftLayers: number): readonly number[] {
+  if (draftLayers === 1) return [Math.floor(targetLayers / 2)];
+  return Array.from({ length: draftLayers }, (_, place) =>
+    roundHalfToEven(1 + (place * (targetLayers - 4)) / (draftLayers - 1)),
+  );
+}
+
+/** As Python rounds. */
+function roundHalfToEven(value: number): number {
+  const below = Math.floor(value);
+  return value - below === 0.5 && below % 2 === 0 ? below : Math.round(value);
+}
+
+export function describeBlockTaps(head: Head): string {
+  const { listed, isInputs } = listTaps(head);
+  if (listed === undefined) return 'the default: spread from the second layer to the third from the end';
+  return `${listed.join(', ')}: ${isInputs ? 'inputs' : 'outputs'} of these layers`;
+}

@@ -1,0 +1,182 @@
+/**
+ * DFlash (github.com/z-lab/dflash): layers of the Qwen3 form fill a block of masks behind the last token in one pass; a slot
+ * predicts the token at its own position. Their keys and values of the text come from the target's tapped states, which
+ * fc fuses. Embeddings and output projection are the target's.
+ *
+ * DSpark (arXiv 2607.05147) is the same, but a slot predicts the next token, and a Markov head adds scores that depend
+ * on the previous token.
+ */
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { MistletoeError } from '../../core/errors.js';
+import { matmul } from '../../graph/operations/contraction.js';
+import { add } from '../../graph/operations/elementwise.js';
+import { gatherRows } from '../../graph/operations/indexing.js';
+import { constant, weight } from '../../graph/operations/leaves.js';
+import { reshape } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import { embeddingTable, project, projectToVocabulary } from '../../model/decoder.js';
+import { createRotary } from '../../model/rotary/rotary.js';
+import {
+  prepareDrafterWeights,
+  type DrafterDescription,
+  type DrafterFacts,
+  type DrafterOptions,
+  type WeightedSystem,
+} from '../draft-system.js';
+import type { Drafter } from '../drafter.js';
+import {
+  anotherTarget,
+  countParameters,
+  misfit,
+  requireSizes,
+  requireWidth,
+  type Refuse,
+} from '../reading/checks.js';
+import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
+import { readVocabularyMap } from '../reading/vocabulary-map.js';
+import { createBlockDrafter } from './block-drafter.js';
+import { describeBlocks, recogniseBlocks, type BlockParts } from './block-layout.js';
+import { describeBlockTaps, readBlockTaps } from './block-settings.js';
+
+const scope = 'dflash.';
+
+export const dflash: WeightedSystem = {
+  name: 'dflash',
+  title: 'DFlash',
+  recognise: (names, config = {}) =>
+    recogniseBlocks(names, config) === 'dflash'
+      ? { layout: isSpeculatorsFormat(config) ? 'DFlash head, speculators format' : 'DFlash head' }
+      : undefined,
+  describe: describeSystem,
+  load: (checkpoint, options) => loadBlocks(checkpoint, options, { system: 'dflash', name: 'DFlash' }),
+};
+
+function describeSystem(checkpoint: Checkpoint, refuse: Refuse): DrafterDescription {
+  const parts = describeBlocks(checkpoint, '', { refuse });
+  return { ...parts, facts: describeFacts(checkpoint, parts, refuse) };
+}
+
+function describeFacts(checkpoint: Checkpoint, parts: BlockParts, refuse: Refuse): DrafterFacts {
+  const { configuration, stateWidth, draftVocabulary, slots, firstSlot, maskToken } = parts;
+  const { hiddenSize, vocabularySize, rotaryBase: base, rotaryOrigin: origin } = configuration;
+  const taps = stateWidth / hiddenSize;
+  return {
+    hiddenSize,
+    heads: slots - firstSlot,
+    maskToken,
+    draftVocabularySize: draftVocabulary ?? vocabularySize,
+    rotary: { base, origin },
+    traits: listTraits(parts),
+    expects: {
+      hiddenSize,
+      vocabularySize,
+      taps: Number.isInteger(taps) ? taps : undefined,
+      tapRule: describeTaps(checkpoint, refuse),
+    },
+  };
+}
+
+function describeTaps(checkpoint: Checkpoint, refuse: Refuse): string | undefined {
+  try {
+    return describeBlockTaps(checkpoint);
+  } catch (fault) {
+    if (!(fault instanceof MistletoeError)) throw fault;
+    refuse(fault);
+    return undefined;
+  }
+}
+
+function listTraits(parts: BlockParts): readonly string[] {
+  const { configuration, window, isCausal, ownVocabulary, draftVocabulary, hasMaskEmbedding, rank } = parts;
+  const traits: readonly (readonly [boolean, string])[] = [
+    [configuration.layerCount > 1, `${configuration.layerCount} layers`],
+    [window !== undefined, `a sliding window of ${window ?? 0} positions, where drafts end`],
+    [isCausal.includes(true), 'causal slots'],
+    [ownVocabulary !== undefined, 'embeddings of its own'],
+    [draftVocabulary !== undefined, 'an output projection of its own'],
+    [hasMaskEmbedding, 'a mask embedding of its own'],
+    [rank !== undefined, `a Markov head of rank ${rank ?? 0}`],
+    [parts.confidence !== undefined, 'a confidence head'],
+  ];
+  return traits.flatMap(([has, trait]) => (has ? [trait] : []));
+}
+
+async function loadBlocks(
+  checkpoint: Checkpoint,
+  options: DrafterOptions,
+  described: Pick<Drafter, 'system' | 'name'>,
+): Promise<Drafter> {
+  const { target } = options;
+  const { folder } = checkpoint;
+  requireSizes(checkpoint, target);
+  const parts = describeBlocks(checkpoint, scope, { target: target.configuration });
+  const { configuration, stateWidth, window, slots, firstSlot, isCausal } = parts;
+  const { vocabularySize, layerCount, contextLength, hiddenSize } = target.configuration;
+  if (configuration.hiddenSize !== hiddenSize && (parts.ownVocabulary ?? parts.draftVocabulary) === undefined)
+    throw misfit(
+      folder,
+      `is ${configuration.hiddenSize} wide, its target ${hiddenSize}, and it has no embed_tokens and lm_head of its own`,
+      anotherTarget,
+    );
+  const taps = readBlockTaps(checkpoint, layerCount, configuration.layerCount);
+  requireWidth(checkpoint, 'fc.weight', 1, taps.length * hiddenSize);
+  const draftSize = parts.draftVocabulary ?? vocabularySize;
+  const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);
+  const weights = await prepareDrafterWeights(checkpoint, parts, options);
+  const embedding = embeddingOf(checkpoint, parts, target);
+  return createBlockDrafter(
+    {
+      ...{ scope, sizes: configuration, stateWidth, slots, firstSlot, isCausal, embedding },
+      runtime: target.runtime,
+      weights: [weights, target.weights],
+      rotary: createRotary(configuration),
+      vocabularies: { targetSize: vocabularySize, draftSize, targetTokens },
+      mask: maskOf(parts, embedding),
+      reach: Math.min(contextLength, window ?? contextLength),
+      hasWindow: window !== undefined && window < contextLength,
+      markov:
+        parts.rank === undefined ? undefined : weight(`${scope}markov_w1`, [vocabularySize, parts.rank]),
+      score: createScorer(parts, target, draftSize),
+    },
+    { ...described, taps, parameterCount: countParameters(weights) },
+  );
+}
+
+function embeddingOf(
+  { folder }: Checkpoint,
+  { ownVocabulary, configuration: { hiddenSize } }: BlockParts,
+  { configuration, scope: targetScope }: CausalModel,
+): Tensor {
+  const { vocabularySize } = configuration;
+  if (ownVocabulary === undefined) return embeddingTable(configuration, targetScope);
+  if (ownVocabulary >= vocabularySize)
+    return weight(`${scope}embed_tokens.weight`, [ownVocabulary, hiddenSize]);
+  throw misfit(
+    folder,
+    `has embeddings of its own for ${ownVocabulary} tokens; the target has ${vocabularySize}`,
+    anotherTarget,
+  );
+}
+
+/** [1, hidden] */
+function maskOf({ hasMaskEmbedding, maskToken, configuration }: BlockParts, embedding: Tensor): Tensor {
+  return hasMaskEmbedding
+    ? reshape(weight(`${scope}mask_embedding`, [configuration.hiddenSize]), [1, configuration.hiddenSize])
+    : gatherRows(embedding, constant([maskToken], [1], 'int32'));
+}
+
+function createScorer(
+  { draftVocabulary, rank, configuration }: BlockParts,
+  target: CausalModel,
+  draftSize: number,
+) {
+  return (features: Tensor, previous: Tensor | undefined): Tensor => {
+    const logits =
+      draftVocabulary === undefined
+        ? projectToVocabulary(target.configuration, target.scope, features)
+        : project(features, `${scope}lm_head`, configuration.hiddenSize, draftVocabulary);
+    if (rank === undefined) return logits;
+    return add(logits, matmul(previous!, weight(`${scope}markov_w2`, [rank, draftSize])));
+  };
+}

@@ -1,0 +1,114 @@
+/** Tiny heads of DFlash and DSpark in every published layout. */
+import { createRandom } from '../../src/core/random.js';
+import type { WritableTensor, WritableTensors } from './checkpoint/encode-values.js';
+import { writeTorchFile } from './checkpoint/write-torch-file.js';
+import type { TinySizes } from './tiny-checkpoints.js';
+import {
+  createWorld,
+  layerTensors,
+  llamaConfig,
+  matrix,
+  noise,
+  normWeight,
+  writeCheckpoint,
+} from './tiny-checkpoints.js';
+import { join } from 'node:path';
+import type { DrafterVariant } from './tiny-drafters.js';
+
+export interface BlockShape {
+  readonly layers?: number;
+  readonly taps?: number;
+  readonly hasOutput?: boolean;
+  readonly draftTokens?: readonly number[] | undefined;
+  readonly rank?: number;
+  readonly hasConfidence?: boolean;
+}
+
+export function blockTensors(sizes: TinySizes, shape: BlockShape = {}): WritableTensors {
+  const { layers = 2, taps = 2, draftTokens, rank, hasOutput = draftTokens !== undefined } = shape;
+  const { hiddenSize, headCount, vocabularySize } = sizes;
+  const random = createRandom(2, 'blocks');
+  const world = createWorld(sizes);
+  const meanTap = (row: number, column: number): number => (column % hiddenSize === row ? 1 / taps : 0);
+  const tensors: Record<string, WritableTensor> = {
+    'fc.weight': matrix(random, [hiddenSize, taps * hiddenSize], meanTap, 0.05),
+    'hidden_norm.weight': normWeight(random, hiddenSize),
+    'norm.weight': normWeight(random, hiddenSize),
+  };
+  for (let layer = 0; layer < layers; layer++) {
+    Object.assign(tensors, layerTensors(`layers.${layer}`, sizes, random));
+    for (const norm of ['q_norm', 'k_norm'])
+      tensors[`layers.${layer}.self_attn.${norm}.weight`] = normWeight(random, hiddenSize / headCount);
+  }
+  if (hasOutput) tensors['lm_head.weight'] = world.outputFor(1, random, draftTokens);
+  if (draftTokens !== undefined) {
+    const offsets = draftTokens.map((token, draft) => token - draft);
+    tensors.d2t = { dtype: 'I64', shape: [offsets.length], values: offsets };
+  }
+  if (rank !== undefined) {
+    tensors['markov_head.markov_w1.weight'] = noise(random, [vocabularySize, rank], 1);
+    tensors['markov_head.markov_w2.weight'] = noise(random, [draftTokens?.length ?? vocabularySize, rank], 1);
+  }
+  if (shape.hasConfidence === true) {
+    tensors['confidence_head.proj.weight'] = noise(random, [1, hiddenSize + (rank ?? 0)], 0.3);
+    tensors['confidence_head.proj.bias'] = noise(random, [1], 0.3);
+  }
+  return tensors;
+}
+
+/** As z-lab writes it. `target_layer_ids` are outputs, so the taps are 2 and 4. */
+export const dflashConfig = (sizes: TinySizes): Record<string, unknown> => ({
+  ...llamaConfig({ ...sizes, layerCount: 2 }),
+  ...{ architectures: ['DFlashDraftModel'], model_type: 'qwen3', block_size: 5 },
+  ...{ num_target_layers: sizes.layerCount, layer_types: ['full_attention', 'full_attention'] },
+  dflash_config: { mask_token_id: 3, target_layer_ids: [1, sizes.layerCount - 1] },
+});
+
+const dflash: DrafterVariant = {
+  name: 'DFlash',
+  kind: 'dflash',
+  layout: 'DFlash head',
+  maximumDepth: 4,
+  write: (folder, sizes) =>
+    writeCheckpoint(folder, 'model.safetensors', blockTensors(sizes), dflashConfig(sizes)),
+};
+
+export const writeMaskEmbedding = (folder: string, width: number): string => {
+  const embedding = noise(createRandom(3, 'mask'), [width], 1);
+  writeTorchFile(join(folder, 'mask_embedding.pt'), { embedding });
+  return folder;
+};
+
+/** As vLLM's library writes it: inputs of layers, an output projection over a draft vocabulary, a sliding layer. */
+const speculators: DrafterVariant = {
+  ...dflash,
+  name: 'DFlash in the speculators format',
+  layout: 'DFlash head, speculators format',
+  write(folder, sizes) {
+    const draftTokens = Array.from({ length: sizes.vocabularySize }, (_, token) => token).filter(
+      (token) => token % 3 !== 1,
+    );
+    return writeCheckpoint(folder, 'model.safetensors', blockTensors(sizes, { draftTokens, taps: 3 }), {
+      ...{ architectures: ['DFlashSpeculator'], speculators_model_type: 'dflash', block_size: 5 },
+      ...{ draft_vocab_size: draftTokens.length, mask_token_id: 3, aux_hidden_state_layer_ids: [0, 2, 3] },
+      transformer_layer_config: {
+        ...llamaConfig({ ...sizes, layerCount: 2 }),
+        ...{ rope_theta: 50_000, layer_types: ['sliding_attention', 'full_attention'], sliding_window: 2048 },
+      },
+    });
+  },
+};
+
+export const blockVariants: readonly DrafterVariant[] = [
+  dflash,
+  {
+    ...dflash,
+    name: 'DFlash with a mask embedding and default taps',
+    write(folder, sizes) {
+      const config = { ...dflashConfig(sizes), dflash_config: undefined, mask_token_id: 3 };
+      writeCheckpoint(folder, 'model.safetensors', blockTensors(sizes), config);
+      return writeMaskEmbedding(folder, sizes.hiddenSize);
+    },
+  },
+  speculators,
+];
