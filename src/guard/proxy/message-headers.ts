@@ -20,6 +20,7 @@ const ofOneConnection: ReadonlySet<string> = new Set([
 ]);
 /** Listing one of these in Connection would change the message itself. */
 const neverListed: ReadonlySet<string> = new Set(['content-length', 'content-type', 'host', 'close']);
+const none: ReadonlySet<string> = new Set();
 const hostForm = /^(?:\[[\da-f:.]+\]|[a-z\d](?:[\w.-]*[a-z\d.])?)(?::\d{1,5})?$/i;
 
 /** The first value of a field. `name` is in lower case. */
@@ -93,7 +94,7 @@ export function headersToPass(
   const passed: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index]!.toLowerCase();
-    if (ofOneConnection.has(name) || listed.includes(name) || without?.has(name) === true) continue;
+    if (ofOneConnection.has(name) || listed.has(name) || without?.has(name) === true) continue;
     passed.push(rawHeaders[index]!, rawHeaders[index + 1]!);
   }
   passed.push(...added);
@@ -101,10 +102,10 @@ export function headersToPass(
 }
 
 /** The names in Connection headers. */
-function listedIn(values: readonly string[]): readonly string[] {
-  if (values.every((value) => value === 'keep-alive')) return []; // nearly every message
+function listedIn(values: readonly string[]): ReadonlySet<string> {
+  if (values.every((value) => value === 'keep-alive')) return none; // nearly every message
   const names = values.flatMap((value) => value.toLowerCase().split(','));
-  return names.map((name) => name.trim()).filter((name) => !neverListed.has(name));
+  return new Set(names.map((name) => name.trim()).filter((name) => !neverListed.has(name)));
 }
 
 const hopHeaders: ReadonlySet<string> = new Set(['host', 'expect']);

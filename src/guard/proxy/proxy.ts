@@ -28,6 +28,8 @@ export function createProxy(router: Router, settings: ProxySettings): Server {
     },
     handle,
   );
+  // Node drops further fields silently, which would hide a length or a tenant; headerSize limits them all.
+  server.maxHeadersCount = 0;
   // After a rejected request, the start of the next one on that connection is uncertain.
   const distrusted = new WeakSet<Duplex>();
   function handle(request: IncomingMessage, response: ServerResponse): void {

@@ -21,7 +21,8 @@ export interface ResponseHandler {
 
 const maxHeadBytes = 64 << 10;
 const statusLine = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
-const headerLine = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/;
+const fieldName = /^[\w!#$%&'*+.^`|~-]+$/;
+const invalidInValue = /[^\t\x20-\x7e\x80-\xff]/;
 const chunkLine = /^([\da-f]{1,8})[ \t]*(?:;.*)?$/i;
 const nothing: Buffer = Buffer.alloc(0);
 
@@ -89,8 +90,10 @@ export class ResponseParser {
     let length: number | undefined;
     let isChunked = false;
     for (const line of lines) {
-      const [, name = '', given = ''] = headerLine.exec(line) ?? refuse('header field');
-      const value = given.replace(/[ \t]+$/, '');
+      const colon = line.indexOf(':');
+      const name = line.slice(0, Math.max(0, colon));
+      const value = trimSpace(line, colon + 1);
+      if (!fieldName.test(name) || invalidInValue.test(value)) refuse('header field');
       rawHeaders.push(name, value);
       switch (name.toLowerCase()) {
         case 'content-length':
@@ -117,6 +120,8 @@ export class ResponseParser {
     if (minor === '0') this.keepAliveMs = 0;
     const isEmpty = this.method === 'HEAD' || status === 204 || status === 304 || length === 0;
     if (!isEmpty && !isChunked && length === undefined) this.keepAliveMs = 0;
+    // Whether the announced body follows is uncertain.
+    if (status === 204 && (isChunked || length !== undefined)) this.keepAliveMs = 0;
     this.left = length ?? Infinity;
     this.state = isChunked ? 'size' : length === undefined ? 'close' : 'length';
     this.handler.onHead({ status, reason, rawHeaders });
@@ -138,6 +143,16 @@ export class ResponseParser {
     this.handler.onEnd();
   }
 }
+
+/** A regular expression would take quadratic time for long runs of spaces. */
+function trimSpace(line: string, from: number): string {
+  let [start, end] = [from, line.length];
+  while (isSpace(line, start)) start++;
+  while (end > start && isSpace(line, end - 1)) end--;
+  return line.slice(start, end);
+}
+
+const isSpace = (line: string, at: number): boolean => line[at] === ' ' || line[at] === '\t';
 
 function refuse(what: string): never {
   throw new Error(`an invalid ${what}`);
