@@ -34,7 +34,6 @@ export class Exchange implements UpstreamHandler {
   private isSent = false;
   private hasBody = false;
   private isPaused = false;
-  private isStallWatched = false;
   isOver = false;
   private timer: NodeJS.Timeout | undefined;
   private readonly head: RequestHead;
@@ -144,6 +143,7 @@ export class Exchange implements UpstreamHandler {
     if (this.isOver) return;
     this.hasBody = true;
     const passed = stripping === undefined ? bytes : stripping.push(bytes);
+    if (stripping?.isWhole === false && !response.headersSent) this.writeHead(withoutLength);
     if (isLast && stripping === undefined) {
       if (passed.length <= maxJoinedBytes) response.end(passed.toString('latin1'), 'latin1');
       else response.end(passed);
@@ -159,6 +159,7 @@ export class Exchange implements UpstreamHandler {
     if (rest !== undefined && stripping?.isWhole === true)
       this.writeHead(withoutLength, ['Content-Length', String(rest.byteLength)]);
     response.end(rest); // does nothing the second time
+    if (response.writableLength > 0) this.limitClient();
     this.end('complete', response.statusCode);
   }
 
@@ -167,28 +168,25 @@ export class Exchange implements UpstreamHandler {
     this.response.writeHead(status, reason, headersToPass(rawHeaders, without, added));
   }
 
-  /** The socket's timeout restarts with every byte the client reads. */
   private pauseUntilTaken(): void {
     const { response, connection } = this;
     if (this.isPaused) return;
     this.isPaused = true;
     connection!.pause();
     clearTimeout(this.timer);
-    response.setTimeout(this.settings.timeouts.client);
-    if (!this.isStallWatched)
-      response.once('timeout', () => {
-        connection!.destroy();
-        response.destroy();
-        this.end('client-left', response.statusCode);
-      });
-    this.isStallWatched = true;
+    this.limitClient();
     response.once('drain', () => {
-      if (this.isOver) return;
+      if (this.isOver) return; // the connection may serve another request
       this.isPaused = false;
       response.setTimeout(0);
       this.waitForEngine();
       connection!.resume();
     });
+  }
+
+  /** The socket's timeout restarts with every byte the client reads; Node then closes it, which ends the exchange. */
+  private limitClient(): void {
+    this.response.setTimeout(this.settings.timeouts.client);
   }
 
   private waitForEngine(): void {
@@ -227,9 +225,17 @@ export class Exchange implements UpstreamHandler {
   private breakOff(): void {
     const { response } = this;
     if (this.isOver) return;
+    if (!response.headersSent) {
+      this.fail('broken');
+      return;
+    }
+    const { socket } = response;
     this.connection?.destroy();
-    if (response.socket === null) response.destroy();
-    else response.socket.destroySoon();
+    this.limitClient();
+    // To a client of HTTP/1.0 the end of the connection may be the end of the body, so only a reset shows the failure.
+    if (socket === null) response.destroy();
+    else if (response.useChunkedEncodingByDefault) socket.destroySoon();
+    else socket.write('', () => socket.resetAndDestroy());
     this.end('upstream-failed', response.statusCode);
   }
 

@@ -51,13 +51,13 @@ export function askForTelemetry(
  * their encoding.
  */
 export interface ResponseStrip {
-  /** Whether the response is complete before any of it passes. */
-  readonly isWhole: boolean;
+  /** The response is held until it is complete, or until it is too long to be changed and passes as it is. */
+  isWhole: boolean;
   push(bytes: Buffer): Buffer;
   finish(): Buffer;
 }
 
-const maxHeld = 8 << 20;
+const maxHeld = { event: 1 << 20, body: 8 << 20 };
 /** An event with one line of data, and nothing else. */
 const onlyData = /^(data: ?)(.*?)((?:\r?\n)+)$/;
 const eventEnd = /\r?\n\r?\n/g;
@@ -72,18 +72,23 @@ export function createResponseStrip(strip: Strip, contentType: string): Response
     isWhole: !isStream,
     push(bytes) {
       held += bytes.toString('latin1');
-      if (!isStream) return Buffer.alloc(0);
       let passed = '';
       let from = 0;
-      for (const { index, 0: end } of held.matchAll(eventEnd)) {
-        passed += stripEvent(held.slice(from, index + end.length), strip);
-        from = index + end.length;
-      }
+      if (isStream)
+        for (const { index, 0: end } of held.matchAll(eventEnd)) {
+          passed += stripEvent(held.slice(from, index + end.length), strip);
+          from = index + end.length;
+        }
       held = held.slice(from);
-      if (held.length > maxHeld) [passed, held] = [passed + held, ''];
+      if (held.length > maxHeld[isStream ? 'event' : 'body'] || (!isStream && !this.isWhole)) {
+        this.isWhole = false;
+        [passed, held] = [passed + held, ''];
+      }
       return Buffer.from(passed, 'latin1');
     },
-    finish: () => Buffer.from(isStream ? held : (stripData(held, strip) ?? held), 'latin1'),
+    finish() {
+      return Buffer.from(this.isWhole ? (stripData(held, strip) ?? held) : held, 'latin1');
+    },
   };
 }
 

@@ -1,4 +1,5 @@
 /** A proxy that passes everything to one engine and remembers what it saw. */
+import { promisify } from 'node:util';
 import type {
   ExchangeEnding,
   ProxySettings,
@@ -27,6 +28,8 @@ export interface PlainProxy extends Listening {
   readonly seen: SeenExchange[];
   /** The next exchange that ends. */
   nextEnd(): Promise<SeenExchange>;
+  /** Open connections of clients. */
+  connections(): Promise<number>;
 }
 
 export interface PlainOptions extends Partial<ProxySettings> {
@@ -67,6 +70,7 @@ export async function startPlainProxy(options: PlainOptions): Promise<PlainProxy
     ...listening,
     seen,
     nextEnd: () => new Promise((resolve) => waiting.push(resolve)),
+    connections: () => promisify(server.getConnections.bind(server))(),
     async close() {
       await listening.close();
       upstream.close();
