@@ -6,9 +6,8 @@ import { fileURLToPath } from 'node:url';
 import { readVersion } from '../src/runs/identity.js';
 import type { Unit } from '../src/runs/unit.js';
 import { driveUnits } from '../src/runs/unit.js';
-import { QueueConnection } from '../src/runs/queue/queue-connection.js';
+import { parseQueueUrl, QueueConnection } from '../src/runs/queue/queue-connection.js';
 import { QueueExecutor } from '../src/runs/queue/queue-executor.js';
-import { parseQueueUrl } from '../src/runs/queue/redis-url.js';
 import { hasRedis, startRedis } from '../test/support/guard/redis-server.js';
 import { median, printNote, printTable } from './stopwatch.js';
 

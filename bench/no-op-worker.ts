@@ -1,8 +1,7 @@
 /** A worker of a queue whose units do nothing, in a process of its own (fleet-queue.ts). Words: URL and name. */
 import type { UnitExecutor } from '../src/runs/unit.js';
-import { QueueConnection } from '../src/runs/queue/queue-connection.js';
+import { parseQueueUrl, QueueConnection } from '../src/runs/queue/queue-connection.js';
 import { serveQueue } from '../src/runs/queue/queue-worker.js';
-import { parseQueueUrl } from '../src/runs/queue/redis-url.js';
 
 const [url = '', name = ''] = process.argv.slice(2);
 const executor: UnitExecutor = {

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { formatBytes } from '../src/core/byte-size.js';
+import { formatBytes } from '../src/core/number-text.js';
 import { parseConfiguration } from '../src/model/configuration.js';
 import { countFittingTokens, estimateGpuMemory } from '../src/decode/gpu-fit.js';
 

@@ -1,7 +1,6 @@
 /** `mistletoe inspect`. */
 import { basename } from 'node:path';
-import { formatBytes } from '../core/byte-size.js';
-import { countText } from '../core/number-text.js';
+import { countText, formatBytes } from '../core/number-text.js';
 import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-models.js';
 import { countFittingTokens, estimateGpuMemory, expectedTokens, passBytes } from '../decode/gpu-fit.js';
 import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';

@@ -5,7 +5,7 @@ import { findCachedModel } from '../checkpoint/hub/hub-cache.js';
 import type { DownloadOptions } from '../checkpoint/hub/hub-download.js';
 import { downloadModel } from '../checkpoint/hub/hub-download.js';
 import { formatHubId, hubIdForm, parseHubId, readHubSettings } from '../checkpoint/hub/hub-settings.js';
-import { formatBytes } from '../core/byte-size.js';
+import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
 import { mapFolder } from '../draft/systems.js';
 import { findPromptSet, hubSets } from '../text/prompts/hub-sets.js';

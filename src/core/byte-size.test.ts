@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formatBytes, parseBytes } from './byte-size.js';
+import { formatBytes, parseBytes } from './number-text.js';
 
 describe('parseBytes', () => {
   it.each([

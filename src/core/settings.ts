@@ -2,7 +2,7 @@
  * Settings that users write in flags and config files. Each is declared once, in a table: its type, its placeholder and
  * its help text. Flags, config files, run folders and reports all read that table.
  */
-import { parseBytes } from './byte-size.js';
+import { parseBytes } from './number-text.js';
 
 /** How a value is read from a flag, checked in a file, and described to the user. */
 export interface ValueType<T> {

@@ -4,14 +4,12 @@
  * differentiated again, fused and lowered like anything else.
  */
 import { equalShapes } from './dimension.js';
-import { attentionGradients } from './operations/attention.js';
+import { attentionGradients, rotationGradients } from './operations/attention.js';
 import { contractionGradients } from './operations/contraction.js';
-import { drawingGradients } from './operations/drawing.js';
+import { drawingGradients, indexingGradients } from './operations/indexing.js';
 import { add, elementwiseGradients } from './operations/elementwise.js';
-import { indexingGradients } from './operations/indexing.js';
 import { constant, input, leafGradients } from './operations/leaves.js';
 import { reductionGradients } from './operations/reductions.js';
-import { rotationGradients } from './operations/rotation.js';
 import { broadcast, shapingGradients } from './operations/shaping.js';
 import { rewrite } from './simplify.js';
 import type { GradientRule, GradientRules, OperationName, Tensor, TensorOf } from './tensor.js';

@@ -1,6 +1,6 @@
 /** The guard's settings: one schema for the file and the flags, with all defaults. */
 import { z } from 'zod';
-import { formatBytes, parseBytes } from '../core/byte-size.js';
+import { formatBytes, parseBytes } from '../core/number-text.js';
 import { adapterOf, engines } from './engines/engine-list.js';
 
 export const guardActions = ['observe', 'shorter-drafts', 'plain-upstream', 'rate-limit'] as const;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { toSpecBenchFiles } from './spec-bench.js';
+import { toSpecBenchFiles } from './benchmark-record.js';
 import { plainRecord, speculativeRecord } from '../../test/support/measure/sample-records.js';
 
 describe('answer files for Spec-Bench', () => {

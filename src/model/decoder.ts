@@ -4,13 +4,12 @@
  * copied.
  */
 import { multiplyDimensions, subtractDimensions, type Dimension } from '../graph/dimension.js';
-import { attention, type AttentionSegment } from '../graph/operations/attention.js';
+import { attention, type AttentionSegment, rotate } from '../graph/operations/attention.js';
 import { contract, matmul } from '../graph/operations/contraction.js';
 import { add, multiply, silu } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { weight } from '../graph/operations/leaves.js';
 import { rmsNorm } from '../graph/operations/reductions.js';
-import { rotate } from '../graph/operations/rotation.js';
 import { concatenate, reshape } from '../graph/operations/shaping.js';
 import type { SegmentKind, Tensor } from '../graph/tensor.js';
 import type { ModelConfiguration } from './configuration.js';

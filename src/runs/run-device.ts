@@ -1,10 +1,9 @@
 /** The device of a run: recorded at the start, and required again on resume. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import { DeviceLostError, OutOfMemoryError } from '../runtime/device-failures.js';
+import { DeviceLostError, OutOfMemoryError, type Runtime } from '../runtime/program.js';
 import type { DeviceChoice, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, computeTypes, nameDevice, processorDevice, thisMachine } from '../runtime/device-choice.js';
-import type { Runtime } from '../runtime/program.js';
 import { isQuantized, quantizedTypes } from '../runtime/weights.js';
 
 export const deviceSchema = z.discriminatedUnion('kind', [

@@ -6,8 +6,7 @@ import type { ChildProcess } from 'node:child_process';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { MistletoeError } from '../core/errors.js';
-import type { PoolMessage, SentError, WorkerMessage } from './unit-messages.js';
-import { unpackError } from './unit-messages.js';
+import { type PoolMessage, type SentError, unpackError, type WorkerMessage } from './unit-process-loop.js';
 import type { Unit, UnitExecutor, UnitHooks, WorkerName } from './unit.js';
 import { UnitFailed } from './unit.js';
 

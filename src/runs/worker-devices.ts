@@ -1,5 +1,5 @@
 /** Devices for workers: `cuda:0,cuda:1` or `cuda:all`, and how many processes run on each. */
-import { formatBytes } from '../core/byte-size.js';
+import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
 import { countGpuBytes } from '../decode/gpu-fit.js';
 import type { GpuHost, RecordedDevice } from '../runtime/device-choice.js';

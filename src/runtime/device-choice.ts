@@ -3,7 +3,7 @@
  * driver is installed.
  */
 import { existsSync } from 'node:fs';
-import { formatBytes } from '../core/byte-size.js';
+import { formatBytes } from '../core/number-text.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { Device } from './cuda/driver/device.js';
 import type { DeviceSearch, FoundDevice } from './cuda/driver/find-devices.js';

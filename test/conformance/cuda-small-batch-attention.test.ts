@@ -2,10 +2,9 @@
 import { expect, it } from 'vitest';
 import type { Dimension } from '../../src/graph/dimension.js';
 import { addDimensions, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
-import { attention } from '../../src/graph/operations/attention.js';
+import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { add } from '../../src/graph/operations/elementwise.js';
 import { input } from '../../src/graph/operations/leaves.js';
-import { rotate } from '../../src/graph/operations/rotation.js';
 import { reshape } from '../../src/graph/operations/shaping.js';
 import type { Tensor } from '../../src/graph/tensor.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';

@@ -2,12 +2,11 @@
 import { expect, it } from 'vitest';
 import { symbol } from '../../src/graph/dimension.js';
 import { gradient } from '../../src/graph/gradient.js';
-import { attention } from '../../src/graph/operations/attention.js';
+import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { matmul } from '../../src/graph/operations/contraction.js';
 import { multiply } from '../../src/graph/operations/elementwise.js';
 import { input, weight } from '../../src/graph/operations/leaves.js';
 import { sum } from '../../src/graph/operations/reductions.js';
-import { rotate } from '../../src/graph/operations/rotation.js';
 import { reshape } from '../../src/graph/operations/shaping.js';
 import type { Tensor } from '../../src/graph/tensor.js';
 import { createInterpreter } from '../oracle/interpreter.js';

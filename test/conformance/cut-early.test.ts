@@ -10,12 +10,11 @@ import {
   subtractDimensions,
   symbol,
 } from '../../src/graph/dimension.js';
-import { attention } from '../../src/graph/operations/attention.js';
+import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { matmul } from '../../src/graph/operations/contraction.js';
 import { add, multiply, silu } from '../../src/graph/operations/elementwise.js';
 import { input, weight } from '../../src/graph/operations/leaves.js';
 import { rmsNorm, softmax } from '../../src/graph/operations/reductions.js';
-import { rotate } from '../../src/graph/operations/rotation.js';
 import { concatenate, reshape, slice } from '../../src/graph/operations/shaping.js';
 import type { Tensor } from '../../src/graph/tensor.js';
 import { sortTopologically } from '../../src/graph/tensor.js';

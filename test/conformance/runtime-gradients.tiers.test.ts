@@ -25,7 +25,7 @@ import {
   softmax,
   sum,
 } from '../../src/graph/operations/reductions.js';
-import { rotate } from '../../src/graph/operations/rotation.js';
+import { rotate } from '../../src/graph/operations/attention.js';
 import { reshape, slice, transpose } from '../../src/graph/operations/shaping.js';
 import type { Tensor } from '../../src/graph/tensor.js';
 import { sortTopologically } from '../../src/graph/tensor.js';

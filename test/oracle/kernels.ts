@@ -3,7 +3,7 @@ import { MistletoeError } from '../../src/core/errors.js';
 import { isHalf, roundToHalf } from '../../src/core/half-floats.js';
 import { largest } from '../../src/core/long-lists.js';
 import type { Dimension } from '../../src/graph/dimension.js';
-import { largestUniform } from '../../src/graph/operations/drawing.js';
+import { largestUniform } from '../../src/graph/operations/indexing.js';
 import type { OperationName, Tensor, TensorOf } from '../../src/graph/tensor.js';
 import { runAttention } from './attention-kernel.js';
 import type { DenseValue, Index } from './dense-value.js';

@@ -4,7 +4,7 @@
  */
 import type { LibraryHandle } from 'koffi';
 import { MistletoeError } from '../../src/core/errors.js';
-import { OutOfMemoryError } from '../../src/runtime/device-failures.js';
+import { OutOfMemoryError } from '../../src/runtime/program.js';
 import type { Address } from '../../src/runtime/cuda/driver/device.js';
 
 export interface Allocation {

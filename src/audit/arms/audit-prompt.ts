@@ -8,9 +8,13 @@ import type { Generation } from '../../decode/plain.js';
 import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';
 import { refuseLongText } from '../../decode/target.js';
-import { encodeRaw, encodeRendered } from '../../text/template/chat-template.js';
+import {
+  encodeRaw,
+  encodeRendered,
+  findAddedMarkers,
+  listRoleMarkers,
+} from '../../text/template/chat-template.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
-import { findAddedMarkers, listRoleMarkers } from '../../text/template/role-markers.js';
 import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/prompts/suffix-place.js';
 import type { AuditSettings } from '../settings.js';
 

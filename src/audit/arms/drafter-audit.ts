@@ -4,7 +4,7 @@ import { lazily } from '../../core/lazy.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { findAddedMarkers } from '../../text/template/role-markers.js';
+import { findAddedMarkers } from '../../text/template/chat-template.js';
 import type { UnitEvents } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { encodeSuffix, preparePrompt } from './audit-prompt.js';

@@ -15,7 +15,7 @@ import type { Drafter } from '../../draft/drafter.js';
 import { countPasses, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
 import { classifyAnswer, satisfies, taskOf } from '../../measure/kept-class.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
-import { findAddedMarkers } from '../../text/template/role-markers.js';
+import { findAddedMarkers } from '../../text/template/chat-template.js';
 import { createTextStream } from '../../text/text-stream.js';
 import type {
   AcceptanceSummary,

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { DeviceLostError, OutOfMemoryError } from '../../runtime/device-failures.js';
+import { DeviceLostError, OutOfMemoryError } from '../../runtime/program.js';
 import { createOnnxRuntime } from '../../runtime/onnx/onnx-runtime.js';
 import { createFailingRuntime } from '../../../test/support/failing-runtime.js';
 import { TinyAudits, tinySettings } from '../../../test/support/tiny-audit.js';

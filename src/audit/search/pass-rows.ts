@@ -3,8 +3,7 @@
  * one run share what was learned.
  */
 import { pushAll } from '../../core/long-lists.js';
-import { OutOfMemoryError } from '../../runtime/device-failures.js';
-import type { Runtime } from '../../runtime/program.js';
+import { OutOfMemoryError, type Runtime } from '../../runtime/program.js';
 import type { Candidate } from './candidates.js';
 
 /**

@@ -9,11 +9,10 @@ import { UnitPool } from '../../runs/unit-pool.js';
 import { openModels } from '../audit-models.js';
 import type { AuditRequest } from '../audit-request.js';
 import { estimateEffort } from '../effort.js';
-import type { AuditBackend, BackendOptions } from './audit-backend.js';
+import type { AuditBackend, BackendOptions } from './run-units.js';
 import type { AuditUnitInput } from './audit-unit.js';
-import { hooksFor } from './unit-progress.js';
+import { hooksFor, UnitRunner } from './unit-runner.js';
 import type { ProcessAnswer, ProcessSetup } from './unit-process.js';
-import { UnitRunner } from './unit-runner.js';
 
 export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
   const { workers, queue } = options;

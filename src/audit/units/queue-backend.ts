@@ -3,15 +3,14 @@ import { createHash } from 'node:crypto';
 import { MistletoeError } from '../../core/errors.js';
 import { asSaved } from '../../runs/resumed-run.js';
 import { deviceOf } from '../../runs/run-device.js';
-import { QueueConnection } from '../../runs/queue/queue-connection.js';
+import { parseQueueUrl, QueueConnection } from '../../runs/queue/queue-connection.js';
 import { QueueExecutor } from '../../runs/queue/queue-executor.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
-import { parseQueueUrl } from '../../runs/queue/redis-url.js';
 import type { AuditRequest } from '../audit-request.js';
 import { requestSchema } from '../audit-request.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { policySchema } from './audit-unit.js';
-import type { AuditBackend, BackendOptions } from './audit-backend.js';
+import type { AuditBackend, BackendOptions } from './run-units.js';
 
 export async function openQueue(
   request: AuditRequest,

@@ -1,16 +1,46 @@
 /** Runs the units of an audit and records them: whichever worker computed a part, it counts once it is in the folder. */
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import type { RunFolder } from '../../runs/run-folder.js';
-import type { UnitPart, WorkerName } from '../../runs/unit.js';
-import { driveUnits, UnitFailed } from '../../runs/unit.js';
+import {
+  driveUnits,
+  type UnitExecutor,
+  UnitFailed,
+  type UnitPart,
+  type WorkerName,
+} from '../../runs/unit.js';
+import type { WorkerPlan } from '../../runs/worker-devices.js';
+import type { Runtime } from '../../runtime/program.js';
 import { withoutFolders } from '../arms/drafter-audit.js';
 import type { AuditEvents, UnitName } from '../audit-events.js';
 import type { AuditRequest } from '../audit-request.js';
-import type { FailedUnit } from '../result.js';
-import { transferSchema, unitSchema, universalSchema } from '../result.js';
+import type { Effort } from '../effort.js';
+import { type FailedUnit, transferSchema, unitSchema, universalSchema } from '../result.js';
 import { AuditSchedule } from './audit-schedule.js';
 import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
-import type { AuditBackend } from './audit-backend.js';
-import { progressSchema } from './unit-progress.js';
+import { progressSchema } from './unit-runner.js';
+
+// What runs the units of an audit, whichever it is.
+/** Opened before the run's folder is made: what is refused leaves nothing behind. */
+export interface AuditBackend {
+  readonly executor: UnitExecutor<AuditUnitInput>;
+  /** Null if no model was opened. */
+  readonly effort: Effort | null;
+  /** For the machine in reports; empty for this process. */
+  readonly label: string;
+  /** Called once everything is recorded. */
+  finish?(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface BackendOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly cache: CacheOptions;
+  readonly runtime?: Runtime | undefined;
+  readonly workers?: WorkerPlan | undefined;
+  /** URL of a Redis or Valkey server. */
+  readonly queue?: string | undefined;
+  readonly onNotice: (message: string) => void;
+}
 
 interface RunOptions {
   readonly events: AuditEvents;

@@ -14,9 +14,7 @@ import type { Effort } from '../effort.js';
 import { estimateEffort } from '../effort.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { toRequest } from './audit-unit.js';
-import { hooksFor } from './unit-progress.js';
-import type { OpenedUnit } from './unit-runner.js';
-import { UnitRunner } from './unit-runner.js';
+import { hooksFor, type OpenedUnit, UnitRunner } from './unit-runner.js';
 
 /** What a process is started with. */
 export interface ProcessSetup {

@@ -2,22 +2,21 @@
  * Runs units of audits in this process. Models, compiled programs and the prepared prompt are kept for the next unit, which
  * is often one of the same prompt.
  */
+import { z } from 'zod';
 import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import { levelsOf } from '../../draft/tree/grow-tree.js';
 import type { UnitPart } from '../../runs/unit.js';
 import { preparePrompt } from '../arms/audit-prompt.js';
 import { listAllowedTokens } from '../arms/controls.js';
-import type { DrafterAudit, TimedAudit } from '../arms/drafter-audit.js';
-import { auditArm, preparePromptAudit } from '../arms/drafter-audit.js';
+import { auditArm, type DrafterAudit, preparePromptAudit, type TimedAudit } from '../arms/drafter-audit.js';
 import { nameUnit, skipOf, unitKey } from '../arms/drafter-units.js';
 import type { ArmKey } from '../arms/measure-arm.js';
-import type { LoadedDrafter } from '../arms/transfer.js';
-import { measureTransfer, transferKey, transferName } from '../arms/transfer.js';
+import { type LoadedDrafter, measureTransfer, transferKey, transferName } from '../arms/transfer.js';
 import { searchUniversal, universalKey, universalName } from '../arms/universal.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditRequest } from '../audit-request.js';
-import type { TracePoint } from '../result.js';
+import { type TracePoint, tracePointSchema } from '../result.js';
 import { PassRows } from '../search/pass-rows.js';
 import type { SearchPrograms } from '../search/search-programs.js';
 import type { AuditUnitInput } from './audit-unit.js';
@@ -198,4 +197,31 @@ export class UnitRunner {
 /** As it will be read back, so that no unit depends on where it ran. */
 function asJson(part: { readonly [Name in keyof UnitPart]: unknown }): UnitPart {
   return JSON.parse(JSON.stringify(part)) as UnitPart;
+}
+
+// Progress of a unit on its way from a worker to the display. Through a queue it is untrusted, like everything else.
+const name = z.object({ drafter: z.string(), prompt: z.string(), arm: z.string() });
+
+export const progressSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('start'), name }),
+  z.object({ kind: z.literal('step'), name, point: tracePointSchema, steps: z.number() }),
+  z.object({ kind: z.literal('end'), name, acceptedLength: z.number().nullable() }),
+]);
+type UnitProgress = Readonly<z.infer<typeof progressSchema>>;
+
+/** The hooks of a runner whose progress goes through one function. */
+export function hooksFor(
+  send: (progress: UnitProgress) => void,
+): Pick<RunnerHooks, 'onStart' | 'onStep' | 'onEnd'> {
+  return {
+    onStart: (name) => {
+      send({ kind: 'start', name: { ...name } });
+    },
+    onStep: (name, point, steps) => {
+      send({ kind: 'step', name: { ...name }, point: { ...point }, steps });
+    },
+    onEnd: (name, acceptedLength) => {
+      send({ kind: 'end', name: { ...name }, acceptedLength: acceptedLength ?? null });
+    },
+  };
 }

@@ -2,7 +2,7 @@
 import { rmSync } from 'node:fs';
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseBytes } from '../../core/byte-size.js';
+import { parseBytes } from '../../core/number-text.js';
 import { kernelsFolder, type HostEnvironment } from '../../core/default-cache-folder.js';
 import { MistletoeError } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';

@@ -14,7 +14,7 @@ import { createHash } from 'node:crypto';
 import { lstat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { resolve } from 'node:path';
-import { formatBytes } from '../../core/byte-size.js';
+import { formatBytes } from '../../core/number-text.js';
 import { defaultCacheFolder } from '../../core/default-cache-folder.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';

@@ -5,7 +5,7 @@
  */
 import { readFile, rename, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
-import { formatBytes } from '../../core/byte-size.js';
+import { formatBytes } from '../../core/number-text.js';
 import { MistletoeError } from '../../core/errors.js';
 import { makeFolderSync } from '../../core/files.js';
 import { fileLimits } from '../../core/limits.js';

@@ -1,19 +1,38 @@
 /** `mistletoe audit --dry-run`: what would run, how long it takes, and how much memory it needs. */
+import { existsSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { dirname } from 'node:path';
 import type { AuditRequest } from '../../audit/audit-request.js';
-import type { Effort } from '../../audit/effort.js';
+import type { Effort, SearchEffort } from '../../audit/effort.js';
+import { predictEffort } from '../../audit/predicted-effort.js';
 import { planAudit } from '../../audit/run-audit.js';
+import { applyPreset } from '../../audit/settings.js';
+import { measureDownload } from '../../checkpoint/hub/hub-download.js';
+import {
+  formatHubId,
+  type HubId,
+  type HubSettings,
+  parseHubId,
+  readHubSettings,
+} from '../../checkpoint/hub/hub-settings.js';
+import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../../core/errors.js';
-import { countText, durationText } from '../../core/number-text.js';
+import { countText, durationText, formatBytes } from '../../core/number-text.js';
+import { bundledDrafters } from '../../decode/bundled-models.js';
+import { findDrafter } from '../../decode/find-drafter.js';
 import { countGpuBytes } from '../../decode/gpu-fit.js';
+import { parseHybrid } from '../../draft/hybrid/hybrid.js';
+import { findWeightless } from '../../draft/systems.js';
 import { deviceOf } from '../../runs/run-device.js';
-import { nameDevice } from '../../runtime/device-choice.js';
+import { openRuntime } from '../../runtime/create-runtime.js';
+import { chooseDevice, nameDevice, recordDevice } from '../../runtime/device-choice.js';
+import { hubIdOf, hubSets } from '../../text/prompts/hub-sets.js';
 import { cacheOf } from '../common-flags.js';
 import { joinLines } from '../long-runs.js';
-import type { Terminal } from '../terminal.js';
-import { createNotice } from '../terminal.js';
-import type { AuditFlags } from './audit-flags.js';
-import { describeUnits, planWorkers } from './audit-workers.js';
-import { formatDownloads, planDownloads, predictTime } from './planned-downloads.js';
+import { createModelFinder } from '../model-source.js';
+import { createNotice, type Terminal } from '../terminal.js';
+import { type AuditFlags, describeUnits, givenSettings, mainDevice, planWorkers } from './audit-flags.js';
 
 export async function printPlan(
   flags: AuditFlags,
@@ -74,4 +93,108 @@ async function describeMemory(request: AuditRequest, { memoryBytes, mappedBytes 
   }
   if (mappedBytes === 0) return mebibytes(memoryBytes);
   return `${mebibytes(memoryBytes)}, and ${mebibytes(mappedBytes)} of weights mapped from the cache`;
+}
+
+// What an audit would download, for --dry-run: nothing is fetched but lists of files.
+interface PlannedDownloads {
+  readonly files: readonly { readonly name: string; readonly bytes: number }[];
+  /** Parameters, as far as the sizes of files say. */
+  readonly target: number;
+  readonly drafters: readonly number[];
+  /** Of models alone: at least this much memory. */
+  readonly modelBytes: number;
+  readonly totalBytes: number;
+  readonly freeBytes: number;
+  readonly cacheFolder: string;
+}
+
+/** Undefined if everything is on this machine, or --download was not given. */
+async function planDownloads(flags: AuditFlags, terminal: Terminal): Promise<PlannedDownloads | undefined> {
+  const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
+  if (flags.download !== true || settings.isOffline) return undefined;
+  const files: { name: string; bytes: number }[] = [];
+  const parameters: number[] = [];
+  for (const given of [flags.target, ...flags.drafter]) {
+    const id = hubModel(parseHybrid(given)?.behind ?? given);
+    const bytes = id === undefined ? 0 : await measureDownload(id, settings);
+    if (id !== undefined) files.push({ name: formatHubId(id), bytes });
+    parameters.push(bytes > 0 ? bytes / halfBytes : await countStored(given, flags, terminal));
+  }
+  const [target = 0, ...drafters] = parameters;
+  const modelBytes = files.reduce((sum, { bytes }) => sum + bytes, 0);
+  const sets = flags.promptsDir === undefined ? flags.prompts : [];
+  for (const set of sets.flatMap((name) => (Object.hasOwn(hubSets, name) ? (hubSets[name] ?? []) : []))) {
+    const bytes = await measureDownload(hubIdOf(set), settings, (path) => set.file.test(path));
+    files.push({ name: set.repository, bytes });
+  }
+  const missing = files.filter(({ bytes }) => bytes > 0);
+  if (missing.length === 0) return undefined;
+  const totalBytes = missing.reduce((sum, { bytes }) => sum + bytes, 0);
+  const { cacheFolder } = settings;
+  const freeBytes = await measureFree(settings);
+  return { files: missing, target, drafters, modelBytes, totalBytes, freeBytes, cacheFolder };
+}
+
+/** Of a parameter in a published checkpoint. */
+const halfBytes = 2;
+
+/** Parameters of a model that is on this machine. */
+async function countStored(given: string, flags: AuditFlags, terminal: Terminal): Promise<number> {
+  const find = createModelFinder({ ...flags, download: undefined }, terminal);
+  try {
+    const folder = await find(findDrafter(given));
+    const { tensors } = await openCheckpoint(parseHybrid(folder)?.behind ?? folder);
+    const counts = [...tensors.values()].map(({ shape }) =>
+      shape.reduce((product, size) => product * size, 1),
+    );
+    return counts.reduce((total, count) => total + count, 0);
+  } catch {
+    return 0; // a system without weights, or one that the audit refuses when it opens it
+  }
+}
+
+/** Before anything is downloaded. */
+async function predictTime(
+  flags: AuditFlags,
+  { target, drafters }: PlannedDownloads,
+): Promise<SearchEffort & { readonly prompts: number; readonly workers: number; readonly device: string }> {
+  const choice = await chooseDevice({ device: await mainDevice(flags), dtype: flags.dtype });
+  const runtime = await openRuntime(choice, flags.threads);
+  try {
+    const settings = applyPreset(flags.preset, givenSettings(flags));
+    const prompts = flags.prompt === undefined ? Math.max(1, flags.prompts.length) * (flags.limit ?? 1) : 1;
+    const effort = await predictEffort(runtime, { settings, prompts, target, drafters });
+    const workers = (await planWorkers(flags))?.count ?? 1;
+    return { ...effort, prompts, workers, device: nameDevice(recordDevice(choice)) };
+  } finally {
+    await runtime.dispose();
+  }
+}
+
+function hubModel(given: string): HubId | undefined {
+  const isLocal =
+    existsSync(given) ||
+    findWeightless(given) !== undefined ||
+    bundledDrafters.some((name) => name === given);
+  return isLocal ? undefined : parseHubId(given);
+}
+
+async function measureFree({ cacheFolder }: HubSettings): Promise<number> {
+  let folder = cacheFolder;
+  while (!existsSync(folder) && dirname(folder) !== folder) folder = dirname(folder);
+  const { blocks, bavail, bsize } = await statfs(folder);
+  return blocks === 0 ? Infinity : bavail * bsize;
+}
+
+function formatDownloads(
+  { files, modelBytes, totalBytes, freeBytes, cacheFolder }: PlannedDownloads,
+  { expectedMs, prompts, workers, device }: Awaited<ReturnType<typeof predictTime>>,
+): string[] {
+  const place = `${device}${workers === 1 ? '' : ` with ${workers} workers`}`;
+  return [
+    `It would download ${formatBytes(totalBytes)} into ${cacheFolder}, where ${formatBytes(freeBytes)} are free:`,
+    ...files.map(({ name, bytes }) => `  ${name}  ${formatBytes(bytes)}`),
+    `The models need about ${formatBytes(modelBytes)} of memory in 16 bits, plus what searches need.`,
+    `Time: some ${durationText(expectedMs / workers)} for ${countText(prompts, 'prompt')} on ${place}, from the sizes of the models and the speed of matrix products here. --dry-run measures it once the models are downloaded.`,
+  ];
 }

@@ -6,8 +6,7 @@ import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
 import { resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { MistletoeError } from '../../core/errors.js';
 import { quoteWord, shortenPath } from '../../core/display-paths.js';
-import { renderJson, writeReports } from '../../report/audit/write-reports.js';
-import { renderMarkdown } from '../../report/audit/audit-markdown.js';
+import { renderJson, renderMarkdown, writeReports } from '../../report/audit/write-reports.js';
 import { countText } from '../../core/number-text.js';
 import { judge } from '../../report/audit/verdict.js';
 import { inlinePrompt } from '../../text/prompts/prompt-set.js';
@@ -24,11 +23,16 @@ import { createModelFinder, createPromptFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import { asOneLine } from '../terminal.js';
 import type { Output, Terminal } from '../terminal.js';
-import type { AuditFlags } from './audit-flags.js';
-import { auditFlags, givenSettings } from './audit-flags.js';
+import {
+  type AuditFlags,
+  auditFlags,
+  givenSettings,
+  mainDevice,
+  planWorkers,
+  queueOf,
+} from './audit-flags.js';
 import { printPlan } from './audit-plan.js';
 import { createAuditProgress } from './audit-progress.js';
-import { mainDevice, planWorkers, queueOf } from './audit-workers.js';
 import { formatAudit } from './audit-text.js';
 
 export const audit = defineCommand({

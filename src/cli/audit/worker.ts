@@ -1,27 +1,22 @@
 /** `mistletoe worker`. */
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { once } from 'node:events';
 import { availableParallelism, hostname } from 'node:os';
-import type { QueueAuditOptions } from '../../audit/units/queue-audits.js';
-import { openAuditPool, parseAuditUnit } from '../../audit/units/queue-audits.js';
+import { openAuditPool, parseAuditUnit, type QueueAuditOptions } from '../../audit/units/queue-audits.js';
 import { MistletoeError } from '../../core/errors.js';
-import { QueueConnection } from '../../runs/queue/queue-connection.js';
-import { serveQueue } from '../../runs/queue/queue-worker.js';
-import { parseQueueUrl } from '../../runs/queue/redis-url.js';
-import { WorkerMetrics } from '../../runs/queue/worker-metrics.js';
-import { exitCodes } from '../failure.js';
-import { createNotice } from '../terminal.js';
-import { queueOf } from './audit-workers.js';
 import { maxThreads } from '../../core/limits.js';
 import { decimal, integer, text } from '../../core/settings.js';
+import { parseQueueUrl, QueueConnection } from '../../runs/queue/queue-connection.js';
+import { serveQueue } from '../../runs/queue/queue-worker.js';
 import { findDevices } from '../../runs/worker-devices.js';
 import { chooseDevice } from '../../runtime/device-choice.js';
-import type { Invocation } from '../command.js';
-import { defineCommand } from '../command.js';
+import { defineCommand, type Invocation } from '../command.js';
 import { cacheFolderFlag, devicesFlag, queueFlag, workerFlags } from '../common-flags.js';
-import type { FlagsOf } from '../flags.js';
-import { flag, group, list } from '../flags.js';
+import { exitCodes } from '../failure.js';
+import { flag, type FlagsOf, group, list } from '../flags.js';
+import { createNotice } from '../terminal.js';
+import { queueOf } from './audit-flags.js';
 
 const flags = {
   ...group('Queue', {
@@ -158,4 +153,42 @@ async function serveMetrics(
     server.closeAllConnections();
     await once(server, 'close');
   };
+}
+
+// Prometheus metrics of a worker: its units, and the jobs of the runs that are open.
+const states = ['waiting', 'active', 'delayed', 'completed', 'failed'] as const;
+
+class WorkerMetrics {
+  private readonly units = { completed: 0, failed: 0 };
+
+  constructor(private readonly connection: QueueConnection) {}
+
+  count(outcome: 'completed' | 'failed'): void {
+    this.units[outcome] += 1;
+  }
+
+  async render(): Promise<string> {
+    const lines = [
+      '# HELP mistletoe_worker_units_total Units that this worker ran.',
+      '# TYPE mistletoe_worker_units_total counter',
+      ...Object.entries(this.units).map(
+        ([outcome, count]) => `mistletoe_worker_units_total{outcome="${outcome}"} ${count}`,
+      ),
+      '# HELP mistletoe_queue_units Units of open runs in the queue.',
+      '# TYPE mistletoe_queue_units gauge',
+    ];
+    const { bull, client } = this.connection;
+    for (const { queue } of await this.connection.listRuns()) {
+      const handle = new bull.Queue(queue, { connection: client, skipMetasUpdate: true });
+      handle.on('error', () => undefined);
+      try {
+        const counts = await handle.getJobCounts(...states);
+        for (const state of states)
+          lines.push(`mistletoe_queue_units{run="${queue}",state="${state}"} ${counts[state] ?? 0}`);
+      } finally {
+        await handle.close();
+      }
+    }
+    return `${lines.join('\n')}\n`;
+  }
 }

@@ -1,6 +1,8 @@
 /** `mistletoe harden`. */
 import { applyPreset } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
+import { smallest } from '../../core/long-lists.js';
+import { acceptedLengthText, countText, fixed } from '../../core/number-text.js';
 import { findDrafter } from '../../decode/find-drafter.js';
 import { writeReports } from '../../report/audit/write-reports.js';
 import { renderReportMarkdown } from '../../report/document.js';
@@ -10,20 +12,27 @@ import {
   writeHardeningReports,
 } from '../../report/harden/hardening-report.js';
 import * as words from '../../report/harden/hardening-words.js';
+import { auditTitles, roleNames } from '../../report/harden/hardening-words.js';
 import { tableText } from '../../report/table.js';
 import { createHardenRequest } from '../../train/harden/harden-request.js';
-import type { HardenOptions, HardenOutcome } from '../../train/harden/harden-run.js';
-import { resumeHardening, startHardening } from '../../train/harden/harden-run.js';
+import {
+  type HardenEvents,
+  type HardenOptions,
+  type HardenOutcome,
+  resumeHardening,
+  startHardening,
+} from '../../train/harden/harden-run.js';
 import type { AuditComparison, HardeningResult } from '../../train/harden/hardening-result.js';
+import type { RoundPlace } from '../../train/harden/hardening-rounds.js';
 import {
   baselineNames,
   completeHardening,
   hardeningPace,
   hardeningRate,
 } from '../../train/harden/hardening-settings.js';
-import { mainDevice, planWorkers } from '../audit/audit-workers.js';
-import type { Invocation } from '../command.js';
-import { defineCommand } from '../command.js';
+import { mainDevice, planWorkers } from '../audit/audit-flags.js';
+import { createAuditProgress } from '../audit/audit-progress.js';
+import { defineCommand, type Invocation } from '../command.js';
 import { targetFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import {
@@ -35,10 +44,17 @@ import {
   typedPath,
 } from '../long-runs.js';
 import { createModelFinder, createPromptFinder } from '../model-source.js';
+import { describeLeft, type Progress, type ProgressClock } from '../progress.js';
 import type { Colors } from '../terminal.js';
-import type { HardenFlags } from './harden-flags.js';
-import { givenAudit, givenHardening, givenHardenTraining, hardenFlags, sharedAudit } from './harden-flags.js';
-import { createHardenProgress } from './harden-progress.js';
+import {
+  givenAudit,
+  givenHardening,
+  givenHardenTraining,
+  type HardenFlags,
+  hardenFlags,
+  sharedAudit,
+} from './harden-flags.js';
+import { createPace, createTrainProgress } from './train-progress.js';
 
 export const harden = defineCommand({
   name: 'harden',
@@ -169,4 +185,62 @@ function drawAudit(comparison: AuditComparison, colors: Colors): string[] {
     `${colors.bold(words.auditTitles[comparison.audit])}: ${words.describeAudit(comparison)}`,
     ...[colors.dim(heading), ...rows, ...words.describeComparison(comparison), ''],
   ];
+}
+
+// The progress of a hardening run: answers, then searches and training round by round, then audits.
+function createHardenProgress(progress: Progress, clock: ProgressClock): HardenEvents {
+  const { onAnswers } = createTrainProgress(progress, clock);
+  let phase = { pace: createPace(clock.now, 0), total: 0 };
+  let clean: number | undefined;
+  const left = (done: number): number | undefined => phase.pace.left(done, phase.total);
+  return {
+    onNotice: progress.note,
+    onAnswers,
+    onOpen({ folder, request }) {
+      const { from, system, target, hardening, baselines } = request;
+      const beside = baselines.map((name) => ` and as many with ${roleNames[name]}`).join('');
+      progress.note(
+        `harden: ${from.name} (${system}) for ${target.name}, ${countText(hardening.rounds, 'round')}${beside}, run folder ${typedPath(folder)}`,
+        { folder, drafter: from.name, target: target.name },
+      );
+    },
+    onPhase(place, kind, done, total) {
+      phase = { pace: createPace(clock.now, done), total };
+      clean = undefined;
+      if (done === total) return;
+      progress.start(total, nameOf(place, kind));
+      progress.update(done, {}, () => []);
+    },
+    onHunt(_place, { prompt, objective, texts, skipped }, done) {
+      const lengths = texts.flatMap(({ length }) => length ?? []);
+      const shortest = lengths.length === 0 ? undefined : smallest(lengths);
+      const leftMs = left(done);
+      const fields = { prompt, objective, suffixes: texts.length, leftMs: leftMs && Math.round(leftMs) };
+      progress.update(done, { ...fields, accepted: shortest }, () => [
+        ...describeLeft(leftMs),
+        `prompt ${prompt}`,
+        skipped === null ? countText(texts.length, 'suffix') : 'skipped',
+        ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
+      ]);
+    },
+    onLine(_, line) {
+      if (line.kind === 'length') clean = line.length;
+      const leftMs = left(line.update);
+      const loss = line.kind === 'update' ? line.loss : undefined;
+      progress.update(line.update, { loss, accepted: clean, leftMs: leftMs && Math.round(leftMs) }, () => [
+        ...describeLeft(leftMs),
+        ...(loss === undefined ? [] : [`loss ${fixed(loss, 3)}`]),
+        ...(clean === undefined ? [] : [`clean ${acceptedLengthText(clean)}`]),
+      ]);
+    },
+    onAudit(name) {
+      progress.note(`harden: ${auditTitles[name].toLowerCase()}`, { audit: name });
+    },
+    audit: createAuditProgress(progress, clock),
+  };
+}
+
+function nameOf({ role, round, rounds }: RoundPlace, phase: 'search' | 'train'): string {
+  const kind = role === 'hardened' ? '' : `${roleNames[role]}, `;
+  return `${kind}round ${round}/${rounds}, ${phase}`;
 }

@@ -6,8 +6,7 @@ import { blocked, maskInput, rowNumbers, type CombinedInput } from '../../model/
 import { lazilyBy } from '../../core/lazy.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import type { Tensor } from '../../graph/tensor.js';
-import { draw } from '../../graph/operations/drawing.js';
-import { argmax, gatherRows } from '../../graph/operations/indexing.js';
+import { argmax, draw, gatherRows } from '../../graph/operations/indexing.js';
 import { constant, input } from '../../graph/operations/leaves.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';

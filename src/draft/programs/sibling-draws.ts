@@ -3,9 +3,8 @@
  */
 import { lazilyBy } from '../../core/lazy.js';
 import { drawWithoutReplacement, type Random } from '../../core/random.js';
-import { draw } from '../../graph/operations/drawing.js';
+import { draw, oneHot } from '../../graph/operations/indexing.js';
 import { cast, greater, select } from '../../graph/operations/elementwise.js';
-import { oneHot } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';

@@ -11,16 +11,24 @@
  * always seen. Heads fall into groups that share a key-value head (Ainslie et al., 2305.13245), and into lanes of
  * sequences that run side by side. Lanes have masks of their own, and so may the sequences of a batch.
  */
-import type { Dimension } from '../dimension.js';
 import {
   addDimensions,
+  type Dimension,
   equalDimensions,
   equalShapes,
   formatShape,
+  isMultiple,
   multiplyDimensions,
 } from '../dimension.js';
-import type { Attention, GradientRules, SegmentKind, Tensor } from '../tensor.js';
-import { createTensor, refuse, requireDType } from '../tensor.js';
+import {
+  type Attention,
+  createTensor,
+  type GradientRules,
+  refuse,
+  requireDType,
+  type SegmentKind,
+  type Tensor,
+} from '../tensor.js';
 import {
   lanesOf,
   ownersOfMask,
@@ -31,7 +39,7 @@ import {
   weigh,
 } from './attention-view.js';
 import { contract } from './contraction.js';
-import { add, multiply, reduceTo, subtract } from './elementwise.js';
+import { add, multiply, negate, reduceTo, subtract } from './elementwise.js';
 import { sum } from './reductions.js';
 import { concatenate, reshape, slice } from './shaping.js';
 
@@ -133,4 +141,28 @@ export const attentionGradients: GradientRules<'attention'> = {
     });
     return [reshape(byQueries, node.shape), byMask, ...bySegments];
   },
+};
+
+// Rotary position embedding: pairs (x[i], x[i + half]) of each head are turned by an angle that grows with the
+// position (Su et al., 2104.09864, in the half-split order of the Llama checkpoints).
+
+/** x [batch, position, head, width] or [batch, position, head * width], cosine and sine [position, width / 2]. */
+export function rotate(x: Tensor, cosine: Tensor, sine: Tensor): Tensor {
+  for (const tensor of [x, cosine, sine]) requireDType('rotate', tensor, 'float32');
+  const [positions, pairs] = cosine.shape;
+  const width = typeof pairs === 'number' ? 2 * pairs : 0;
+  const last = x.shape.at(-1);
+  const fits =
+    cosine.shape.length === 2 &&
+    equalShapes(cosine.shape, sine.shape) &&
+    width > 0 &&
+    ((x.shape.length === 4 && last === width) || (x.shape.length === 3 && isMultiple(last!, width))) &&
+    equalDimensions(x.shape[1]!, positions!);
+  if (!fits) refuse('rotate', 'needs one angle for each position and pair', [x, cosine, sine]);
+  return createTensor('rotate', [x, cosine, sine], {}, { shape: x.shape, dtype: 'float32' });
+}
+
+export const rotationGradients: GradientRules<'rotate'> = {
+  // A rotation's transpose turns back. Angles come from positions, which have no gradient.
+  rotate: ({ inputs: [, cosine, sine] }, g) => [rotate(g, cosine!, negate(sine!)), undefined, undefined],
 };

@@ -3,14 +3,22 @@ import { MistletoeError } from '../../core/errors.js';
 import { symbol } from '../dimension.js';
 import { gradient } from '../gradient.js';
 import type { SegmentKind, Tensor } from '../tensor.js';
-import { attention } from './attention.js';
+import { attention, rotate } from './attention.js';
 import { contract, matmul } from './contraction.js';
 import { add, cast, equal, greater, select, sigmoid } from './elementwise.js';
-import { draw, keepLikeliest } from './drawing.js';
-import { argmax, gatherRows, oneHot, pick, scatterAddRows, topIndices, topValues } from './indexing.js';
+import {
+  argmax,
+  draw,
+  gatherRows,
+  keepLikeliest,
+  oneHot,
+  pick,
+  scatterAddRows,
+  topIndices,
+  topValues,
+} from './indexing.js';
 import { constant, input } from './leaves.js';
 import { logSoftmax, mean, reduceMaximum, rmsNorm, softmax, sum } from './reductions.js';
-import { rotate } from './rotation.js';
 import { broadcast, concatenate, pad, reshape, slice, transpose } from './shaping.js';
 
 const floats = (...shape: (number | string)[]): Tensor =>

@@ -5,9 +5,8 @@
  */
 import { lazilyBy } from '../../core/lazy.js';
 import { checkSamplingOptions, type SamplingOptions } from '../../core/sampling.js';
-import { draw, keepLikeliest } from '../../graph/operations/drawing.js';
+import { draw, keepLikeliest, oneHot, pick } from '../../graph/operations/indexing.js';
 import { divide, greater, maximum, multiply, select, subtract } from '../../graph/operations/elementwise.js';
-import { oneHot, pick } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { softmax, sum } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../audit/result.js';
 import { renderHtml } from './audit-page.js';
-import { renderResult } from './write-reports.js';
+import { renderMarkdown, renderResult } from './write-reports.js';
 import { renderJUnit } from './junit.js';
-import { renderMarkdown } from './audit-markdown.js';
 import { rowContext } from './row-columns.js';
 import { parsePage, parseXml } from '../../../test/support/report/parse-document.js';
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../audit/result.js';
-import { stringifyStably, renderJson } from './write-reports.js';
+import { renderJson, renderMarkdown, stringifyStably } from './write-reports.js';
 import { renderJUnit } from './junit.js';
-import { renderMarkdown } from './audit-markdown.js';
 import { parseXml as parse } from '../../../test/support/report/parse-document.js';
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
 import type { Verdict } from './verdict.js';

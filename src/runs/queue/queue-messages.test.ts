@@ -2,7 +2,7 @@ import { deflateRawSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { fileLimits } from '../../core/limits.js';
 import { jobId, jobSchema, packJob, packOutput, unpackInput, unpackOutput } from './queue-messages.js';
-import { parseQueueUrl } from './redis-url.js';
+import { parseQueueUrl } from './queue-connection.js';
 
 const part = { key: 'a/b/clean', data: { result: [1, 2.5, null] }, steps: [{ step: 1 }], timing: null };
 

@@ -5,12 +5,11 @@ import { hasRedis, startRedis } from '../../../test/support/guard/redis-server.j
 import { readVersion } from '../identity.js';
 import type { Unit, UnitExecutor, UnitPart } from '../unit.js';
 import { UnitFailed } from '../unit.js';
-import { QueueConnection } from './queue-connection.js';
+import { parseQueueUrl, QueueConnection } from './queue-connection.js';
 import { QueueExecutor } from './queue-executor.js';
 import { packJob } from './queue-messages.js';
 import type { RunNotice } from './queue-messages.js';
 import { serveQueue } from './queue-worker.js';
-import { parseQueueUrl } from './redis-url.js';
 
 if (!hasRedis) process.stderr.write('redis-server is not installed: the tests of the queue are skipped.\n');
 

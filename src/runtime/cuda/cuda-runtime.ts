@@ -11,9 +11,14 @@ import type { RewriteRule } from '../../graph/simplify.js';
 import { simplify } from '../../graph/simplify.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
-import { ignoreLoss } from '../device-failures.js';
+import {
+  type CompileOptions,
+  ignoreLoss,
+  type NamedTensors,
+  type Program,
+  type Runtime,
+} from '../program.js';
 import { listInputs } from '../program-inputs.js';
-import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import { isAttentionFusable } from './kernels/attention-kernel.js';

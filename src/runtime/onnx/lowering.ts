@@ -1,7 +1,7 @@
 /** Lowers each graph operation to ONNX nodes, using ONNX Runtime's fused kernels where available. */
 import { readMatrixProduct } from '../../graph/contraction-plan.js';
 import type { Shape } from '../../graph/dimension.js';
-import { largestUniform } from '../../graph/operations/drawing.js';
+import { largestUniform } from '../../graph/operations/indexing.js';
 import { simplify } from '../../graph/simplify.js';
 import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
@@ -10,7 +10,7 @@ import type { InputDescription, NamedTensors } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { quantizedBlock } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
-import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
+import { carrierOf, carryInput, carryOutputs } from './session.js';
 import { onnxForms } from './onnx-forms.js';
 import { WeightPlacement, type ExternalFile, type PlacedMatrix } from './weight-placement.js';
 

@@ -2,10 +2,9 @@
 import { isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { countElements, multiplyDimensions } from '../../graph/dimension.js';
-import { decomposeAttention } from '../../graph/operations/attention.js';
+import { decomposeAttention, rotate } from '../../graph/operations/attention.js';
 import { cast, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
-import { rotate } from '../../graph/operations/rotation.js';
 import { broadcast, pad, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/simplify.js';
 

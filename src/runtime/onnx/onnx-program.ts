@@ -15,9 +15,8 @@ import type {
   TensorValue,
 } from '../program.js';
 import { inputName, outputName } from './builder.js';
-import { fromCarrier, toCarrier } from './half-carriers.js';
+import { fromCarrier, type Session, type SessionValue, toCarrier } from './session.js';
 import type { LoweredModel } from './lowering.js';
-import type { Session, SessionValue } from './session.js';
 
 /** ONNX Runtime's matrix kernels crash on empty operands. */
 function refuseEmptyInputs(inputs: readonly InputDescription[], values: NamedValues): void {

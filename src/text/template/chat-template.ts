@@ -7,7 +7,9 @@ import type { Template } from '@huggingface/jinja';
 import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
-import { parseTemplate, runTemplate } from './template-program.js';
+import { readTextFile } from '../text-file.js';
+import { readTokenizerConfig, type TokenizerConfig } from '../tokenizer/tokenizer-config.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import {
   builtInTemplate,
   builtInTemplateNames,
@@ -15,9 +17,7 @@ import {
   recogniseTemplate,
 } from './built-in-templates.js';
 import { parseDay, today, type CalendarDay } from './calendar-day.js';
-import { readTextFile } from '../text-file.js';
-import { readTokenizerConfig, type TokenizerConfig } from '../tokenizer/tokenizer-config.js';
-import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { parseTemplate, runTemplate } from './template-program.js';
 
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant';
@@ -184,3 +184,54 @@ export async function encodeRaw(tokenizer: Tokenizer, text: string): Promise<num
   const isDoubled = first !== undefined && first === second && tokenizer.isSpecial(first);
   return isDoubled ? tokenizer.encode(text, { addSpecialTokens: false }) : ids;
 }
+
+// Role markers of a chat template, such as `USER:` or `<|im_start|>`. A suffix that spells one is a different
+// conversation, not a different suffix.
+
+/** Stands in for the messages; no template contains it. */
+const content = '\u0001';
+const turns: readonly ChatMessage[] = [
+  { role: 'user', content },
+  { role: 'assistant', content },
+  { role: 'user', content },
+];
+
+/** The markers around user and assistant messages, and every special token; in lower case. */
+export function listRoleMarkers(
+  template: ChatTemplate | undefined,
+  tokenizer: Pick<Tokenizer, 'specialIds' | 'tokenText'>,
+): readonly string[] {
+  const special = [...tokenizer.specialIds].map((id) => tokenizer.tokenText(id));
+  const parts = template === undefined ? [] : renderTurns(template).split(content);
+  const [head = '', ...others] = parts;
+  // A system prompt may precede the first marker, so only its last word counts.
+  const words = [/\S+\s*$/.exec(head)?.[0] ?? '', ...others].flatMap(
+    (part) => part.match(/<[^<>\s]*>|[^\s<>]+/g) ?? [],
+  );
+  // Bare words such as "user" between special tokens are ordinary text.
+  const markers = words.filter((word) => word.length > 1 && /[^\p{L}\p{N}]/u.test(word));
+  return [...new Set([...markers, ...special].map((marker) => marker.toLowerCase()))].filter(
+    (marker) => marker.trim() !== '',
+  );
+}
+
+function renderTurns(template: ChatTemplate): string {
+  try {
+    return renderChat(template, turns);
+  } catch {
+    return renderChat(template, turns.slice(0, 1)); // some templates refuse a conversation of several turns
+  }
+}
+
+/** The markers that `text` adds between `before` and `after`, spelled across their borders or inside. */
+export function findAddedMarkers(
+  { before, after }: { readonly before: string; readonly after: string },
+  text: string,
+  markers: readonly string[],
+): readonly string[] {
+  const clean = (before + after).toLowerCase();
+  const whole = (before + text + after).toLowerCase();
+  return markers.filter((marker) => countOf(whole, marker) !== countOf(clean, marker));
+}
+
+const countOf = (text: string, part: string): number => text.split(part).length - 1;

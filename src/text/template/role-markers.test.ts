@@ -1,9 +1,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { builtInTemplateNames } from './built-in-templates.js';
-import type { ChatTemplate } from './chat-template.js';
-import { findAddedMarkers, listRoleMarkers } from './role-markers.js';
-import { loadChatTemplate } from './chat-template.js';
+import { type ChatTemplate, findAddedMarkers, listRoleMarkers, loadChatTemplate } from './chat-template.js';
 
 const bundledTarget = join(import.meta.dirname, '../../../models/reference/target');
 const tokenizer = { specialIds: new Set([1, 2]), tokenText: (id: number) => ['', '<s>', '</s>'][id] ?? '' };

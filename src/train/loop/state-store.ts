@@ -12,7 +12,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import { codeOf } from '../../runs/run-writes.js';
-import { formatBytes } from '../../core/byte-size.js';
+import { formatBytes } from '../../core/number-text.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { decodeHalves, encodeHalves } from '../../core/half-floats.js';
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { defaultCacheFolder, kernelsFolder } from '../../../core/default-cache-folder.js';
 import { MistletoeError } from '../../../core/errors.js';
-import { ignoreLoss } from '../../device-failures.js';
+import { ignoreLoss } from '../../program.js';
 import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';
 import type { Driver } from './driver.js';
 import { bytesOf } from '../kernels/kernel-text.js';

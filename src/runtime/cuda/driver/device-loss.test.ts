@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../../core/errors.js';
-import { DeviceLostError } from '../../device-failures.js';
+import { DeviceLostError } from '../../program.js';
 import { createCudaRuntime } from '../cuda-runtime.js';
 import type { Device } from './device.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../../core/errors.js';
-import { DeviceLostError, OutOfMemoryError } from '../../device-failures.js';
+import { DeviceLostError, OutOfMemoryError } from '../../program.js';
 import { Driver } from './driver.js';
 import type { Handlers } from '../../../../test/support/runtime/cuda/fake-library.js';
 import { fakeLibrary, fakeNative, write } from '../../../../test/support/runtime/cuda/fake-library.js';

@@ -3,7 +3,7 @@
  * another function with 32-bit sizes.
  */
 import { MistletoeError } from '../../../core/errors.js';
-import { DeviceLostError, OutOfMemoryError } from '../../device-failures.js';
+import { DeviceLostError, OutOfMemoryError } from '../../program.js';
 import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
 import { bindFunctions } from './native-library.js';
 

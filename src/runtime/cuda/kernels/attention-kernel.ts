@@ -5,14 +5,13 @@
  * block share each read of the past.
  * For very many rows matrix products are faster, and gradients need the weights: attention is decomposed there.
  */
+import { countElements, multiplyDimensions } from '../../../graph/dimension.js';
+import { lanesOf, ownersOfMask } from '../../../graph/operations/attention-view.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
-import { countElements } from '../../../graph/dimension.js';
-import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-code.js';
-import type { FindOperand } from './element-code.js';
-import type { KernelPlan } from './kernel-plan.js';
-import { writeKernel } from './kernel-plan.js';
-import type { KernelOperand, KernelText } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
+import type { FindOperand } from './element-code.js';
+import { type KernelPlan, writeKernel } from './kernel-plan.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
 
 const threads = 512;
 const warps = threads / 32;
@@ -210,4 +209,31 @@ function readPowers(text: KernelText): readonly string[] {
     text.line(`const float4 power${index} = powersOf[u * ${R / 4} + ${index}];`);
     return ['x', 'y', 'z', 'w'].map((field) => `power${index}.${field}`);
   }).flat();
+}
+
+// Common declarations of attention kernels, for `head` of `sequence` with `rows` and `columns`. Heads belong to
+// lanes, and within a lane to groups that share a key-value head.
+export function declareAttentionSizes(
+  text: KernelText,
+  { shape, inputs, attributes }: TensorOf<'attention'>,
+): void {
+  const [, position, heads] = shape;
+  const mask = inputs[1]!;
+  const keyHeads = multiplyDimensions(lanesOf(mask), attributes.keyValueHeads);
+  text.line(`const int rows = ${text.dimension(position!)};`);
+  text.line(`const int heads = ${text.dimension(heads!)};`);
+  text.line(`const int keyHeads = ${text.dimension(keyHeads)};`);
+  text.line(`const int columns = ${text.dimension(mask.shape.at(-1)!)};`);
+}
+
+export function declareKeyHead(text: KernelText, { attributes }: TensorOf<'attention'>): void {
+  const { heads, keyValueHeads } = attributes;
+  text.line(`const int laneOf = head / ${heads};`);
+  text.line(`const int commonHead = (head % ${heads}) / ${heads / keyValueHeads};`);
+  text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
+}
+
+export function findMaskRow(mask: Tensor, row: string): string {
+  const before = { all: undefined, batch: 'sequence', lanes: 'laneOf' }[ownersOfMask(mask)];
+  return before === undefined ? row : `(${before} * rows + ${row})`;
 }

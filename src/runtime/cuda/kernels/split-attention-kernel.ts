@@ -9,7 +9,7 @@ import type { Dimension } from '../../../graph/dimension.js';
 import { countElements } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { rootOf } from '../programs/step.js';
-import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-code.js';
+import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-kernel.js';
 import type { FindOperand } from './element-code.js';
 import { ElementCode } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';

@@ -3,7 +3,7 @@
  * softmax.
  */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
-import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-code.js';
+import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-kernel.js';
 import type { ElementCode } from './element-code.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 

@@ -4,9 +4,13 @@
  */
 import type { Dimension, DimensionBindings, Shape } from '../../../graph/dimension.js';
 import { evaluateDimension } from '../../../graph/dimension.js';
-import { OutOfMemoryError } from '../../device-failures.js';
+import {
+  type InputDescription,
+  type MixedValues,
+  OutOfMemoryError,
+  type TensorValue,
+} from '../../program.js';
 import { bindInputs, checkTypes } from '../../program-inputs.js';
-import type { InputDescription, MixedValues, TensorValue } from '../../program.js';
 import type { RowMemory } from '../driver/device-rows.js';
 import { deviceRowsOf } from '../driver/device-rows.js';
 import type { Launch } from '../driver/device.js';

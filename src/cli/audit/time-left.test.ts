@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { UnitName } from './audit-events.js';
-import { kindOf, TimeEstimate } from './time-left.js';
+import type { UnitName } from '../../audit/audit-events.js';
+import { kindOf, TimeEstimate } from './audit-progress.js';
 
 const unit = (prompt: string, arm: string): UnitName => ({ drafter: 'd', prompt, arm });
 const units = [unit('1', 'clean'), unit('1', 'attack'), unit('2', 'clean'), unit('2', 'attack')];
