@@ -17,7 +17,7 @@ import type { NewTarget } from './fresh/new-target.js';
 
 /** Sizes that a user can ask for. Flags, config files and run folders read this table. */
 export const drafterSizes = {
-  heads: rareSetting(integer(1, deepestDraft), 'count', 'heads, one per drafted token'),
+  heads: rareSetting(integer(1, deepestDraft), 'count', 'drafted tokens: heads, or slots of a block'),
   layers: setting(integer(1, 1024), 'count', 'decoder layers, or blocks per head'),
   hiddenSize: rareSetting(integer(1, 2 ** 20), 'width', 'width of the hidden states'),
   targetLayers: rareSetting(

@@ -39,6 +39,7 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
   { title: 'EAGLE-3', system: 'eagle3', layout: 'EAGLE-3 head' },
   { title: 'EAGLE-3 of two layers', system: 'eagle3', layers: 2, layout: 'EAGLE-3 head' },
   { title: 'P-EAGLE', system: 'p-eagle', layers: 2, draftTokens, layout: 'P-EAGLE head' },
+  { title: 'DFlash', system: 'dflash', heads: 4, layout: 'DFlash head' },
   { title: 'EAGLE-3 over some tokens', system: 'eagle3', draftTokens, layout: 'EAGLE-3 head' },
 ];
 
@@ -56,6 +57,7 @@ const quickTitles = [
   'a draft model',
   'PARD',
   'P-EAGLE',
+  'DFlash',
   'Medusa',
   'Hydra++',
   'EAGLE',
@@ -107,6 +109,7 @@ const oneOfEach: readonly NewDrafter[] = [
   { system: 'hydra', prefixLayer: true },
   { system: 'eagle' },
   { system: 'eagle3' },
+  { system: 'dflash' },
 ];
 
 const quickTargets = ['meta-llama/Llama-3.1-8B-Instruct', 'Qwen/Qwen3-8B'];

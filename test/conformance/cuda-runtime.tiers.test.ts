@@ -106,6 +106,7 @@ describeEmulated('a target and its drafters on CUDA', () => {
     { system: 'Hydra', policies: ['chain:3', 'dynamic:12,2,3', tree] },
     { system: 'EAGLE', policies: ['chain:3', 'dynamic:12,2,3', tree] },
     { system: 'EAGLE-3', policies: ['chain:3', tree] },
+    { system: 'DFlash', policies: ['chain:3', tree] },
     { system: 'EAGLE-3', policies: ['dynamic:12,2,3'] },
   ];
 

@@ -43,6 +43,7 @@ const cases = [
   { variant: variantOf('Hydra'), objective: soft },
   { variant: variantOf('EAGLE '), objective: tokens },
   { variant: variantOf('EAGLE-3'), objective: soft },
+  { variant: variantOf('DFlash'), objective: soft },
 ];
 
 /** Both kinds of labels and noise, in the drafter with the most to differentiate. */

@@ -114,6 +114,13 @@ const systems = [
   },
   { name: 'PARD', cases: [{ policyText: 'chain:2', sampling: whole }] },
   { name: 'P-EAGLE', cases: [{ policyText: 'chain:2', sampling: whole }] },
+  {
+    name: 'DFlash',
+    cases: [
+      { policyText: 'chain:2', sampling: whole },
+      { policyText: smallTree, sampling: cut },
+    ],
+  },
   { name: 'Medusa, torch file', cases: [{ policyText: gappedTree, sampling: whole }] },
   {
     name: 'EAGLE, torch file, with bias',

@@ -38,6 +38,7 @@ import { readVocabularyMap } from '../reading/vocabulary-map.js';
 import { createBlockDrafter } from './block-drafter.js';
 import { describeBlocks, recogniseBlocks, type BlockParts } from './block-layout.js';
 import { describeBlockTaps, readBlockTaps } from './block-settings.js';
+import { createDflash, decayOf } from './new-dflash.js';
 
 const scope = 'dflash.';
 
@@ -50,6 +51,11 @@ export const dflash: WeightedSystem = {
       : undefined,
   describe: describeSystem,
   load: (checkpoint, options) => loadBlocks(checkpoint, options, { system: 'dflash', name: 'DFlash' }),
+  training: {
+    sizes: ['heads', 'layers'],
+    settings: (levels) => ({ depth: levels, decay: decayOf(levels) }),
+    create: createDflash,
+  },
 };
 
 function describeSystem(checkpoint: Checkpoint, refuse: Refuse): DrafterDescription {

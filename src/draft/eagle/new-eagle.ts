@@ -8,23 +8,13 @@ import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../.
 import { readTaps } from './taps.js';
 import { makeFresh } from '../fresh/fresh-tensors.js';
 import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
-import { llamaConfig, type NewTarget } from '../fresh/new-target.js';
+import { headConfig, type NewTarget } from '../fresh/new-target.js';
 import type { FreshDrafter } from '../training-recipe.js';
 
 const plain = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
 
 function layerOf({ configuration }: NewTarget): LayerSizes {
   return { ...configuration, ...plain };
-}
-
-/**
- * Without dynamic scaling: within the target's context the angles are the plain ones, and other engines would stretch
- * them.
- */
-function headConfig(target: NewTarget, sizes: LayerSizes): Record<string, unknown> {
-  const { rope_scaling: scaling, ...config } = llamaConfig(target, { ...sizes, layers: 1 });
-  const isKept = scaling !== undefined && target.configuration.rotaryScaling.kind !== 'dynamic';
-  return isKept ? { ...config, rope_scaling: scaling } : config;
 }
 
 const file = 'model.safetensors';
@@ -38,7 +28,7 @@ export function createEagle(target: NewTarget, seed: number | string): NewCheckp
     ...layerRecipes('', 'layers.0', sizes, { inputNorm: false }),
   ];
   return {
-    config: { ...headConfig(target, sizes), bias: true },
+    config: { ...headConfig(target, { ...sizes, layers: 1 }), bias: true },
     file,
     tensors: makeFresh(recipes, { seed, deviation: target.deviation }),
   };
@@ -71,7 +61,7 @@ export function createEagle3(
   const rows = draftTokens?.length === vocabularySize ? undefined : draftTokens;
   const draftSize = rows?.length ?? vocabularySize;
   const config = {
-    ...headConfig(target, sizes),
+    ...headConfig(target, { ...sizes, layers: 1 }),
     architectures: ['LlamaForCausalLMEagle3'],
     draft_vocab_size: draftSize,
     target_hidden_size: hiddenSize,

@@ -74,6 +74,16 @@ export function llamaConfig(
   };
 }
 
+/**
+ * Without dynamic scaling: within the target's context the angles are the plain ones, and other engines would stretch
+ * them.
+ */
+export function headConfig(target: NewTarget, choice: LayerChoice): Record<string, unknown> {
+  const { rope_scaling: scaling, ...config } = llamaConfig(target, choice);
+  const isKept = scaling !== undefined && target.configuration.rotaryScaling.kind !== 'dynamic';
+  return isKept ? { ...config, rope_scaling: scaling } : config;
+}
+
 /** In the older spelling, which every reader of drafters knows. */
 function rotaryOf(config: Checkpoint['config'], base: number): Record<string, unknown> {
   const { rope_parameters: newer, rope_scaling: older } = config;
