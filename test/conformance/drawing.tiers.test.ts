@@ -100,9 +100,15 @@ describe.runIf(byTier({ quick: true, full: false }))('plain decoding that draws 
   });
 });
 
-const variants = ['draft model', 'Medusa', 'Hydra', 'EAGLE, torch', 'EAGLE-3 with d2t', 'DFlash', 'ngram'].map(
-  (system) => [...drafterVariants, ngramVariant].find(({ name }) => name.startsWith(system))!,
-);
+const variants = [
+  'draft model',
+  'Medusa',
+  'Hydra',
+  'EAGLE, torch',
+  'EAGLE-3 with d2t',
+  'DFlash',
+  'ngram',
+].map((system) => [...drafterVariants, ngramVariant].find(({ name }) => name.startsWith(system))!);
 
 /** Each policy once, and each system. */
 const quickPolicies: Readonly<Record<string, readonly string[]>> = {
