@@ -1,11 +1,12 @@
 import { defineConfig } from 'vitest/config';
 
-// Three projects. `quick` needs nothing but this repository and is what `npm test` runs; `full` adds `*.full.test.ts` and
-// the other half of `*.tiers.test.ts`; `shared` reads ../shared (golden values, prompt sets) and skips where it is absent.
+// Two projects. `quick` needs nothing but this repository and is what `npm test` runs; `full` adds `*.full.test.ts`, the other
+// half of `*.tiers.test.ts`, and suites that read ../shared (golden values, prompt sets), which skip where it is absent.
+// A project costs seconds of CPU, because each transforms and loads the sources for itself.
 const everywhere = ['src/**/*.test.ts', 'test/**/*.test.ts', 'bench/**/*.test.ts'];
 const full = '**/*.full.test.ts';
 const tiers = '**/*.tiers.test.ts';
-const shared = 'test/shared/**';
+const shared = 'test/shared/*.test.ts';
 const never = ['**/node_modules/**', 'out/**'];
 
 const project = (name: string, include: string[], exclude: string[], tier: 'quick' | 'full') => ({
@@ -17,8 +18,7 @@ export default defineConfig({
   test: {
     projects: [
       project('quick', everywhere, [full, shared], 'quick'),
-      project('full', [full, tiers], [shared], 'full'),
-      project('shared', [`${shared}/*.test.ts`], [], 'full'),
+      project('full', [full, tiers, shared], [], 'full'),
     ],
     globalSetup: 'test/support/temporary-home.ts',
     sequence: { shuffle: true }, // keeps tests independent of each other
