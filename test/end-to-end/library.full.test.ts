@@ -42,9 +42,10 @@ const reductions: readonly (readonly [printed: string, reduced: string])[] = [
     'hardening: { rounds: 1, promptsPerRound: 2, suffixesPerPrompt: 1, searchSteps: 1, stepsPerRound: 2 }',
     'hardening: { rounds: 1, promptsPerRound: 1, suffixesPerPrompt: 1, randomPerPrompt: 1, spread: 1, searchSteps: 1, suffixLengths: [5], stepsPerRound: 1 }',
   ],
+  ["  baselines: ['random'], // or []", '  baselines: [],'],
   [
-    '    candidates: 16,\n    starts: 1,',
-    '    candidates: 4,\n    window: 4,\n    shortestAnswer: 4,\n    starts: 1,',
+    '    steps: 2,\n    candidates: 16,\n    starts: 1,',
+    '    steps: 1,\n    candidates: 4,\n    window: 4,\n    shortestAnswer: 4,\n    starts: 1,',
   ],
   ['    maxNewTokens: 32,\n  },\n});\nconst hardened', '    maxNewTokens: 8,\n  },\n});\nconst hardened'],
 ];
@@ -84,7 +85,7 @@ describe('docs/library.md', () => {
       ],
       ...{ status: 'complete', verified: 'follows', differences: [], compared: 1 },
       ...{ guarded: 200, replayed: 1, trained: 'complete', updates: 3, made: 'medusa' },
-      ...{ hardened: 'complete', roles: ['before', 'hardened', 'random'] },
+      ...{ hardened: 'complete', roles: ['before', 'hardened'] },
     });
     expect(report.plain.startsWith(report.answers[0]!)).toBe(true);
     expect(report.length).toBeGreaterThan(1);
