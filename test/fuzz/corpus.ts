@@ -19,10 +19,10 @@ export const maliciousCases = [
   ...trainingCases,
 ];
 
-/** Cases of one sort are listed together, so every second one represents them all; the places are each a sort of their own. */
+/** Cases of one sort are listed together, so every third one represents them all; the places are each a sort of their own. */
 export const representativeCases = [
   ...[checkpointCases, textCases, smallCases, trainingCases].flatMap((cases) =>
-    cases.filter((_, index) => index % 2 === 0),
+    cases.filter((_, index) => index % 3 === 0),
   ),
   ...placeCases,
 ];

@@ -13,7 +13,7 @@ import { runKinds } from './run-kinds.js';
 
 const { folder: build } = transpileForTests('fuzz', ['src', 'test/fuzz', 'test/support']);
 
-const countFiles = ({ boundedRuns }: FuzzKind): number => Math.ceil(boundedRuns / 2);
+const countFiles = ({ boundedRuns }: FuzzKind): number => Math.ceil(boundedRuns / 6);
 
 describe('files of strangers are read, or refused in one sentence', () => {
   let runs: ReadonlyMap<string, KindRun>;

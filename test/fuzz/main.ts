@@ -26,7 +26,7 @@ if (unknown !== undefined || !Number.isSafeInteger(seed) || (runs !== undefined 
   process.exit(2);
 }
 
-/** Ten times what the full tier tries, where nothing else is asked for. */
+/** Sixty times what the full tier tries, where nothing else is asked for. */
 const longerBy = 10;
 const worker = fileURLToPath(new URL('./worker.js', import.meta.url));
 const chosen = fuzzKinds.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
