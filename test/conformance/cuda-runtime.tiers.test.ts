@@ -11,7 +11,7 @@ import { createInterpreter } from '../oracle/interpreter.js';
 import type { CompileOptions, Program } from '../../src/runtime/program.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeCuda, describeEmulated } from '../support/emulated-suite.js';
-import { byTier, casesOfTier } from '../support/tier.js';
+import { casesOfTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
@@ -92,7 +92,7 @@ describeEmulated('a target and its drafters on CUDA', () => {
   });
   const greedy = {
     promptIds: randomTokens('cuda', 9, tiny.vocabularySize),
-    maxNewTokens: byTier({ quick: 6, full: 10 }),
+    maxNewTokens: 6,
     stopIds: [],
     sampling: { temperature: 0 },
     seed: 0,
@@ -101,11 +101,11 @@ describeEmulated('a target and its drafters on CUDA', () => {
   const drawn = { ...greedy, sampling: { temperature: 0.9, topK: 20, topP: 0.9 }, seed: 3 };
   const tree = onHost.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0]]);
   const cases = [
-    { system: 'draft model', policies: ['chain:3', 'dynamic:12,2,3', tree] },
-    { system: 'Medusa', policies: ['chain:3', 'dynamic:12,2,3', tree] },
-    { system: 'Hydra', policies: ['chain:3', 'dynamic:12,2,3', tree] },
-    { system: 'EAGLE', policies: ['chain:3', 'dynamic:12,2,3', tree] },
-    { system: 'EAGLE-3', policies: ['chain:3', tree] },
+    { system: 'draft model', policies: ['chain:3', tree] },
+    { system: 'Medusa', policies: ['dynamic:12,2,3'] },
+    { system: 'Hydra', policies: [tree] },
+    { system: 'EAGLE', policies: ['chain:3', 'dynamic:12,2,3'] },
+    { system: 'EAGLE-3', policies: [tree] },
     { system: 'DFlash', policies: ['chain:3', tree] },
     { system: 'EAGLE-3', policies: ['dynamic:12,2,3'] },
   ];

@@ -103,6 +103,7 @@ const quick = [
   'ngram+eagle3 chain:2',
 ];
 
+/** Every system and every shape of drafts, in few of their combinations. */
 const systems = [
   {
     name: 'draft model',
@@ -124,15 +125,11 @@ const systems = [
   { name: 'Medusa, torch file', cases: [{ policyText: gappedTree, sampling: whole }] },
   {
     name: 'EAGLE, torch file, with bias',
-    cases: [
-      { policyText: smallTree, sampling: whole },
-      { policyText: 'dynamic:8,1,3', sampling: whole },
-    ],
+    cases: [{ policyText: 'dynamic:8,1,3', sampling: whole }],
   },
   {
     name: 'EAGLE-3 with d2t',
     cases: [
-      { policyText: 'chain:2', sampling: cut },
       { policyText: gappedTree, sampling: whole },
       { policyText: 'dynamic:8,1,3', sampling: cut },
     ],
@@ -149,7 +146,6 @@ const systems = [
     cases: [
       { policyText: 'chain:2', sampling: whole },
       { policyText: smallTree, sampling: cut },
-      { policyText: 'dynamic:8,1,3', sampling: whole },
     ],
   },
 ].map(({ name, cases }) => ({
