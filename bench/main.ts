@@ -72,7 +72,7 @@ const cases: Readonly<Record<string, BenchCase>> = {
     load: () => import('./guard-detection.js'),
   },
   'guard-cost': {
-    summary: 'latency, throughput, and memory of the guard on loopback',
+    summary: 'throughput, CPU time and latency of the guard on loopback, beside nginx and a plain Node proxy',
     load: () => import('./guard-cost.js'),
   },
 };
