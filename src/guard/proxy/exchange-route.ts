@@ -16,6 +16,8 @@ export type ExchangeEnding = 'complete' | 'client-left' | 'upstream-failed' | 'r
 
 /** Sees a response pass; never throws. */
 export interface Watcher {
+  /** After the request was sent: what need not delay it. */
+  onSent?(): void;
   onStart(head: ResponseHead): void;
   onBytes(bytes: Buffer): void;
   /** @param status as sent to the client; 0 where it left before */

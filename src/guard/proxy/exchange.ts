@@ -94,6 +94,7 @@ export class Exchange implements UpstreamHandler {
     if (this.connection.isConnecting) this.failAfter(upstream.timeouts.connect, 'connect-timeout');
     if (sent.body === undefined) this.body.stream(this.connection, this);
     else this.expectResponse();
+    route.watcher.onSent?.();
   }
 
   onDrain(): void {

@@ -74,26 +74,31 @@ export class RequestRouter implements Router {
       const error = bad('The request has several tenant headers; expected one.');
       return { kind: 'refuse', watcher: unwatched, error };
     }
-    const body = bytes && parseBody(rawHeaders, bytes);
-    const name = body?.json.model;
-    const isNamed = typeof name === 'string' && name !== '';
-    const model = facts.modelKey(isNamed ? name.slice(0, maxNameCharacters) : null);
     const decision = this.listeners.decide(tenant, nowMs);
     const isPlain = decision.kind === 'plain-upstream' && plain !== undefined;
     const upstream = isPlain ? 'plain' : 'speculative';
-    const watcher = this.watch({ model, route, tenant, upstream }, rawHeaders, decision);
+    let body: RequestBody | undefined;
+    const readBody = () => (body ??= bytes && parseBody(rawHeaders, bytes));
+    const readModel = (): string => {
+      const name = readBody()?.json.model;
+      return facts.modelKey(
+        typeof name === 'string' && name !== '' ? name.slice(0, maxNameCharacters) : null,
+      );
+    };
+    const watcher = this.watch({ route, tenant, upstream }, rawHeaders, decision, readModel);
     if (isPlain) return { kind: 'pass', upstream: plain, watcher, isRead: true };
-    if (decision.kind !== 'refuse') return this.forward(watcher, decision, body);
+    if (decision.kind !== 'refuse') return this.forward(watcher, decision, readBody);
     const message = 'Too many requests: this tenant is limited while drafting does not pay for its requests.';
     const headers = ['Retry-After', String(Math.ceil(decision.retryAfterMs / 1000))];
     return { kind: 'refuse', watcher, error: { status: 429, message, code: 'rate_limited', headers } };
   }
 
-  private forward(watcher: Watcher, decision: Decision, body: RequestBody | undefined): Route {
+  private forward(watcher: Watcher, decision: Decision, readBody: () => RequestBody | undefined): Route {
     const { speculative, facts, askForTelemetry: isAsking } = this.settings;
     const pass = { kind: 'pass', upstream: speculative, watcher, isRead: true } as const;
     const isLimited = decision.kind === 'shorter-drafts';
     if (!isLimited && !isAsking) return pass;
+    const body = readBody();
     if (body === undefined || !isEditable(body)) {
       if (!isLimited) return pass;
       // Passing it unchanged would be a way around the measure.
@@ -109,14 +114,15 @@ export class RequestRouter implements Router {
   }
 
   private watch(
-    about: Pick<Observation, 'model' | 'route' | 'tenant' | 'upstream'>,
+    about: Pick<Observation, 'route' | 'tenant' | 'upstream'>,
     rawHeaders: RawHeaders,
     decision: Decision,
+    readModel: () => string,
   ): RequestWatch {
     const { facts } = this.settings;
     const { onStart, onEnd, onFault } = this.listeners;
     onStart();
-    return new RequestWatch({
+    const options = {
       id: `${this.idPrefix}-${(this.count++).toString(36)}`,
       ...about,
       engine: facts.engine,
@@ -124,11 +130,12 @@ export class RequestRouter implements Router {
       isProbe: decision.kind === 'probe',
       rawHeaders,
       onFault,
-      onEnd(observation) {
+      onEnd(observation: Observation) {
         facts.learn(observation);
         onEnd(observation);
       },
-    });
+    };
+    return new RequestWatch(options, readModel);
   }
 }
 

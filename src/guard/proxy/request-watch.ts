@@ -11,7 +11,7 @@ import type { ResponseHead } from './response-parser.js';
 import type { ReadResponse, ResponseReader } from './response-reader.js';
 import { createResponseReader } from './response-reader.js';
 
-export interface WatchOptions extends Pick<Observation, 'id' | 'model' | 'route' | 'tenant' | 'upstream'> {
+export interface WatchOptions extends Pick<Observation, 'id' | 'route' | 'tenant' | 'upstream'> {
   readonly engine: EngineName | undefined;
   readonly measure: ActionName | undefined;
   readonly isProbe: boolean;
@@ -27,8 +27,18 @@ export class RequestWatch implements Watcher {
   private reader: ResponseReader | undefined;
   private isStream = false;
   private responseId: string | undefined;
+  private model: string | undefined;
 
-  constructor(private readonly options: WatchOptions) {}
+  /** @param readModel is called once, because it keeps the request's body */
+  constructor(
+    private readonly options: WatchOptions,
+    private readModel: (() => string) | undefined,
+  ) {}
+
+  onSent(): void {
+    this.model ??= this.readModel?.();
+    this.readModel = undefined;
+  }
 
   onStart({ rawHeaders, status }: ResponseHead): void {
     this.firstByteMs = performance.now() - this.startedAt;
@@ -60,11 +70,12 @@ export class RequestWatch implements Watcher {
   }
 
   private observe(ending: ExchangeEnding, status: number, read: ReadResponse | undefined): Observation {
-    const { id, model, route, tenant, upstream, engine, measure, isProbe, rawHeaders } = this.options;
+    this.onSent();
+    const { id, route, tenant, upstream, engine, measure, isProbe, rawHeaders } = this.options;
     const { isStream, firstByteMs } = this;
     const observation: { -readonly [Key in keyof Observation]: Observation[Key] } = {
       id,
-      model,
+      model: this.model!,
       route,
       endedMs: Date.now(),
       engine: read?.engine ?? engine ?? 'unknown',
