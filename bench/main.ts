@@ -71,6 +71,10 @@ const cases: Readonly<Record<string, BenchCase>> = {
     summary: 'what the guard detects, on audited attacks and benign prompts',
     load: () => import('./guard-detection.js'),
   },
+  'guard-live': {
+    summary: 'the guard before a real server: attacks, benign requests, replay; --quick for a small run',
+    load: () => import('./guard-live.js'),
+  },
   'guard-cost': {
     summary: 'throughput, CPU time and latency of the guard on loopback, beside nginx and a plain Node proxy',
     load: () => import('./guard-cost.js'),
