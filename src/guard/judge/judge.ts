@@ -41,8 +41,8 @@ export interface JudgeSnapshot {
 export type SavedJudge = ReturnType<Judge['save']>;
 
 const maxAlerts = 200;
-/** The collapsed, low and drift tests share the false alerts. */
-const tests = 3;
+/** The collapsed, low and drift tests and the comparison of new tenants share the false alerts. */
+const tests = 4;
 /** Assumed until more traffic has been seen. */
 const minRequestsPerWeek = 10_000;
 const weekMs = 604_800_000;
@@ -155,7 +155,7 @@ export class Judge {
     return this.tenants.learn(tenant, outcome, threshold).map((finding) => {
       this.alertCount += 1;
       const about = { id: `alert-${this.alertCount}`, atMs: endedMs, model, route, requestId: id };
-      const alert = { ...about, ...finding, threshold };
+      const alert = { ...about, threshold, ...finding };
       this.alerts.push(alert);
       if (this.alerts.length > maxAlerts) this.alerts.shift();
       return alert;

@@ -4,11 +4,14 @@
  *   collapsed  how many collapsed, against the share among other tenants (binomial tail), and whether drafting pays for
  *              them together, which also sees many short requests
  *   low        how many were low or collapsed, against the rate of the ranking (binomial tail)
- *   drift      the mean rank, against those of tenants in general and its own earlier ones
+ *   drift      the mean rank, against those of tenants in general and its own earlier ones; of a new tenant also, once,
+ *              against the lowest known tenant
  *
  * An alert never raises the evidence that the next one needs. A fourth test is about all tenants together.
  */
 import { RecentMap } from '../state/recent-map.js';
+import type { Comparison } from './new-tenants.js';
+import { NewTenants } from './new-tenants.js';
 import {
   average,
   chance,
@@ -21,7 +24,7 @@ import {
   rankVariance,
   spreadBeyondChance,
 } from './tail.js';
-import type { Alert, AlertCause } from './verdict.js';
+import type { AlertCause, Finding } from './verdict.js';
 
 /** A judged request, as far as its tenant's tests need it. */
 export interface Outcome {
@@ -36,8 +39,6 @@ export interface Outcome {
   readonly isConclusive: boolean;
 }
 
-export type Finding = Pick<Alert, 'tenant' | 'cause' | 'count' | 'requests' | 'probability' | 'text'>;
-
 export interface TenantState {
   /** Oldest first. */
   outcomes: Outcome[];
@@ -45,6 +46,7 @@ export interface TenantState {
   history: { mean: number; weight: number };
   /** Requests for which its traffic teaches no baseline; set by alerts and collapses. */
   heldFor: number;
+  comparison: Comparison;
   /** Requests until the same alert may repeat, by cause. */
   muted: Partial<Record<AlertCause, number>>;
 }
@@ -69,6 +71,7 @@ export class TenantTests {
   private recent: Passed[] = [];
   private spread: number = spreads.default;
   private sinceSpread = 0;
+  private readonly newTenants = new NewTenants(maxOutcomes);
   /** Whether the latest conclusive request of a tenant collapsed: one tenant with many requests is not everyone. */
   private readonly latest = new RecentMap<boolean>(everyone.max);
   private isDown = false;
@@ -93,6 +96,7 @@ export class TenantTests {
     const state = this.tenants.getOrCreate(tenant, createState);
     const { isCollapsed, rank } = outcome;
     const isHeld = state.heldFor > 0;
+    this.newTenants.allow(threshold);
     state.outcomes.push(outcome);
     if (state.outcomes.length > maxOutcomes) forgetOldest(state, isHeld);
     if (isHeld) state.heldFor -= 1;
@@ -100,7 +104,9 @@ export class TenantTests {
     const found = [
       this.testCollapsed(tenant, state.outcomes, threshold),
       this.testLow(tenant, state.outcomes, threshold),
-      rank === null ? undefined : this.testDrift(tenant, state, threshold),
+      rank === null
+        ? undefined
+        : (this.testDrift(tenant, state, threshold) ?? this.newTenants.compare(tenant, state)),
     ].filter((finding) => finding !== undefined);
     if (isCollapsed || found.length > 0) state.heldFor = heldRequests;
     if (state.heldFor === 0 || !isHeld) this.pass({ tenant, isCollapsed, rank });
@@ -117,15 +123,16 @@ export class TenantTests {
   }
 
   save() {
-    const { recent, isDown } = this;
-    return { tenants: [...this.tenants.entries()], recent, latest: [...this.latest.entries()], isDown };
+    const { recent, isDown, spread, sinceSpread } = this;
+    const [tenants, latest] = [[...this.tenants.entries()], [...this.latest.entries()]];
+    return { tenants, latest, newTenants: this.newTenants.save(), recent, isDown, spread, sinceSpread };
   }
 
-  restore({ tenants, recent, latest, isDown }: ReturnType<TenantTests['save']>): void {
+  restore({ tenants, latest, newTenants, ...own }: ReturnType<TenantTests['save']>): void {
     this.tenants.replace(tenants);
     this.latest.replace(latest);
-    Object.assign(this, { recent, isDown });
-    this.measureSpread();
+    this.newTenants.restore(newTenants);
+    Object.assign(this, own);
   }
 
   private testCollapsed(
@@ -219,15 +226,16 @@ export class TenantTests {
       const weight = ranks.length + history.weight;
       if (weight < 30 || heldFor > 0) return [];
       const sum = ranks.reduce((total, rank) => total + rank, 0) + history.mean * history.weight;
-      return [{ mean: sum / weight, chance: rankVariance / weight }];
+      return [{ mean: sum / weight, chance: rankVariance / weight, weight }];
     });
+    this.newTenants.learnKnown(means);
     const isKnown = means.length >= spreads.minTenants;
     this.spread = isKnown ? Math.max(spreads.min, spreadBeyondChance(means)) : spreads.default;
   }
 }
 
 const createState = (): TenantState => ({
-  ...{ outcomes: [], heldFor: 0, muted: {} },
+  ...{ outcomes: [], heldFor: 0, muted: {}, comparison: 'due' },
   history: { mean: 0.5, weight: 0 },
 });
 

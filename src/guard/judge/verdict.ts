@@ -69,6 +69,10 @@ export interface Alert {
   readonly text: string;
 }
 
+/** What a test found about a tenant; `threshold` where it is not that of the request. */
+export type Finding = Pick<Alert, 'tenant' | 'cause' | 'count' | 'requests' | 'probability' | 'text'> &
+  Partial<Pick<Alert, 'threshold'>>;
+
 /** A measure that was applied or lifted. */
 export interface ActionEvent {
   readonly atMs: number;

@@ -30,7 +30,7 @@ export interface StateCallbacks {
 }
 
 /** Changes with the fields of SavedJudge. */
-const version = 5;
+const version = 6;
 
 /** As JSON, with a digest by which damage is recognized. */
 export function packState(judge: Pick<Judge, 'save'>): string {
