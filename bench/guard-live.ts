@@ -34,6 +34,8 @@ const size = isQuick
   ? { before: [0, 50], pairs: 12, benign: 240, usageOnly: 60 }
   : { before: [0, 50, 200], pairs: 60, benign: 2000, usageOnly: 60 };
 const attackTokens = 44;
+/** Chunks without text make tokens per chunk look larger, so a collapse takes more steps to be certain. */
+const usageOnlyTokens = 64;
 const benignTokens = 40;
 const attackRequests = 12;
 const inFlight = 8;
@@ -242,7 +244,7 @@ async function runUsageOnly(): Promise<void> {
     for (let index = 0; index < size.usageOnly; index++) {
       const tenant = `attacker-${index}`; // a measure would end the drafts of one tenant
       const attack = { ...attacks[index % attacks.length]!, tenant };
-      await send(url, attack, { maxTokens: attackTokens, isStream: true });
+      await send(url, attack, { maxTokens: usageOnlyTokens, isStream: true });
     }
   });
   const attacked = judged.filter(({ record }) => record.tenant.startsWith('attacker'));

@@ -42,8 +42,8 @@ export interface Outcome {
 export interface TenantState {
   /** Oldest first. */
   outcomes: Outcome[];
-  /** Mean rank of the requests before those, and how many it stands for. */
-  history: { mean: number; weight: number };
+  /** Mean and variance of the ranks before those, and how many requests they stand for. */
+  history: { mean: number; variance: number; weight: number };
   /** Requests for which its traffic teaches no baseline; set by alerts and collapses. */
   heldFor: number;
   comparison: Comparison;
@@ -60,6 +60,8 @@ const maxRecent = 500;
 const heldRequests = 32;
 const repeatAfter = 100;
 const maxHistory = 400;
+/** Requests from which half of the variance of a tenant's ranks is its own. */
+const varianceFrom = 50;
 /** How far tenants' mean ranks differ: the default while few tenants are known, and the minimum. */
 const spreads = { default: 0.15, min: 0.03, minTenants: 8, refreshEvery: 64 } as const;
 /** For the test of all tenants: how many recent ones it looks at, and the collapsed share where it fires and ends. */
@@ -170,17 +172,20 @@ export class TenantTests {
     const means = meanRanks(outcomes);
     const highest = Math.max(0.5, history.weight > 0 ? history.mean : 0);
     // Most requests end here: no test at a small threshold can fire.
-    if (threshold < 1e-3 && means.every((each) => each.mean > highest - 3 * Math.sqrt(each.chance)))
+    if (threshold < 1e-3 && means.every((each) => each.mean > highest - 2 * Math.sqrt(each.chance)))
       return undefined;
     const center = Math.min(0.5, this.meanRankOfOthers(tenant));
     const between = this.spread ** 2;
-    const own = 1 / (1 / between + history.weight / rankVariance);
-    const usual = own * (center / between + (history.mean * history.weight) / rankVariance);
+    // A tenant that asks for one kind of text varies less than all requests together.
+    const trust = history.weight / (history.weight + varianceFrom);
+    const ownVariance = Math.min(rankVariance, trust * history.variance + (1 - trust) * rankVariance);
+    const own = 1 / (1 / between + history.weight / ownVariance);
+    const usual = own * (center / between + (history.mean * history.weight) / ownVariance);
     for (const { requests, mean, chance: variance } of means) {
       // Against tenants in general too: a tenant's own past must not excuse what it sends now.
       const probability = Math.min(
         normalTail((center - mean) / Math.sqrt(variance + between)),
-        normalTail((usual - mean) / Math.sqrt(variance + own)),
+        normalTail((usual - mean) / Math.sqrt(ownVariance / requests + own)),
       );
       if (probability > threshold) continue;
       const counted = { count: requests, requests, probability };
@@ -236,7 +241,7 @@ export class TenantTests {
 
 const createState = (): TenantState => ({
   ...{ outcomes: [], heldFor: 0, muted: {}, comparison: 'due' },
-  history: { mean: 0.5, weight: 0 },
+  history: { mean: 0.5, variance: rankVariance, weight: 0 },
 });
 
 const isLow = (outcome: Outcome): boolean => outcome.isLow || outcome.isCollapsed;
@@ -245,7 +250,9 @@ function forgetOldest({ outcomes, history }: TenantState, isHeld: boolean): void
   const { rank } = outcomes.shift()!;
   if (rank === null || isHeld) return;
   history.weight = Math.min(history.weight + 1, maxHistory);
-  history.mean += (rank - history.mean) / history.weight;
+  const distance = rank - history.mean;
+  history.mean += distance / history.weight;
+  history.variance += (distance * (rank - history.mean) - history.variance) / history.weight;
 }
 
 function testTogether(tenant: string, outcomes: readonly Outcome[]): Finding | undefined {
