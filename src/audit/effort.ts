@@ -3,16 +3,19 @@
  * machine. Candidates that do not survive are not scored and answers may be shorter, so it is an upper estimate.
  */
 import type { Target } from '../decode/target.js';
-import { countParameters } from '../draft/reading/checks.js';
 import type { Drafter } from '../draft/drafter.js';
+import { countParameters } from '../draft/reading/checks.js';
 import { levelsOf } from '../draft/tree/grow-tree.js';
+import { matmul } from '../graph/operations/contraction.js';
+import { input, weight } from '../graph/operations/leaves.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';
+import { float32, type Runtime } from '../runtime/program.js';
 import type { FileWeights, MemoryWeights, WeightStore } from '../runtime/weights.js';
-import type { AuditRequest } from './audit-request.js';
-import type { LoadedDrafter } from './arms/transfer.js';
 import { armKeys } from './arms/drafter-units.js';
 import type { ArmKey } from './arms/measure-arm.js';
+import type { LoadedDrafter } from './arms/transfer.js';
+import type { AuditRequest } from './audit-request.js';
 import { rowsPerBatch } from './search/pass-rows.js';
 import type { AuditSettings } from './settings.js';
 
@@ -186,20 +189,75 @@ async function measurePace({ model }: Target): Promise<Pace> {
   const time = async (rows: number): Promise<number> => {
     const tokens = new Int32Array(rows).fill(1);
     const cache = model.createCache();
-    let bestMs = Infinity;
     try {
-      // The best of several: the machine may be busy.
-      for (let run = 0; run < probes; run++) {
-        const startMs = performance.now();
+      return await bestTime(async () => {
         (await model.forward({ tokens, cache, want: ['argmax'] })).rows.free();
-        bestMs = Math.min(bestMs, performance.now() - startMs);
-      }
+      });
     } finally {
       cache.release();
     }
-    return bestMs;
   };
   const rows = Math.min(probedRows, model.configuration.contextLength);
   const [many, one] = [await time(rows), await time(1)];
   return { rowMs: many / rows, tokenMs: one };
+}
+
+/** The best of several, in milliseconds: the machine may be busy. */
+async function bestTime(run: () => Promise<unknown>): Promise<number> {
+  let bestMs = Infinity;
+  for (let probe = 0; probe < probes; probe++) {
+    const startMs = performance.now();
+    await run();
+    bestMs = Math.min(bestMs, performance.now() - startMs);
+  }
+  return bestMs;
+}
+
+// The effort of an audit whose models are not on this machine yet, from their sizes and the time of matrix products on
+// its device. Attention, transfers and small operations are not counted.
+interface UnseenAudit {
+  readonly settings: AuditSettings;
+  readonly prompts: number;
+  /** Parameters. */
+  readonly target: number;
+  /** [drafter] Parameters. */
+  readonly drafters: readonly number[];
+}
+
+/** Of the default policy. */
+const levels = 4;
+
+export async function predictEffort(runtime: Runtime, unseen: UnseenAudit): Promise<SearchEffort> {
+  const { settings, prompts, target, drafters } = unseen;
+  const keys = armKeys({ settings, suffixes: [] }, '', '');
+  const pace = await predictPace(runtime, target);
+  const counted = drafters.map((parameters) => ({
+    keys: Array.from({ length: prompts }, () => keys).flat(),
+    share: 1 + (levels * parameters) / target,
+  }));
+  return countEffort(settings, pace, counted);
+}
+
+/** Larger than the caches of a device, as weights are. */
+const sizes = { onnx: 2048, cuda: 8192 } as const;
+const products = 8;
+
+/** One product after the other in one program, so that starting it costs little. */
+async function predictPace(runtime: Runtime, parameters: number): Promise<Pace> {
+  const size = runtime.name === 'cuda' ? sizes.cuda : sizes.onnx;
+  const data = new Float32Array(size * size).fill(1 / size);
+  const weights: MemoryWeights = { kind: 'memory', tensors: new Map([['w', { shape: [size, size], data }]]) };
+  const time = async (rows: number): Promise<number> => {
+    let y = input('x', [rows, size]);
+    for (let product = 0; product < products; product++) y = matmul(y, weight('w', [size, size]));
+    const program = await runtime.compile({ y }, [weights]);
+    const inputs = { x: float32(new Float32Array(rows * size).fill(1), [rows, size]) };
+    try {
+      return (await bestTime(() => program.run(inputs))) / products;
+    } finally {
+      await program.dispose();
+    }
+  };
+  const scale = parameters / size ** 2;
+  return { rowMs: ((await time(probedRows)) / probedRows) * scale, tokenMs: (await time(1)) * scale };
 }

@@ -37,9 +37,6 @@ export function narrow(type: ElementType, value: string): string {
 
 export type ValueType = 'float' | 'int';
 
-export const valueTypeOf = (type: ElementType): ValueType =>
-  type === 'int32' || type === 'bool' ? 'int' : 'float';
-
 interface Scope {
   readonly lines: string[];
   readonly known: Map<string, string>;
