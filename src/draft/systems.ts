@@ -1,7 +1,7 @@
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { dflash } from './dflash/dflash.js';
+import { dflash, dspark } from './dflash/dflash.js';
 import { draftModel } from './draft-model/draft-model.js';
 import type { DraftSystem, DrafterOptions, WeightedSystem, WeightlessSystem } from './draft-system.js';
 import { namesOf } from './draft-system.js';
@@ -64,6 +64,7 @@ export const systems: readonly DraftSystem[] = [
   medusa,
   hydra,
   dflash,
+  dspark,
   pEagle,
   eagle3,
   eagle,

@@ -40,6 +40,7 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
   { title: 'EAGLE-3 of two layers', system: 'eagle3', layers: 2, layout: 'EAGLE-3 head' },
   { title: 'P-EAGLE', system: 'p-eagle', layers: 2, draftTokens, layout: 'P-EAGLE head' },
   { title: 'DFlash', system: 'dflash', heads: 4, layout: 'DFlash head' },
+  { title: 'DSpark', system: 'dspark', heads: 3, layers: 1, layout: 'DSpark head' },
   { title: 'EAGLE-3 over some tokens', system: 'eagle3', draftTokens, layout: 'EAGLE-3 head' },
 ];
 
@@ -58,6 +59,7 @@ const quickTitles = [
   'PARD',
   'P-EAGLE',
   'DFlash',
+  'DSpark',
   'Medusa',
   'Hydra++',
   'EAGLE',
@@ -110,6 +112,7 @@ const oneOfEach: readonly NewDrafter[] = [
   { system: 'eagle' },
   { system: 'eagle3' },
   { system: 'dflash' },
+  { system: 'dspark' },
 ];
 
 const quickTargets = ['meta-llama/Llama-3.1-8B-Instruct', 'Qwen/Qwen3-8B'];

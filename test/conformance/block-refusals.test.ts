@@ -3,7 +3,13 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import { inspectCheckpoint } from '../../src/draft/inspection.js';
 import type { WritableTensors } from '../support/checkpoint/encode-values.js';
-import { blockTensors, dflashConfig, writeMaskEmbedding } from '../support/tiny-blocks.js';
+import {
+  blockTensors,
+  dflashConfig,
+  dsparkConfig,
+  dsparkTensors,
+  writeMaskEmbedding,
+} from '../support/tiny-blocks.js';
 import { noise, tiny, writeCheckpoint } from '../support/tiny-checkpoints.js';
 import { TinyModels } from '../support/tiny-pair.js';
 
@@ -31,6 +37,32 @@ async function expectRefusal(folder: string, message: RegExp, byInspection = tru
   const { problems } = await inspectCheckpoint(folder);
   expect(problems.map(({ problem }) => problem).join('\n')).toMatch(message);
 }
+
+describe('a DSpark head', () => {
+  it.each([
+    [{ markov_head_type: 'gated' }, /Markov head of the type "gated"/],
+    [{ markov_head_type: 'rnn' }, /Markov head of the type "rnn"/],
+    [{ block_size: 0 }, /a whole number from 1 to 64 was expected/],
+    [{ mask_token_id: 99 }, /mask_token_id 99/],
+    [{ confidence_threshold: 2 }, /"confidence_threshold": 2; a number between 0 and 1/],
+  ])('with %j', async (changes, message) => {
+    const folder = writeCheckpoint(models.freshFolder(), 'model.safetensors', dsparkTensors(tiny), {
+      ...dsparkConfig(tiny),
+      ...changes,
+    });
+    await expectRefusal(folder, message);
+  });
+
+  it('without the Markov head that it declares', async () => {
+    const folder = writeCheckpoint(
+      models.freshFolder(),
+      'model.safetensors',
+      blockTensors(tiny),
+      dsparkConfig(tiny),
+    );
+    await expectRefusal(folder, /declares a Markov head of rank 6 and lacks it/);
+  });
+});
 
 describe('a DFlash head', () => {
   it.each([

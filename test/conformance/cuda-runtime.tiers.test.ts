@@ -107,6 +107,7 @@ describeEmulated('a target and its drafters on CUDA', () => {
     { system: 'EAGLE', policies: ['chain:3', 'dynamic:12,2,3'] },
     { system: 'EAGLE-3', policies: [tree] },
     { system: 'DFlash', policies: ['chain:3', tree] },
+    { system: 'DSpark', policies: ['chain:3', tree] },
     { system: 'EAGLE-3', policies: ['dynamic:12,2,3'] },
   ];
 

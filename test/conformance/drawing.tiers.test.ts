@@ -107,6 +107,7 @@ const variants = [
   'EAGLE, torch',
   'EAGLE-3 with d2t',
   'DFlash',
+  'DSpark',
   'ngram',
 ].map((system) => [...drafterVariants, ngramVariant].find(({ name }) => name.startsWith(system))!);
 
@@ -115,6 +116,7 @@ const quickPolicies: Readonly<Record<string, readonly string[]>> = {
   ...{ decoder: ['chain:4', wideTree], medusa: [smallTree], hydra: ['chain:4'] },
   ...{ eagle: ['dynamic:12,2,3'], eagle3: ['chain:4', smallTree], ngram: ['chain:1', 'chain:4'] },
   dflash: ['chain:4', smallTree],
+  dspark: ['chain:4', smallTree],
 };
 
 describe.each(byTier({ quick: variants, full: variants.filter((variant) => variant !== ngramVariant) }))(
@@ -132,7 +134,9 @@ describe.each(byTier({ quick: variants, full: variants.filter((variant) => varia
 
     it.each(fitting)('%s gives the tokens and steps of the host', async (text) => {
       if (host === undefined || programs === undefined) throw new Error('Nothing was loaded.');
-      const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3', 'dflash'].includes(host.drafter.system);
+      const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3', 'dflash', 'dspark'].includes(
+        host.drafter.system,
+      );
       const session = programs.drafter.startSession();
       expect(session.drawChain !== undefined).toBe(hasPrograms);
       expect(session.siblings !== undefined).toBe(variant !== ngramVariant);

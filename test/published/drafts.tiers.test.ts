@@ -48,6 +48,24 @@ describe.each(casesOfTier(publishedDrafters, isQuick))('$name', (row) => {
   });
 });
 
+it.each([0.2, 0.4, 0.6, 0.8])('ends chains of DSpark below the confidence %s', async (threshold) => {
+  const plain = blockRows.find(({ name }) => name === 'deepseek-ai/dspark_qwen3_8b_block7')!;
+  const config = { ...plain.folder.config, confidence_threshold: threshold };
+  const row = { ...plain, name: `${plain.name}, cut at ${threshold}`, folder: { ...plain.folder, config } };
+  const score = (target: Float64Model): Scorer =>
+    scoreWithBlocks(row.folder.tensors, target, { ...row.facts, threshold });
+  const text = textFor(plain);
+  const expected = draftWithReference(row, score, text, 'chain:4').map(({ tokens, parents }) => {
+    const end = (tokens as readonly (number | undefined)[]).indexOf(undefined);
+    const kept = end < 0 ? tokens.length : end;
+    return { tokens: tokens.slice(0, kept), parents: parents.slice(0, kept) };
+  });
+  expect(await draftWithMistletoe(await pairs.open(row), text, 'chain:4')).toEqual(expected);
+  lengths.push(...expected.map(({ tokens }) => tokens.length - 1));
+  if (lengths.length === 16) expect(new Set(lengths).size).toBeGreaterThan(1);
+});
+const lengths: number[] = [];
+
 /** A judge that never says no proves nothing: with one fact wrong, at least one node has to be another. */
 describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact wrong', () => {
   const policy = 'dynamic:24,3,4';
@@ -123,6 +141,8 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     ["the layers' input norm on the fused state", 'z-lab/Qwen3-8B-DFlash-b16', { contextNorm: 'both' }],
     ['a block one slot too short', 'z-lab/Qwen3-8B-DFlash-b16', { slots: 15 }],
     ['one layer too few', 'z-lab/Qwen3-8B-DFlash-b16', { layers: 4 }],
+    ['slots that predict their own position', 'deepseek-ai/dspark_qwen3_8b_block7', { isShifted: false }],
+    ['slots that predict their own position', 'deepseek-ai/dflash_qwen3_8b_block7', { isShifted: false }],
     [
       'slots of a sliding layer that see later ones',
       'a DFlash head with sliding layers, causal within the block',
@@ -134,6 +154,12 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     const wrong: Wrong = (target) =>
       scoreWithBlocks(row.folder.tensors, target, { ...row.facts, ...changes });
     await expectDisagreement(row, wrong, policy);
+  });
+
+  it('differs without the Markov head of DSpark', async () => {
+    const row = blockRows.find(({ name }) => name === 'deepseek-ai/dspark_qwen3_8b_block7')!;
+    const tensors = without(row.folder.tensors, 'markov_head.markov_w1.weight');
+    await expectDisagreement(row, (target) => scoreWithBlocks(tensors, target, row.facts), policy);
   });
 
   const find = (name: string): PublishedDrafter => publishedDrafters.find((row) => row.name === name)!;

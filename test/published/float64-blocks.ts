@@ -20,6 +20,8 @@ export interface BlockFacts extends LayerFacts {
   readonly isShifted: boolean;
   /** [layer] A slot sees no later one. */
   readonly isCausal: readonly boolean[];
+  /** Nothing is drafted where the confidence head predicts less. */
+  readonly threshold?: number;
   /** Wrong in some tests: the fused state without its norm, or with the layer's input norm. */
   readonly contextNorm: 'hidden_norm' | 'none' | 'both';
   readonly targetVocabulary: number;
@@ -111,6 +113,13 @@ export function scoreWithBlocks(tensors: WritableTensors, target: Float64Model, 
           weights.linear('markov_head.markov_w2', weights.row('markov_head.markov_w1.weight', previous)),
         )
       : logits;
+    const { threshold } = facts;
+    if (threshold !== undefined) {
+      const before = weights.row('markov_head.markov_w1.weight', previous);
+      const [logit] = weights.linear('confidence_head.proj', joinVectors(hidden, before));
+      if (1 / (1 + Math.exp(-logit!)) < threshold)
+        return new Float64Array(facts.targetVocabulary).fill(-Infinity);
+    }
     return spread(logSoftmax(scored), weights, facts);
   };
 }

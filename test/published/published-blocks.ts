@@ -8,7 +8,7 @@ import { draftTokens } from './eagle3-row.js';
 import type { BlockFacts } from './float64-blocks.js';
 import { scoreWithBlocks } from './float64-blocks.js';
 import type { Config } from './published-layouts.js';
-import { layerWeights, linear, storeAs } from './published-layouts.js';
+import { bias, layerWeights, linear, storeAs } from './published-layouts.js';
 import { drafterTarget } from './published-targets.js';
 
 interface BlockRow {
@@ -59,6 +59,8 @@ function describeRow(row: BlockRow): BlockDrafter {
   if (row.rank !== undefined) {
     tensors['markov_head.markov_w1.weight'] = noise(random, [vocabulary, row.rank], 1);
     tensors['markov_head.markov_w2.weight'] = linear(random, vocabulary, row.rank, 2);
+    tensors['confidence_head.proj.weight'] = linear(random, 1, hidden + row.rank, 1);
+    tensors['confidence_head.proj.bias'] = bias(random, 1);
   }
   const stored: WritableTensors = storeAs('BF16', tensors);
   return {
@@ -83,6 +85,12 @@ const zLab = {
   ...{ ...qwen3, architectures: ['DFlashDraftModel'], num_target_layers: 8 },
   auto_map: { AutoModel: 'dflash.DFlashDraftModel' },
 };
+
+const deepSpec = {
+  ...{ ...qwen3, architectures: ['Qwen3DSparkModel'], num_hidden_layers: 2, layer_types: full(2) },
+  ...{ block_size: 7, mask_token_id: 37, target_layer_ids: [1, 3, 5], num_anchors: 512 },
+};
+const deepSpecFacts = { slots: 7, maskToken: 37, taps: [2, 4, 6], layers: 2, isShifted: true };
 
 export const blockRows: readonly BlockDrafter[] = [
   {
@@ -128,5 +136,25 @@ export const blockRows: readonly BlockDrafter[] = [
       transformer_layer_config: { ...qwen3, num_hidden_layers: 3, layer_types: full(3) },
     },
     facts: { slots: 8, maskToken: 38, taps: [2, 4, 7], layers: 3 },
+  },
+  {
+    name: 'deepseek-ai/dspark_qwen3_8b_block7',
+    kind: 'dspark' as const,
+    layout: 'DSpark head',
+    hasTables: true,
+    rank: 6,
+    config: {
+      ...{ ...deepSpec, markov_rank: 6, markov_head_type: 'vanilla' },
+      ...{ enable_confidence_head: true, confidence_head_with_markov: true },
+    },
+    facts: deepSpecFacts,
+  },
+  {
+    name: 'deepseek-ai/dflash_qwen3_8b_block7',
+    kind: 'dspark' as const,
+    layout: 'DSpark head without a Markov head: DFlash, shifted by one',
+    hasTables: true,
+    config: { ...deepSpec, markov_rank: 0, enable_confidence_head: false },
+    facts: deepSpecFacts,
   },
 ].map(describeRow);

@@ -99,6 +99,19 @@ const speculators: DrafterVariant = {
   },
 };
 
+export const dsparkTensors = (sizes: TinySizes): WritableTensors =>
+  blockTensors(sizes, { rank: 6, hasConfidence: true, hasOutput: true });
+
+/** As DeepSpec writes it: every slot predicts the next token. */
+export const dsparkConfig = (sizes: TinySizes): Record<string, unknown> => ({
+  ...llamaConfig({ ...sizes, layerCount: 2 }),
+  ...{ architectures: ['Qwen3DSparkModel'], model_type: 'qwen3', block_size: 4, num_anchors: 512 },
+  ...{ mask_token_id: 3, target_layer_ids: [1, sizes.layerCount - 1], markov_rank: 6 },
+  ...{ markov_head_type: 'vanilla', enable_confidence_head: true, confidence_head_with_markov: true },
+});
+
+const dspark = { kind: 'dspark', layout: 'DSpark head', maximumDepth: 4 };
+
 export const blockVariants: readonly DrafterVariant[] = [
   dflash,
   {
@@ -111,4 +124,20 @@ export const blockVariants: readonly DrafterVariant[] = [
     },
   },
   speculators,
+  {
+    ...dspark,
+    name: 'DSpark',
+    write: (folder, sizes) =>
+      writeCheckpoint(folder, 'model.safetensors', dsparkTensors(sizes), dsparkConfig(sizes)),
+  },
+  {
+    ...dspark,
+    name: "DFlash of DSpark's class",
+    layout: 'DSpark head without a Markov head: DFlash, shifted by one',
+    write: (folder, sizes) =>
+      writeCheckpoint(folder, 'model.safetensors', blockTensors(sizes, { hasOutput: true }), {
+        ...dsparkConfig(sizes),
+        markov_rank: 0,
+      }),
+  },
 ];

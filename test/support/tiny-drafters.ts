@@ -445,7 +445,7 @@ export const hybridVariant: DrafterVariant = {
   },
 };
 
-const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE', 'DFlash']; // prettier-ignore
+const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE', 'DFlash', 'DSpark']; // prettier-ignore
 
 /** One drafter of each system, for suites about systems rather than layouts. */
 export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));

@@ -6,13 +6,13 @@ import { lazily } from '../../core/lazy.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
-import { broadcast, slice } from '../../graph/operations/shaping.js';
+import { broadcast, concatenate, slice } from '../../graph/operations/shaping.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
 import * as lane from '../../model/lanes/lane-graph.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
-import { bufferOf, int32, resident } from '../../runtime/program.js';
+import { bufferOf, floatsOf, int32, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { Drafter, DraftSession } from '../drafter.js';
@@ -34,7 +34,7 @@ import type { SiblingDrawer } from '../programs/program-drafts.js';
 import type { DraftScores, Vocabularies } from '../programs/scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
-import { draftBlocks, readVerified, runBlock, type BlockHead } from './block-graph.js';
+import { draftBlocks, readVerified, runBlock, type BlockHead, type Confidence } from './block-graph.js';
 
 export interface BlockDrafter extends BlockHead {
   readonly runtime: Runtime;
@@ -104,20 +104,34 @@ export function createBlockDrafter(
   };
 }
 
-/** Scores of one level; `previous` [1, lanes] are the tokens before it. */
-function scoreLevel(head: BlockHead, features: Tensor, previous: Tensor): Tensor {
-  return head.score(features, head.markov && gatherRows(head.markov, previous));
-}
+/** Rows of the Markov head for the previous tokens. */
+const embedPrevious = ({ markov }: BlockHead, tokens: Tensor): Tensor | undefined =>
+  markov && gatherRows(markov, tokens);
 
 function buildChain(head: BlockHead, length: number, choose: TokenChooser): NamedTensors {
   const { features, root, rows } = runBlock(head);
-  let previous = root;
+  let token = root;
+  const confidences: Tensor[] = []; // [level] -> [1, lanes, 1]
   const chosen = Array.from({ length }, (_, level) => {
-    const best = choose(scoreLevel(head, slice(features, 0, level, level + 1), previous));
-    previous = best.token;
+    const own = slice(features, 0, level, level + 1);
+    const previous = embedPrevious(head, token);
+    if (head.confidence !== undefined) confidences.push(head.confidence.predict(own, previous));
+    const best = choose(head.score(own, previous));
+    token = best.token;
     return best;
   });
-  return chainOutputs(chosen, rows);
+  const outputs = chainOutputs(chosen, rows);
+  return head.confidence === undefined ? outputs : { ...outputs, confidences: concatenate(confidences, 0) };
+}
+
+function cutChain(
+  tokens: readonly number[],
+  outputs: MixedValues,
+  { threshold }: Confidence,
+): readonly number[] {
+  const limit = Math.log(threshold / (1 - threshold));
+  const end = floatsOf(outputs, 'confidences').findIndex((logit) => logit < limit);
+  return end < 0 ? tokens : tokens.slice(0, end);
 }
 
 function buildLevels(head: BlockDrafter): NamedTensors {
@@ -132,7 +146,10 @@ function buildStep(head: BlockDrafter): NamedTensors {
   const { row, lanes } = lane;
   const { hiddenSize } = head.sizes;
   const feature = broadcast(input('feature', [1, lanes, hiddenSize]), [row, lanes, hiddenSize]);
-  return scoreOutputs(scoreLevel(head, feature, input('tokens', [row, lanes], 'int32')), head.runtime);
+  return scoreOutputs(
+    head.score(feature, embedPrevious(head, input('tokens', [row, lanes], 'int32'))),
+    head.runtime,
+  );
 }
 
 function createMemory(
@@ -204,7 +221,13 @@ function startSession(
       return readScores(outputs, want, vocabularies);
     },
     siblings,
-    draftChain: async (length) => readChain(await run(await programs.chain(length), chainNames)),
+    async draftChain(length) {
+      const { confidence } = head;
+      const names = confidence === undefined ? chainNames : [...chainNames, 'confidences'];
+      const outputs = await run(await programs.chain(length), names);
+      const tokens = readChain(outputs);
+      return confidence === undefined ? tokens : cutChain(tokens, outputs, confidence);
+    },
     ...(runtime.drawsInPrograms === true
       ? {
           async drawChain(uniforms, sampling) {

@@ -43,8 +43,17 @@ export interface BlockHead {
   readonly isCausal: readonly boolean[];
   /** Scores also depend on the previous token by its row in this table. */
   readonly markov: Tensor | undefined; // [vocabulary, rank]
+  /** Ends greedy chains before levels that are likely rejected. */
+  readonly confidence: Confidence | undefined;
   /** features [..., hidden], previous [..., rank] -> [..., draft vocabulary] */
   score(features: Tensor, previous: Tensor | undefined): Tensor;
+}
+
+export interface Confidence {
+  /** A chain ends before the first level whose probability of acceptance is below it. */
+  readonly threshold: number;
+  /** The probability's logit. features [..., hidden], previous [..., rank] -> [..., 1] */
+  predict(features: Tensor, previous: Tensor | undefined): Tensor;
 }
 
 type Angles = Pick<AttentionContext, 'cosine' | 'sine'>;

@@ -30,6 +30,7 @@ import {
   readAttention,
   readBlockSetting,
   readSlots,
+  readThreshold,
   refuseVariants,
 } from './block-settings.js';
 
@@ -47,6 +48,8 @@ export interface BlockParts extends BlockAttention {
   /** Of the Markov head. */
   readonly rank: number | undefined;
   readonly confidence: ConfidenceParts | undefined;
+  /** Of the confidence head. */
+  readonly threshold: number | undefined;
   readonly recipes: readonly WeightRecipe[];
   readonly unread: readonly string[];
 }
@@ -129,6 +132,7 @@ export function describeBlocks(
     ...readAttention(config, layerCount, reject),
     ...{ stateWidth, firstSlot, ownVocabulary, draftVocabulary, hasMaskEmbedding, rank, confidence },
     slots: readSlots(config, firstSlot, reject),
+    threshold: confidence === undefined ? undefined : readThreshold(config, reject),
     maskToken: readMaskToken(checkpoint, ownVocabulary ?? vocabularySize, refuse),
     recipes,
     unread: listUnread(checkpoint, recipes, [/^(d2t|t2d)$/]),

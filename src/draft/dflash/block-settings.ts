@@ -62,6 +62,18 @@ export function refuseVariants(config: Config, tensors: Checkpoint['tensors'], r
     if (isThere) reject(`${what}, which is not supported`, 'Use a plain DFlash or DSpark head.');
 }
 
+/** Engines take the threshold as an option; here it is a key of config.json. */
+export function readThreshold(config: Config, reject: Reject): number | undefined {
+  const threshold = readBlockSetting(config, 'confidence_threshold');
+  if (threshold === undefined) return undefined;
+  if (typeof threshold === 'number' && threshold > 0 && threshold < 1) return threshold;
+  reject(
+    `has "confidence_threshold": ${showValue(threshold)}; a number between 0 and 1 was expected`,
+    'Leave it out to draft whole blocks.',
+  );
+  return undefined;
+}
+
 /** No published head has more than a few. */
 const maxLayers = 64;
 

@@ -12,7 +12,7 @@ import { matmul } from '../../graph/operations/contraction.js';
 import { add } from '../../graph/operations/elementwise.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { constant, weight } from '../../graph/operations/leaves.js';
-import { reshape } from '../../graph/operations/shaping.js';
+import { concatenate, reshape } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { embeddingTable, project, projectToVocabulary } from '../../model/decoder.js';
@@ -36,9 +36,10 @@ import {
 import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
 import { readVocabularyMap } from '../reading/vocabulary-map.js';
 import { createBlockDrafter } from './block-drafter.js';
+import type { Confidence } from './block-graph.js';
 import { describeBlocks, recogniseBlocks, type BlockParts } from './block-layout.js';
 import { describeBlockTaps, readBlockTaps } from './block-settings.js';
-import { createDflash, decayOf } from './new-dflash.js';
+import { createDflash, createDspark, decayOf } from './new-dflash.js';
 
 const scope = 'dflash.';
 
@@ -55,6 +56,26 @@ export const dflash: WeightedSystem = {
     sizes: ['heads', 'layers'],
     settings: (levels) => ({ depth: levels, decay: decayOf(levels) }),
     create: createDflash,
+  },
+};
+
+export const dspark: WeightedSystem = {
+  name: 'dspark',
+  title: 'DSpark',
+  recognise: (names, config = {}) =>
+    recogniseBlocks(names, config) === 'dspark'
+      ? {
+          layout: names.some(/^markov_head\./)
+            ? 'DSpark head'
+            : 'DSpark head without a Markov head: DFlash, shifted by one',
+        }
+      : undefined,
+  describe: describeSystem,
+  load: (checkpoint, options) => loadBlocks(checkpoint, options, { system: 'dspark', name: 'DSpark' }),
+  training: {
+    sizes: ['heads', 'layers'],
+    settings: (levels) => ({ depth: levels, decay: decayOf(levels) }),
+    create: createDspark,
   },
 };
 
@@ -103,7 +124,8 @@ function listTraits(parts: BlockParts): readonly string[] {
     [draftVocabulary !== undefined, 'an output projection of its own'],
     [hasMaskEmbedding, 'a mask embedding of its own'],
     [rank !== undefined, `a Markov head of rank ${rank ?? 0}`],
-    [parts.confidence !== undefined, 'a confidence head'],
+    [parts.confidence !== undefined && parts.threshold === undefined, 'a confidence head'],
+    [parts.threshold !== undefined, `a confidence head that ends chains below ${parts.threshold ?? 0}`],
   ];
   return traits.flatMap(([has, trait]) => (has ? [trait] : []));
 }
@@ -144,6 +166,7 @@ async function loadBlocks(
       markov:
         parts.rank === undefined ? undefined : weight(`${scope}markov_w1`, [vocabularySize, parts.rank]),
       score: createScorer(parts, target, draftSize),
+      confidence: createConfidence(parts),
     },
     { ...described, taps, parameterCount: countParameters(weights) },
   );
@@ -170,6 +193,29 @@ function maskOf({ hasMaskEmbedding, maskToken, configuration }: BlockParts, embe
   return hasMaskEmbedding
     ? reshape(weight(`${scope}mask_embedding`, [configuration.hiddenSize]), [1, configuration.hiddenSize])
     : gatherRows(embedding, constant([maskToken], [1], 'int32'));
+}
+
+/** Without a threshold in config.json, nothing is cut. */
+function createConfidence({
+  confidence,
+  threshold,
+  configuration,
+  rank,
+}: BlockParts): Confidence | undefined {
+  if (confidence === undefined || threshold === undefined) return undefined;
+  const { width, hasBias } = confidence;
+  const readsPrevious = width > configuration.hiddenSize && rank !== undefined;
+  return {
+    threshold,
+    predict: (features, previous) =>
+      project(
+        readsPrevious ? concatenate([features, previous!], -1) : features,
+        `${scope}confidence`,
+        width,
+        1,
+        hasBias,
+      ),
+  };
 }
 
 function createScorer(

@@ -1,6 +1,6 @@
 /** Heads of DFlash in z-lab's layout: Qwen3 layers of the target's sizes. */
 import type { LayerSizes } from '../../model/decoder.js';
-import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
+import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import { makeFresh } from '../fresh/fresh-tensors.js';
 import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
@@ -39,6 +39,33 @@ export function createDflash(
     },
     file: 'model.safetensors',
     tensors: makeFresh(recipes, { seed, deviation: target.deviation }),
+  };
+}
+
+/** Published heads have rank 256 at widths from 2560; without embeddings and output of its own, as engines allow. */
+export function createDspark(
+  target: NewTarget,
+  { heads = defaults.heads, ...drafter }: FreshDrafter,
+  seed: number | string,
+): NewCheckpoint {
+  const { config, ...created } = createDflash(target, { ...drafter, heads }, seed);
+  const { dflash_config: nested, ...others } = config;
+  const { hiddenSize, vocabularySize } = target.configuration;
+  const rank = Math.min(256, Math.max(1, Math.floor(hiddenSize / 4)));
+  const recipes = ['markov_w1', 'markov_w2'].map((part) =>
+    matrixRecipe('', `markov_head.${part}.weight`, [vocabularySize, rank]),
+  );
+  const markov = makeFresh(recipes, {
+    ...{ seed, deviation: 1 / Math.sqrt(rank) },
+    startOf: (name) => (name.includes('markov_w2') ? 'zeros' : 'normal'),
+  });
+  return {
+    ...created,
+    config: {
+      ...{ ...others, ...(nested as object), architectures: ['Qwen3DSparkModel'], block_size: heads },
+      ...{ markov_rank: rank, markov_head_type: 'vanilla', enable_confidence_head: false, num_anchors: 512 },
+    },
+    tensors: [...created.tensors, ...markov],
   };
 }
 
