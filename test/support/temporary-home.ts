@@ -4,7 +4,7 @@
  * not always run: a filter skips them, and a worker that is killed has no time for them. The transpiled sources are below
  * the repository's `out`, where Node finds packages (transpiled-sources.ts fills that folder).
  */
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
@@ -46,16 +46,27 @@ function checkLeftProcesses(home: string): void {
   }
 }
 
-/** Processes that inherited this run's temporary folder; none where the system has no /proc. */
+/** Processes that inherited this run's temporary folder or run in it; none where the system has no /proc. */
 function findProcesses(home: string): number[] {
   try {
-    return readdirSync('/proc')
-      .filter(
-        (name) => /^\d+$/.test(name) && readProcess(Number(name), 'environ').includes(`TMPDIR=${home}\0`),
-      )
+    const pids = readdirSync('/proc')
+      .filter((name) => /^\d+$/.test(name))
       .map(Number);
+    return pids.filter(
+      // redis-server writes its title over its environment.
+      (pid) =>
+        readProcess(pid, 'environ').includes(`TMPDIR=${home}\0`) || readWorkingFolder(pid).startsWith(home),
+    );
   } catch {
     return [];
+  }
+}
+
+function readWorkingFolder(pid: number): string {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`);
+  } catch {
+    return '';
   }
 }
 

@@ -3,6 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 
 export const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
 
@@ -30,7 +31,8 @@ export async function startRedis(port?: number, { folder, password }: RedisOptio
         : ['--dir', folder, '--appendonly', 'yes', '--appendfsync', 'always']),
       ...(password === undefined ? [] : ['--requirepass', password]),
     ],
-    { stdio: ['ignore', 'pipe', 'ignore'] },
+    // In the temporary folder of the run, which finds it there if a test is interrupted.
+    { cwd: tmpdir(), stdio: ['ignore', 'pipe', 'ignore'] },
   );
   const ended = once(server, 'exit');
   let output = '';
