@@ -2,11 +2,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
+import { settingWords } from '../support/fleet-runs.js';
 import type { Ended, Killing } from '../support/killed-runs.js';
 import { killAndResume, runProcess } from '../support/killed-runs.js';
 import { createRunner } from '../support/run-command.js';
 import { byTier } from '../support/tier.js';
-import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
+import { TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
@@ -17,7 +18,7 @@ afterAll(() => audits.dispose());
 const { kills, drafters, prompts, words } = byTier({
   quick: { kills: 2, drafters: ['Medusa, torch file'], prompts: ['abcdefgh'], words: ['--starts', '1'] },
   full: {
-    ...{ kills: 6, drafters: ['draft model', 'Medusa, torch file'] },
+    ...{ kills: 4, drafters: ['draft model', 'Medusa, torch file'] },
     ...{ prompts: ['abcdefgh', 'hgfedcba'], words: ['--transfer'] },
   },
 });
@@ -47,12 +48,3 @@ it(`kill -9 at ${kills} random moments leaves no trace`, async () => {
   });
   for (const folder of folders) expect(readAll(folder)).toEqual(expected);
 });
-
-function settingWords(): string[] {
-  const numbers = Object.entries(tinySettings).filter(([name]) => name !== 'chat');
-  const named = numbers.flatMap(([name, value]) => [
-    `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
-    String(value),
-  ]);
-  return [...named, '--raw'];
-}
