@@ -78,26 +78,28 @@ export interface Findings {
 }
 
 export const unknownDrafting: Drafting = {
-  isOn: null,
-  method: null,
-  drafter: null,
-  draftLength: null,
-  isTree: null,
+  ...{ isOn: null, method: null, drafter: null, draftLength: null, isTree: null },
 };
 
 export const estimatedFromStreams = 'estimated from streams: tokens per chunk';
 
-/** For engines whose metrics count drafts if and only if a drafter is configured. */
-export function draftingByCounters({ counters, metricNames }: Seen): Drafting {
-  const isOn = counters !== undefined ? true : metricNames === undefined ? null : false;
+/** Counters without drafts show that nothing is drafted only where `isOff` follows from their absence. */
+export function draftingByCounters({ counters, metricNames }: Seen, isOff = true): Drafting {
+  const isOn = counters !== undefined ? true : metricNames === undefined || !isOff ? null : false;
   return { ...unknownDrafting, isOn, draftLength: counters?.draftLength ?? null };
 }
 
+export const report = (
+  state: TelemetryState,
+  text: string,
+  remedy: Telemetry['remedy'] = null,
+): Telemetry => ({ state, text, remedy });
+
 export function countersTelemetry({ counters, metricNames }: Seen, remedy: string): Telemetry {
-  if (counters !== undefined) return { state: 'on', text: 'counters in /metrics', remedy: null };
+  if (counters !== undefined) return report('on', 'counters in /metrics');
   return metricNames === undefined
-    ? { state: 'off', text: 'no metrics served', remedy }
-    : { state: 'off', text: 'the metrics count no drafts', remedy: null };
+    ? report('off', 'no metrics served', remedy)
+    : report('off', 'the metrics count no drafts');
 }
 
 /** OpenAI's streams carry the usage only when asked, and TensorRT-LLM and vLLM put telemetry beside it. */

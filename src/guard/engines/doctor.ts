@@ -2,7 +2,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import type { EngineName } from '../observation.js';
 import type { Findings, Seen } from './adapter.js';
-import { estimatedFromStreams, shownText, unknownDrafting } from './adapter.js';
+import { estimatedFromStreams, report, shownText, unknownDrafting } from './adapter.js';
 import { asList, asObject } from './claim.js';
 import type { EngineCounters } from './counters.js';
 import { draftedLength, readEngineCounters, tokensPerPass } from './counters.js';
@@ -84,8 +84,8 @@ function examineUnknown({ probes }: Seen): Findings {
   return {
     version: shownText(probes.get('/version')?.json?.version),
     drafting: unknownDrafting,
-    perRequest: { state: 'unseen', text: estimatedFromStreams, remedy: null },
-    aggregate: { state: 'unseen', text: 'no metrics of a known engine', remedy: null },
+    perRequest: report('unseen', estimatedFromStreams),
+    aggregate: report('unseen', 'no metrics of a known engine'),
     notes: ['No known engine. If this is a gateway, pass the address of the engine behind it.'],
   };
 }

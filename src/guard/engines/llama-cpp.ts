@@ -5,7 +5,7 @@
  * one `timings`, of one choice. The last chunk of a stream always has it.
  */
 import type { EngineAdapter, Findings, Seen } from './adapter.js';
-import { countersTelemetry, shownText, unknownDrafting } from './adapter.js';
+import { countersTelemetry, report, shownText, unknownDrafting } from './adapter.js';
 import type { Reading } from './claim.js';
 import { asCount, asObject, checkClaim } from './claim.js';
 import { vllmCounters } from './counters.js';
@@ -53,11 +53,10 @@ function examine(seen: Seen): Findings {
       isOn: isSpeculative || (counters?.drafts ?? 0) > 0 ? true : null,
       draftLength: counters?.draftLength ?? null,
     },
-    perRequest: {
-      state: 'on',
-      text: 'timings of every response (draft_n, draft_n_accepted); steps follow from the tokens',
-      remedy: null,
-    },
+    perRequest: report(
+      'on',
+      'timings of every response (draft_n, draft_n_accepted); steps follow from the tokens',
+    ),
     aggregate: countersTelemetry(seen, '--metrics'),
     notes: ['/v1/responses and /v1/messages carry no timings: the guard counts such requests as unreadable.'],
   };

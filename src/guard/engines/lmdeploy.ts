@@ -1,6 +1,12 @@
 /** LMDeploy (v0.11, lmdeploy/metrics/): vLLM's counters under its own prefix, and nothing per request. */
 import type { EngineAdapter } from './adapter.js';
-import { askForUsage, countersTelemetry, draftingByCounters, estimatedFromStreams } from './adapter.js';
+import {
+  askForUsage,
+  countersTelemetry,
+  draftingByCounters,
+  estimatedFromStreams,
+  report,
+} from './adapter.js';
 import { vllmCounters } from './counters.js';
 
 export const lmdeploy: EngineAdapter = {
@@ -14,7 +20,7 @@ export const lmdeploy: EngineAdapter = {
   examine: (seen) => ({
     version: null,
     drafting: draftingByCounters(seen),
-    perRequest: { state: 'never', text: estimatedFromStreams, remedy: null },
+    perRequest: report('never', estimatedFromStreams),
     aggregate: countersTelemetry(seen, 'start it without --disable-metrics'),
     notes: [],
   }),

@@ -1,6 +1,6 @@
 /** Our own server (src/serve): vLLM's fields, plus a signature and trees. */
 import type { EngineAdapter, Findings, Seen, Telemetry } from './adapter.js';
-import { askForUsage, countersTelemetry, draftingByCounters, shownText } from './adapter.js';
+import { askForUsage, countersTelemetry, draftingByCounters, report, shownText } from './adapter.js';
 import type { JsonObject } from './claim.js';
 import { asList, asObject, checkClaim } from './claim.js';
 import { vllmCounters } from './counters.js';
@@ -65,10 +65,9 @@ function examine(seen: Seen): Findings {
 
 /** Versions that do not list their level are older than it. */
 function describeLevel(level: unknown): Telemetry {
-  if (level === 'summary' || level === 'detailed')
-    return { state: 'on', text: `${responseField}, ${level}`, remedy: null };
+  if (level === 'summary' || level === 'detailed') return report('on', `${responseField}, ${level}`);
   const asking = 'with "mistletoe": {"metrics": "summary"} in the request';
   return level === 'none'
-    ? { state: 'asked', text: `${responseField}, ${asking}`, remedy: perRequestFlag }
-    : { state: 'unseen', text: responseField, remedy: perRequestFlag };
+    ? report('asked', `${responseField}, ${asking}`, perRequestFlag)
+    : report('unseen', responseField, perRequestFlag);
 }

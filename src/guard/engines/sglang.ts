@@ -6,7 +6,7 @@
  * from the prompt's pass and every later one from a step.
  */
 import type { EngineAdapter, Findings, Seen } from './adapter.js';
-import { askForUsage, shownCount, shownText } from './adapter.js';
+import { askForUsage, report, shownCount, shownText } from './adapter.js';
 import type { JsonObject, Reading } from './claim.js';
 import { asCount, asList, asObject, checkClaim, firstOf, poolReadings } from './claim.js';
 import { serverInfoOf } from './probe.js';
@@ -55,27 +55,18 @@ function readSglang(body: unknown): Reading | undefined {
   const details = asObject(response.sglext)?.spec_tokens_details;
   const listed = asList(details);
   if (listed !== undefined)
-    return poolReadings(
-      listed.slice(0, maxParts).map((each) => (hasTelemetry(each) ? readDetails(each, {}) : undefined)),
-    );
-  if (hasTelemetry(details)) return readDetails(details, response);
-  if (hasTelemetry(response.meta_info)) return readDetails(response.meta_info, response);
+    return poolReadings(listed.slice(0, maxParts).map((each) => readDetails(each, {})));
+  const own = readDetails(details, response) ?? readDetails(response.meta_info, response);
+  if (own !== undefined) return own;
   const choices = (asList(response.choices) ?? []).slice(0, maxParts);
   const usage = choices.length === 1 ? response : {};
-  return poolReadings(
-    choices.map((choice) => {
-      const meta = asObject(choice)?.meta_info;
-      return hasTelemetry(meta) ? readDetails(meta, usage) : undefined;
-    }),
-  );
+  return poolReadings(choices.map((choice) => readDetails(asObject(choice)?.meta_info, usage)));
 }
 
-function hasTelemetry(value: unknown): value is JsonObject {
-  return asObject(value)?.spec_verify_ct !== undefined;
-}
-
-function readDetails(details: JsonObject, response: JsonObject): Reading | undefined {
-  const steps = details.spec_verify_ct;
+function readDetails(given: unknown, response: JsonObject): Reading | undefined {
+  const details = asObject(given);
+  const steps = details?.spec_verify_ct;
+  if (details === undefined || steps === undefined) return undefined;
   const accepted = firstOf(details, acceptedNames);
   const proposed = firstOf(details, proposedNames);
   if (accepted !== undefined)
@@ -115,14 +106,14 @@ function examine(seen: Seen): Findings {
       draftLength: algorithm === null ? null : shownCount(info?.speculative_num_steps),
       isTree: algorithm === null || width === null ? null : width > 1,
     },
-    perRequest: {
-      state: 'asked',
-      text: 'meta_info of /generate always; sglext.spec_tokens_details of OpenAI routes when asked',
-      remedy: '"return_spec_tokens_details": true in the request',
-    },
+    perRequest: report(
+      'asked',
+      'meta_info of /generate always; sglext.spec_tokens_details of OpenAI routes when asked',
+      '"return_spec_tokens_details": true in the request',
+    ),
     aggregate: hasMetrics
-      ? { state: 'on', text: 'gauges and a counter of verifications in /metrics', remedy: null }
-      : { state: 'off', text: 'no metrics served', remedy: '--enable-metrics' },
+      ? report('on', 'gauges and a counter of verifications in /metrics')
+      : report('off', 'no metrics served', '--enable-metrics'),
     notes: ['The gauges show the most recent batch: a short collapse can fall between two scrapes.'],
   };
 }

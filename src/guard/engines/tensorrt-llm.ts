@@ -3,7 +3,7 @@
  * length itself; with the tokens of the response it gives the steps. Metrics: tensorrt_llm/metrics/collector.py.
  */
 import type { EngineAdapter, Findings, Seen } from './adapter.js';
-import { askForUsage, shownText, unknownDrafting } from './adapter.js';
+import { askForUsage, draftingByCounters, report, shownText } from './adapter.js';
 import type { Reading } from './claim.js';
 import { asCount, asList, asObject, checkClaim } from './claim.js';
 
@@ -50,28 +50,18 @@ function readMean(mean: unknown, completionTokens: unknown): Reading | undefined
   return checkClaim({ evidence: 'derived', steps, accepted: tokens - steps });
 }
 
-function examine({ counters, probes }: Seen): Findings {
+const metricsRemedy =
+  '"return_perf_metrics: true" and "enable_iter_perf_stats: true" in the YAML of --extra_llm_api_options';
+
+function examine(seen: Seen): Findings {
   return {
-    version: shownText(probes.get('/version')?.json?.version),
-    drafting: {
-      ...unknownDrafting,
-      isOn: counters === undefined ? null : true,
-      draftLength: counters?.draftLength ?? null,
-    },
-    perRequest: {
-      state: 'on',
-      text: 'avg_decoded_tokens_per_iter of every choice, which is the accepted length',
-      remedy: null,
-    },
+    version: shownText(seen.probes.get('/version')?.json?.version),
+    drafting: draftingByCounters(seen, false),
+    perRequest: report('on', 'avg_decoded_tokens_per_iter of every choice, which is the accepted length'),
     aggregate:
-      counters === undefined
-        ? {
-            state: 'off',
-            text: '/prometheus/metrics counts no drafts',
-            remedy:
-              '"return_perf_metrics: true" and "enable_iter_perf_stats: true" in the YAML of --extra_llm_api_options',
-          }
-        : { state: 'on', text: 'counters in /prometheus/metrics', remedy: null },
+      seen.counters === undefined
+        ? report('off', '/prometheus/metrics counts no drafts', metricsRemedy)
+        : report('on', 'counters in /prometheus/metrics'),
     notes: [
       'If acceptance_rate_threshold is set, one period of low acceptance turns speculation off for all tenants until a restart.',
       '/metrics was not read: reading it removes what it shows.',

@@ -3,7 +3,7 @@
  * observations are the accepted tokens of a step. Nothing per request, and streams send one event per token.
  */
 import type { EngineAdapter, Findings, Seen } from './adapter.js';
-import { askForUsage, shownCount, shownText, unknownDrafting } from './adapter.js';
+import { askForUsage, draftingByCounters, report, shownCount, shownText } from './adapter.js';
 
 export const tgi: EngineAdapter = {
   name: 'tgi',
@@ -21,20 +21,16 @@ export const tgi: EngineAdapter = {
   examine,
 };
 
-function examine({ probes, counters }: Seen): Findings {
-  const info = probes.get('/info')?.json;
+function examine(seen: Seen): Findings {
+  const info = seen.probes.get('/info')?.json;
   return {
     version: shownText(info?.version),
-    drafting: {
-      ...unknownDrafting,
-      isOn: counters === undefined ? null : true,
-      draftLength: shownCount(info?.speculate),
-    },
-    perRequest: { state: 'never', text: 'watch its metrics with guard --scrape', remedy: null },
+    drafting: { ...draftingByCounters(seen, false), draftLength: shownCount(info?.speculate) },
+    perRequest: report('never', 'watch its metrics with guard --scrape'),
     aggregate:
-      counters === undefined
-        ? { state: 'off', text: 'tgi_request_skipped_tokens is not in /metrics', remedy: '--speculate N' }
-        : { state: 'on', text: 'the histogram tgi_request_skipped_tokens in /metrics', remedy: null },
+      seen.counters === undefined
+        ? report('off', 'tgi_request_skipped_tokens is not in /metrics', '--speculate N')
+        : report('on', 'the histogram tgi_request_skipped_tokens in /metrics'),
     notes: [],
   };
 }

@@ -5,7 +5,14 @@
  * choice instead, with the histogram as an object.
  */
 import type { Drafting, EngineAdapter, Findings, Seen } from './adapter.js';
-import { askForUsage, countersTelemetry, draftingByCounters, shownCount, shownText } from './adapter.js';
+import {
+  askForUsage,
+  countersTelemetry,
+  draftingByCounters,
+  report,
+  shownCount,
+  shownText,
+} from './adapter.js';
 import type { JsonObject, Reading } from './claim.js';
 import { asList, asObject, checkClaim, poolReadings } from './claim.js';
 import { vllmCounters } from './counters.js';
@@ -70,14 +77,10 @@ function examine(seen: Seen): Findings {
     version,
     drafting: { ...draftingByCounters(seen), ...readConfig(seen.probes) },
     perRequest: isReported
-      ? { state: 'on', text: responseField, remedy: null }
+      ? report('on', responseField)
       : minor < 29
-        ? {
-            state: 'off',
-            text: `vLLM ${version ?? ''} cannot report it`,
-            remedy: `vLLM 0.29 or later with ${perRequestFlag}`,
-          }
-        : { state: level === 'none' ? 'off' : 'unseen', text: responseField, remedy: perRequestFlag },
+        ? report('off', `vLLM ${version ?? ''} cannot report it`, `vLLM 0.29 or later with ${perRequestFlag}`)
+        : report(level === 'none' ? 'off' : 'unseen', responseField, perRequestFlag),
     aggregate: countersTelemetry(seen, 'start it without --disable-log-stats'),
     notes: [
       `${streamUsage}, or --enable-force-include-usage for all requests.`,
