@@ -14,7 +14,11 @@ import type { ResponseStrip, Strip } from './telemetry-request.js';
 import { createResponseStrip } from './telemetry-request.js';
 import type { Upstream } from './upstream.js';
 
-const badPath = { status: 400, message: 'The path contains invalid characters.', code: 'bad_request' };
+const badPath = {
+  status: 400,
+  message: 'The path contains invalid characters or dot segments.',
+  code: 'bad_request',
+};
 const withoutLength: ReadonlySet<string> = new Set(['content-length']);
 /** 'close' follows. */
 const ignore = (): void => undefined;

@@ -165,6 +165,20 @@ describe('a client', () => {
     if (answer.startsWith('HTTP/1.1 200')) expect(answer).toContain(`<${smuggled}>`);
   });
 
+  it.each(['/../b/v1', '/v1/%2e%2E/../b', '/..%2fb', '/x\\..\\..\\b', '/..;/b', '/..?x'])(
+    'cannot leave the path of the upstream with %s',
+    async (path) => {
+      const seen: (string | undefined)[] = [];
+      const engine = keep(await startHttp(({ url }, answer) => seen.push(url) && answer.end('{}')));
+      const proxy = keep(await startPlainProxy({ upstream: `${engine.url}/a` }));
+      const request = (target: string): string =>
+        `GET ${target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`;
+      expect(await talk(proxy.port, request(path))).toMatch(/^HTTP\/1\.1 400 /);
+      expect(await talk(proxy.port, request('/v1/x..y?z=/../'))).toMatch(/^HTTP\/1\.1 200 /);
+      expect(seen).toEqual(['/a/v1/x..y?z=/../']);
+    },
+  );
+
   it('is named by its tenant header, however many fields come before it', async () => {
     const engine = keep(await startHttp((_, answer) => answer.end('{}')));
     const limits = { ...testSettings.limits, headerSize: 32 << 10 };

@@ -26,6 +26,9 @@ export interface UpstreamRequest {
 /** Line ends are excluded by the parser of the client's request. */
 const invalid = /[^\t\r\n\x20-\x7e\x80-\xff]/;
 
+/** A segment that leads out of the upstream's own path, as engines and gateways may decode it. */
+const climbing = /(?:^|[\\/]|%2f|%5c)(?:\.|%2e){2}(?:[\\/;?#]|%2f|%5c|$)/i;
+
 export class Upstream {
   private readonly pool: Pool = { idle: [], isOpen: true };
   private readonly isSecure: boolean;
@@ -60,6 +63,7 @@ export class Upstream {
       head += `${headers[index]!}: ${headers[index + 1]!}\r\n`;
     head += 'Connection: keep-alive\r\n\r\n';
     if (invalid.test(head)) throw new Error('invalid characters');
+    if (this.basePath !== '' && climbing.test(path.split('?', 1)[0]!)) throw new Error('leaves the upstream');
     const { idle } = this.pool;
     let connection = idle.pop();
     while (connection?.isUsable() === false) {
