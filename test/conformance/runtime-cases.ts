@@ -17,7 +17,7 @@ import * as reductions from '../../src/graph/operations/reductions.js';
 import * as shaping from '../../src/graph/operations/shaping.js';
 import type { DType, OperationName, SegmentKind, Tensor } from '../../src/graph/tensor.js';
 import type { NamedTensors, NamedValues, TensorValue } from '../../src/runtime/program.js';
-import { listInputs } from '../../src/runtime/program-inputs.js';
+import { listInputs } from '../../src/runtime/program-values.js';
 import type { WeightStore } from '../../src/runtime/weights.js';
 
 export type Draw = (random: Random) => number;

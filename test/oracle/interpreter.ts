@@ -9,9 +9,14 @@ import type { DType, Tensor, TensorOf } from '../../src/graph/tensor.js';
 import { sortTopologically } from '../../src/graph/tensor.js';
 import type { WeightStore } from '../../src/runtime/weights.js';
 import { findWeight } from '../../src/runtime/weights.js';
-import type { Wanted } from '../../src/runtime/host-values.js';
-import { deliver, toHostValues } from '../../src/runtime/host-values.js';
-import { bindInputs, checkTypes, listInputs } from '../../src/runtime/program-inputs.js';
+import {
+  bindInputs,
+  checkTypes,
+  deliver,
+  listInputs,
+  toHostValues,
+  type Wanted,
+} from '../../src/runtime/program-values.js';
 import type {
   InputDescription,
   MixedValues,

@@ -18,7 +18,7 @@ import {
   type Program,
   type Runtime,
 } from '../program.js';
-import { listInputs } from '../program-inputs.js';
+import { listInputs } from '../program-values.js';
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import { isAttentionFusable } from './kernels/attention-kernel.js';

@@ -5,7 +5,7 @@ import { largestUniform } from '../../graph/operations/indexing.js';
 import { simplify } from '../../graph/simplify.js';
 import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
-import { listInputs } from '../program-inputs.js';
+import { listInputs } from '../program-values.js';
 import type { InputDescription, NamedTensors } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { quantizedBlock } from '../weights.js';

@@ -4,8 +4,7 @@
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { formatShape } from '../../graph/dimension.js';
 import type { DType } from '../../graph/tensor.js';
-import { deliver, namesOf, toHostValues, type Wanted } from '../host-values.js';
-import { bindInputs, checkTypes } from '../program-inputs.js';
+import { bindInputs, checkTypes, deliver, namesOf, toHostValues, type Wanted } from '../program-values.js';
 import type {
   Destination,
   InputDescription,

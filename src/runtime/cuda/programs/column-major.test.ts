@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { ColumnMajorOperand, ColumnMajorProduct } from './column-major.js';
-import { productKey, toColumnMajor } from './column-major.js';
+import {
+  type ColumnMajorOperand,
+  type ColumnMajorProduct,
+  productKey,
+  toColumnMajor,
+} from './product-shape.js';
 import type { Product } from '../driver/device.js';
 import type { ProductCase } from '../../../../test/support/runtime/cuda/product-cases.js';
 import {

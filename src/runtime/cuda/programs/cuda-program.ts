@@ -4,8 +4,7 @@
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { Dimension, DimensionBindings } from '../../../graph/dimension.js';
-import type { Wanted } from '../../host-values.js';
-import { namesOf } from '../../host-values.js';
+import { namesOf, type Wanted } from '../../program-values.js';
 import type {
   Destination,
   InputDescription,

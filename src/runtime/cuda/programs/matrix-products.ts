@@ -6,8 +6,13 @@
  * rarely changes the last bits.
  */
 import { MistletoeError } from '../../../core/errors.js';
-import type { ColumnMajorOperand, ColumnMajorProduct } from './column-major.js';
-import { describeProduct, productKey, toColumnMajor } from './column-major.js';
+import {
+  type ColumnMajorOperand,
+  type ColumnMajorProduct,
+  describeProduct,
+  productKey,
+  toColumnMajor,
+} from './product-shape.js';
 import type { FloatType, Product } from '../driver/device.js';
 import type { Native, NativeLibrary, NativeValue, StatusFunction } from '../driver/native-library.js';
 import { bindFunctions } from '../driver/native-library.js';

@@ -10,7 +10,7 @@ import {
   OutOfMemoryError,
   type TensorValue,
 } from '../../program.js';
-import { bindInputs, checkTypes } from '../../program-inputs.js';
+import { bindInputs, checkTypes } from '../../program-values.js';
 import type { RowMemory } from '../driver/device-rows.js';
 import { deviceRowsOf } from '../driver/device-rows.js';
 import type { Launch } from '../driver/device.js';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { addDimensions, multiplyDimensions, symbol } from '../graph/dimension.js';
 import { add } from '../graph/operations/elementwise.js';
 import { input } from '../graph/operations/leaves.js';
-import { bindInputs, checkTypes, listInputs } from './program-inputs.js';
+import { bindInputs, checkTypes, listInputs } from './program-values.js';
 import type { InputDescription } from './program.js';
 import { float32, int32 } from './program.js';
 
