@@ -365,7 +365,7 @@ export const mutations = [
   {
     name: 'the guard passes on headers that Connection lists',
     file: 'src/guard/proxy/message-headers.ts',
-    search: ' || listed.includes(name)',
+    search: ' || listed.has(name)',
     replace: '',
     tests: ['src/guard/proxy/message-headers.test.ts'],
   },
