@@ -34,7 +34,7 @@ const size = isQuick
   ? { before: [0, 50], pairs: 12, benign: 240, usageOnly: 60 }
   : { before: [0, 50, 200], pairs: 60, benign: 2000, usageOnly: 60 };
 const attackTokens = 44;
-/** Chunks without text make tokens per chunk look larger, so a collapse takes more steps to be certain. */
+/** One suffix leaves 1.1 tokens per step, which is certainly below break-even only after more steps. */
 const usageOnlyTokens = 64;
 const benignTokens = 40;
 const attackRequests = 12;
