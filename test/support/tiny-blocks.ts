@@ -1,4 +1,5 @@
 /** Tiny heads of DFlash and DSpark in every published layout. */
+import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import type { WritableTensor, WritableTensors } from './checkpoint/encode-values.js';
 import { writeTorchFile } from './checkpoint/write-torch-file.js';
@@ -27,7 +28,7 @@ export interface BlockShape {
 export function blockTensors(sizes: TinySizes, shape: BlockShape = {}): WritableTensors {
   const { layers = 2, taps = 2, draftTokens, rank, hasOutput = draftTokens !== undefined } = shape;
   const { hiddenSize, headCount, vocabularySize } = sizes;
-  const random = createRandom(2, 'blocks');
+  const random = createRandom(5, 'blocks');
   const world = createWorld(sizes);
   const meanTap = (row: number, column: number): number => (column % hiddenSize === row ? 1 / taps : 0);
   const tensors: Record<string, WritableTensor> = {
@@ -36,10 +37,11 @@ export function blockTensors(sizes: TinySizes, shape: BlockShape = {}): Writable
     'norm.weight': normWeight(random, hiddenSize),
   };
   for (let layer = 0; layer < layers; layer++) {
-    Object.assign(tensors, layerTensors(`layers.${layer}`, sizes, random));
+    Object.assign(tensors, layerTensors(`layers.${layer}`, sizes, random, { deviation: 0.08 }));
     for (const norm of ['q_norm', 'k_norm'])
       tensors[`layers.${layer}.self_attn.${norm}.weight`] = normWeight(random, hiddenSize / headCount);
   }
+  Object.assign(tensors, copyingAttention(sizes, random));
   if (hasOutput) tensors['lm_head.weight'] = world.outputFor(1, random, draftTokens);
   if (draftTokens !== undefined) {
     const offsets = draftTokens.map((token, draft) => token - draft);
@@ -54,6 +56,29 @@ export function blockTensors(sizes: TinySizes, shape: BlockShape = {}): Writable
     tensors['confidence_head.proj.bias'] = noise(random, [1], 0.3);
   }
   return tensors;
+}
+
+/** The first layer copies a part of what it sees, so that some drafts are right: masks alone say nothing. */
+function copyingAttention(
+  { hiddenSize, headCount, keyValueHeadCount }: TinySizes,
+  random: Random,
+): WritableTensors {
+  const headSize = hiddenSize / headCount;
+  const group = headCount / keyValueHeadCount;
+  const valueOf = (row: number, column: number): number => (row === column ? 6 : 0);
+  const outputOf = (row: number, column: number): number => {
+    const head = Math.floor(column / headSize);
+    return row === Math.floor(head / group) * headSize + (column % headSize) ? 1 / group : 0;
+  };
+  return {
+    'layers.0.self_attn.v_proj.weight': matrix(
+      random,
+      [keyValueHeadCount * headSize, hiddenSize],
+      valueOf,
+      0.05,
+    ),
+    'layers.0.self_attn.o_proj.weight': matrix(random, [hiddenSize, hiddenSize], outputOf, 0.05),
+  };
 }
 
 /** As z-lab writes it. `target_layer_ids` are outputs, so the taps are 2 and 4. */
