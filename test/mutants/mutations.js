@@ -370,6 +370,20 @@ export const mutations = [
     tests: ['src/guard/proxy/message-headers.test.ts'],
   },
   {
+    name: 'header fields beyond two thousand hide the length of a body',
+    file: 'src/guard/proxy/proxy.ts',
+    search: 'server.maxHeadersCount = 0;',
+    replace: '',
+    tests: ['src/guard/proxy/hostile-http.test.ts'],
+  },
+  {
+    name: 'a response that breaks off looks complete to HTTP/1.0',
+    file: 'src/guard/proxy/exchange.ts',
+    search: 'else if (response.useChunkedEncodingByDefault) socket',
+    replace: 'else if (socket.writable) socket',
+    tests: ['src/guard/proxy/hostile-http.test.ts'],
+  },
+  {
     name: 'the first of several tenant headers counts',
     file: 'src/guard/proxy/tenant.ts',
     search: 'values.at(-1)',

@@ -106,9 +106,12 @@ describe('a response', () => {
     client.write('GET / HTTP/1.0\r\nHost: a\r\n\r\n');
     let text = '';
     while (!text.endsWith('hello')) text += String((await once(client, 'data'))[0]);
-    const failed = once(client, 'error');
+    let code: string | undefined;
+    client.on('error', (error: NodeJS.ErrnoException) => (code = error.code));
+    const closed = new Promise((resolve) => client.once('close', resolve));
     engineSocket!.resetAndDestroy();
-    expect(await failed).toMatchObject([{ code: 'ECONNRESET' }]);
+    await closed;
+    expect(code).toBe('ECONNRESET');
   });
 });
 
