@@ -78,7 +78,7 @@ describe.each(variants)('$name', (variant) => {
     it('answers random prompts as plain decoding does', async () => {
       let accepted = 0;
       let proposed = 0;
-      for (const length of byTier({ quick: [1, 2, 5, 17], full: [2, 5, 17] })) {
+      for (const length of [1, 5, 17]) {
         const promptIds = randomTokens(`${title} ${length}`, length, vocabularySize);
         const { plain, speculative } = await decodeBoth(policy, { promptIds });
         expectSame(plain, speculative, 'length');
@@ -103,7 +103,7 @@ describe.each(variants)('$name', (variant) => {
     });
 
     it.runIf(byTier({ quick: true, full: false }))('ends with the context', async () => {
-      for (const room of [1, 2, 4, 9]) {
+      for (const room of [1, 4]) {
         const promptIds = randomTokens(`full ${room}`, contextLength - room, vocabularySize);
         const { plain, speculative } = await decodeBoth(policy, { promptIds, maxNewTokens: 40 });
         expectSame(plain, speculative, 'context');

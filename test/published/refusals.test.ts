@@ -166,10 +166,10 @@ describe('a drafter', () => {
       /no mask token|mask_hidden/,
     ],
     [
-      'DFlash, which fuses five taps into a stack of layers',
+      'DFlash without the size of its block',
       eagle,
       { tensors: { 'fc.weight': noise(createRandom(5), [32, 160], 1), ...one('hidden_norm.weight') } },
-      /fc\.weight with 160 columns/,
+      /no block_size in its config\.json/,
     ],
     ['Medusa with scaled logits', medusa, { config: { logit_scale: 0.5 } }, /scales its logits by 0\.5/],
     ['Medusa over some tokens', medusa, { tensors: one('token_map') }, /token_map/],

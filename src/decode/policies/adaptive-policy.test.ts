@@ -63,7 +63,7 @@ describe('the adaptive policy', () => {
     for (const rate of [0.6, 0.9]) {
       const world = alone({ rate, draftMs: 0.2, rowMs: 0.13 }, { pace, requestSteps: 50 });
       const best = Math.max(...fixed.map((policy) => run(world, 2000, 1, policy).speed));
-      const shares = [1, 2, 3, 4].map((seed) => run(world, 2000, seed).speed / best);
+      const shares = [1, 2].map((seed) => run(world, 2000, seed).speed / best);
       expect(Math.min(...shares), `rate ${rate}`).toBeGreaterThan(0.95);
     }
   });
@@ -157,9 +157,9 @@ describe('the adaptive policy with several sequences', () => {
   it('spends a bounded share of its steps on trials', () => {
     for (const lanes of [1, 8]) {
       const world = measured(lanes, 0.02);
-      const { choices, speed } = run(world, 4000);
-      expect(countDrafts(choices.slice(1000))).toBeLessThan(0.03 * 3000);
-      expect(speed / run(world, 4000, 1, plain).speed).toBeGreaterThan(0.97);
+      const { choices, speed } = run(world, 2500);
+      expect(countDrafts(choices.slice(1000))).toBeLessThan(0.03 * 1500);
+      expect(speed / run(world, 2500, 1, plain).speed).toBeGreaterThan(0.97);
     }
   });
 
