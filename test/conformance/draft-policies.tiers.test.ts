@@ -1,6 +1,6 @@
 /**
- * Drafting by every policy: whatever is drafted and however, the answer is the target's own. The quick tier takes each
- * policy once per system, on varying layouts; the full tier takes the other pairs of layout and policy, more briefly.
+ * Drafting by every policy: whatever is drafted and however, the answer is the target's own. The quick tier takes every
+ * other policy once per system, on varying layouts; the full tier takes the other pairs, more briefly.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { FinishReason } from '../../src/decode/answer.js';
@@ -31,12 +31,14 @@ const policies = [
 ];
 type PolicyRow = (typeof policies)[number];
 
-/** A policy goes to one layout of each system in the quick tier; a layout beyond the eighth gets one of its own. */
+const kinds = [...new Set(drafterVariants.map(({ kind }) => kind))];
+
+/** In the quick tier, a policy goes to one layout of every other system; a layout beyond the eighth gets one of its own. */
 function isQuick(variant: DrafterVariant, policy: PolicyRow): boolean {
   const siblings = drafterVariants.filter(({ kind }) => kind === variant.kind);
   const [place, turn] = [siblings.indexOf(variant), policies.indexOf(policy)];
   return siblings.length <= policies.length
-    ? turn % siblings.length === place
+    ? turn % siblings.length === place && (turn + kinds.indexOf(variant.kind)) % 2 === 0
     : place % policies.length === turn;
 }
 

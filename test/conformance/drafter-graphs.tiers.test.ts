@@ -7,8 +7,9 @@ import { buildForcedPass, embedIds } from '../../src/audit/search/forced-pass.js
 import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import { prefill } from '../../src/decode/prefill.js';
 import { floatsOf, int32 } from '../../src/runtime/program.js';
+import { casesOfTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
-import { drafterVariants } from '../support/tiny-drafters.js';
+import { drafterVariants, oneOfEachSystem } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { randomTokens, TinyModels } from '../support/tiny-pair.js';
 
@@ -83,7 +84,8 @@ async function scoreBySession({ target, drafter }: TinyPair, { prompt, lead, ans
   return scores;
 }
 
-describe.each(drafterVariants)('$name', (variant) => {
+const cases = casesOfTier(drafterVariants, (variant) => oneOfEachSystem.includes(variant));
+describe.each(cases)('$name', (variant) => {
   let pair: TinyPair;
   beforeAll(async () => {
     pair = await models.load(variant.write(models.freshFolder(), tiny));
