@@ -93,9 +93,16 @@ describe.each(variants)('$name', (variant) => {
     });
 
     it('stops in the middle of an accepted path', async () => {
-      const promptIds = randomTokens(`stop ${title}`, 6, vocabularySize);
-      const free = await decodeBoth(policy, { promptIds });
+      let promptIds: readonly number[] = [];
+      let free = await decodeBoth(policy, { promptIds: [1] });
+      // Random heads are seldom right, some of them in one answer of ten.
+      for (let attempt = 0; attempt < 40; attempt++) {
+        promptIds = randomTokens(`stop ${title} ${attempt}`, 6, vocabularySize);
+        free = await decodeBoth(policy, { promptIds });
+        if (free.speculative.origins.includes('accepted')) break;
+      }
       const place = free.speculative.origins.indexOf('accepted');
+      expect(place).toBeGreaterThanOrEqual(0);
       const stopId = free.plain.tokenIds[place]!;
       const byToken = await decodeBoth(policy, { promptIds, stopIds: [stopId] });
       expectSame(byToken.plain, byToken.speculative, 'stop');
