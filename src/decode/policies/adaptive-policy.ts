@@ -43,10 +43,8 @@ const trialSteps = 3;
 /** The share of time that the trials of all choices may cost. */
 const trialShare = 0.01;
 const minTrialPause = 24;
-/** The pause after a first trial, as a share of later ones: a busy machine may have misled it. */
-const secondTrialShare = 0.5;
-/** The same for plain steps, in steps at most: they are the fallback, and trying them costs little. */
-const maxSecondPlainPause = 48;
+/** Steps at most between the first two trials: the first runs of a program are slow, and machines are busy. */
+const maxSecondPause = 48;
 /** How much better a draft must be than a plain step, and any choice than the one in use. */
 const plainBonus = 1.02;
 const currentBonus = 1.01;
@@ -192,8 +190,8 @@ class AdaptivePolicy implements PolicyChooser {
       const catchUp = this.current === this.plain ? this.catchUpSteps : 0;
       const pause = Math.max(minTrialPause, (trialSteps * loss + catchUp) / share);
       const isConfirmed = costs.countSamples(choice.rows) > trialSteps;
-      const second = choice === this.plain ? Math.min(pause, maxSecondPlainPause) : secondTrialShare * pause;
-      const overdue = (this.step - choice.lastTried) / (isConfirmed ? pause : second);
+      const overdue =
+        (this.step - choice.lastTried) / (isConfirmed ? pause : Math.min(pause, maxSecondPause));
       if (overdue < maxOverdue) continue;
       found = choice;
       maxOverdue = overdue;
