@@ -78,7 +78,11 @@ export interface Findings {
 }
 
 export const unknownDrafting: Drafting = {
-  ...{ isOn: null, method: null, drafter: null, draftLength: null, isTree: null },
+  isOn: null,
+  method: null,
+  drafter: null,
+  draftLength: null,
+  isTree: null,
 };
 
 export const estimatedFromStreams = 'estimated from streams: tokens per chunk';

@@ -27,7 +27,11 @@ export const mistletoe: EngineAdapter = {
       return readVllmMetrics(metrics, plain === 0 ? timePer(metrics.num_spec_steps) : undefined);
     if (plain === undefined || plain === 0) return undefined;
     return checkClaim({
-      ...{ evidence: 'reported', steps: plain, accepted: 0, proposed: 0, stepMs: timePer(plain) },
+      evidence: 'reported',
+      steps: plain,
+      accepted: 0,
+      proposed: 0,
+      stepMs: timePer(plain),
     });
   },
   owner: 'mistletoe',

@@ -240,7 +240,10 @@ export class TenantTests {
 }
 
 const createState = (): TenantState => ({
-  ...{ outcomes: [], heldFor: 0, muted: {}, comparison: 'due' },
+  outcomes: [],
+  heldFor: 0,
+  muted: {},
+  comparison: 'due',
   history: { mean: 0.5, variance: rankVariance, weight: 0 },
 });
 

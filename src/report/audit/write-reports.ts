@@ -137,12 +137,12 @@ const marks: Readonly<Record<VerdictLevel, string>> = {
 };
 /** Beyond this many drafters the table keeps the rows that the verdict rests on. */
 const maxDraftersInFull = 4;
-const mostDrafters = 7;
+const maxDrafters = 7;
 const maxWorkerRows = 8;
 const briefRows: readonly ArmName[] = ['clean', 'random', 'undirected', 'given', 'attack'];
 
 export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
-  const shown = result.drafters.slice(0, mostDrafters);
+  const shown = result.drafters.slice(0, maxDrafters);
   const isBrief = result.drafters.length > maxDraftersInFull;
   const lines = [
     `## ${marks[verdict.level]} ${levelNames[verdict.level]} · Mistletoe audit`,
