@@ -1,12 +1,20 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { tiny, writeDecoder, writeLetterTokenizer } from '../../test/support/tiny-checkpoints.js';
+import {
+  decoderTensors,
+  llamaConfig,
+  tiny,
+  writeCheckpoint,
+  writeDecoder,
+  writeLetterTokenizer,
+} from '../../test/support/tiny-checkpoints.js';
 import { randomTokens } from '../../test/support/tiny-pair.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../checkpoint/read-tensor.js';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { bundledTarget } from '../decode/bundled-models.js';
+import { inspectCheckpoint } from '../draft/inspection.js';
 import { loadDrafter } from '../draft/systems.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { loadModel } from '../model/causal-model.js';
@@ -72,6 +80,21 @@ describe('what drafters begin with', () => {
     expect(hydra.get('hydra_lm_head.3.weight')).toEqual(output);
     for (const name of ['hydra_lm_head.3.bias', 'hydra_mlp.1.0.linear.weight', 'hydra_mlp.1.1.linear.weight'])
       expect(new Set(hydra.get(name))).toEqual(new Set([0]));
+  });
+
+  it.each(['pard', 'p-eagle', 'dflash', 'dspark'])('masks of %s have an embedding', async (system) => {
+    const { hiddenSize, vocabularySize } = tiny;
+    const tensors = decoderTensors(tiny);
+    const { 'model.embed_tokens.weight': embedding } = tensors;
+    const values = Float32Array.from(embedding!.values as Float32Array).fill(0, -2 * hiddenSize);
+    const target = writeCheckpoint(
+      freshFolder(),
+      'model.safetensors',
+      { ...tensors, 'model.embed_tokens.weight': { ...embedding!, values } },
+      { ...llamaConfig(tiny), pad_token_id: 0 },
+    );
+    const { drafter } = await inspectCheckpoint(await create(target, { system }));
+    expect(drafter!.maskToken).toBe(vocabularySize - 3);
   });
 
   it('a draft model can begin with layers of its target, from the first to the last', async () => {

@@ -18,7 +18,7 @@ export function createDflash(
   { heads = defaults.heads, layers = defaults.layers }: FreshDrafter,
   seed: number | string,
 ): NewCheckpoint {
-  const { hiddenSize, vocabularySize, layerCount } = target.configuration;
+  const { hiddenSize, layerCount } = target.configuration;
   const sizes: LayerSizes = {
     ...target.configuration,
     ...{ queryKeyValueBias: false, outputBias: false, queryKeyNorm: true },
@@ -34,8 +34,7 @@ export function createDflash(
       ...headConfig(target, { ...sizes, layers }),
       ...{ architectures: ['DFlashDraftModel'], model_type: 'qwen3', num_target_layers: layerCount },
       block_size: heads + 1,
-      // Not the padding token, whose embedding is often zero and stays so.
-      dflash_config: { mask_token_id: vocabularySize - 1, target_layer_ids: taps },
+      dflash_config: { mask_token_id: target.maskToken, target_layer_ids: taps },
     },
     file: 'model.safetensors',
     tensors: makeFresh(recipes, { seed, deviation: target.deviation }),

@@ -22,7 +22,6 @@ import { describeEagle3Facts } from './eagle-facts.js';
 import { describeEagle3, type Eagle3Parts } from './eagle-parts.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import type { TrainingRecipe } from '../training-recipe.js';
-import { chooseMaskToken } from '../reading/mask-token.js';
 import { createEagle3, refuseShallowTarget } from './new-eagle.js';
 import { readTaps } from './taps.js';
 
@@ -53,7 +52,7 @@ export const pEagle: WeightedSystem = {
     names.some(/^(model\.)?mask_hidden$/) && eagle3.recognise(names) !== undefined
       ? { layout: 'P-EAGLE head' }
       : undefined,
-  training: recipeOf(({ config }) => chooseMaskToken(config)),
+  training: recipeOf(({ maskToken }) => maskToken),
 };
 
 function recipeOf(maskTokenOf: (target: NewTarget) => number | undefined): TrainingRecipe {

@@ -38,7 +38,7 @@ export function makeFresh(
         const random = createRandom(seed, 'fresh weights', name);
         const start = startOf?.(name) ?? defaultStart(name);
         if (typeof start === 'object')
-          return 'folded' in start ? foldColumns(start, shape, random) : copyRows(start);
+          return 'folded' in start ? foldColumns(start, shape, random) : readRows(start);
         const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
         if (start === 'ones') values.fill(1);
         if (start === 'normal') fillNormal(values, deviation, random);
@@ -51,7 +51,7 @@ function defaultStart(name: string): Start {
   return name.endsWith('.bias') ? 'zeros' : name.endsWith('norm.weight') ? 'ones' : 'normal';
 }
 
-async function copyRows({ from, rows }: CopiedRows): Promise<Float32Array> {
+export async function readRows({ from, rows }: CopiedRows): Promise<Float32Array> {
   if (rows === undefined) return readFloat32(from);
   const [, width = 1] = from.shape;
   const values = new Float32Array(rows.length * width);

@@ -2,6 +2,7 @@ import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { parseConfiguration, type ModelConfiguration } from '../../model/configuration.js';
+import { readRows } from './fresh-tensors.js';
 import { embeddingName, outputName, decoderRecipes, requireLayers } from '../../model/weights.js';
 
 export interface NewTarget {
@@ -15,6 +16,8 @@ export interface NewTarget {
   /** The embedding if tied. */
   readonly output: StoredTensor; // [vocabulary, hidden]
   readonly deviation: number;
+  /** For drafters that read a mask in the place of tokens. */
+  readonly maskToken: number;
 }
 
 const defaultDeviation = 0.02;
@@ -26,16 +29,34 @@ export async function openNewTarget(folder: string): Promise<NewTarget> {
   requireLayers(checkpoint, configuration.layerCount);
   resolveRecipes(checkpoint, decoderRecipes(configuration, ''));
   const { initializer_range: range } = config;
+  const embedding = tensors.get(embeddingName)!;
   return {
     name: folder,
     folder: checkpoint.folder,
     config,
     configuration,
     tensors,
-    embedding: tensors.get(embeddingName)!,
+    embedding,
     output: tensors.get(configuration.tiedEmbeddings ? embeddingName : outputName)!,
     deviation: typeof range === 'number' && range > 0 && range < 1 ? range : defaultDeviation,
+    maskToken: await chooseMaskToken(embedding),
   };
+}
+
+/** Vocabularies are padded to a multiple of at most this. */
+const maxPadding = 512;
+
+/**
+ * The last token that has an embedding: the last ids of published vocabularies are reserved or rare. A row of zeros, as
+ * padding often has, would stay zero in training where a drafter borrows the target's table.
+ */
+async function chooseMaskToken(embedding: StoredTensor): Promise<number> {
+  const [size = 1, width = 1] = embedding.shape;
+  const rows = Int32Array.from({ length: Math.min(size, maxPadding) }, (_, place) => size - 1 - place);
+  const values = await readRows({ from: embedding, rows });
+  const isZero = (place: number): boolean =>
+    values.subarray(place * width, (place + 1) * width).every((value) => value === 0);
+  return rows.find((_, place) => !isZero(place)) ?? size - 1;
 }
 
 export interface LayerChoice {

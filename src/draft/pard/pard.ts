@@ -22,7 +22,7 @@ import {
 import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst } from '../programs/states.js';
 import { refuseAtOnce } from '../reading/checks.js';
-import { chooseMaskToken, readMaskToken } from '../reading/mask-token.js';
+import { readMaskToken } from '../reading/mask-token.js';
 
 export const pard: WeightedSystem = {
   name: 'pard',
@@ -54,7 +54,7 @@ export const pard: WeightedSystem = {
     settings: () => ({ depth: 4, decay: 0.8, learn: 'all' }),
     create(target, drafter, seed) {
       const { config, ...created } = createDraftModel(target, drafter, seed);
-      return { ...created, config: { ...config, pard_token: chooseMaskToken(config), spd_type: 'pard' } };
+      return { ...created, config: { ...config, pard_token: target.maskToken, spd_type: 'pard' } };
     },
   },
 };

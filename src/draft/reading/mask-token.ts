@@ -26,11 +26,3 @@ export function readMaskToken(
   );
   return 0;
 }
-
-/**
- * A token that does not occur in texts: the padding token, or the last id, which is reserved or padding in the
- * vocabularies of published models.
- */
-export function chooseMaskToken({ pad_token_id: padding, vocab_size: size }: Checkpoint['config']): number {
-  return typeof padding === 'number' && padding >= 0 ? padding : (size as number) - 1;
-}
