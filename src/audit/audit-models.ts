@@ -1,7 +1,6 @@
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
-import type { Target } from '../decode/target.js';
-import { openTarget } from '../decode/target.js';
+import { type Target, openTarget } from '../decode/target.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
 import { loadDrafter } from '../draft/systems.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';

@@ -9,21 +9,17 @@ import { maxThreads } from '../core/limits.js';
 import { bundledDrafterFolder, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
-import type { TapConvention } from '../draft/draft-system.js';
-import { tapConventions } from '../draft/draft-system.js';
+import { type TapConvention, tapConventions } from '../draft/draft-system.js';
 import { folderOf, mapFolder, nameDrafter, recogniseCheckpoint } from '../draft/systems.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { chooseRunDevice, deviceSchema } from '../runs/run-device.js';
-import type { DeviceWish } from '../runtime/device-choice.js';
-import { recordDevice } from '../runtime/device-choice.js';
+import { type DeviceWish, recordDevice } from '../runtime/device-choice.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { GivenSuffix } from '../text/prompts/suffix-list.js';
 import { parseDay, today } from '../text/template/calendar-day.js';
-import type { TemplateText } from '../text/template/chat-template.js';
-import { loadChatTemplate, readTemplate } from '../text/template/chat-template.js';
-import type { AuditSettings } from './settings.js';
-import { applyPreset, settingsSchema } from './settings.js';
+import { type TemplateText, loadChatTemplate, readTemplate } from '../text/template/chat-template.js';
+import { type AuditSettings, applyPreset, settingsSchema } from './settings.js';
 
 export const promptSchema = z.object({
   id: z.string(),

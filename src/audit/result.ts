@@ -4,8 +4,7 @@
  */
 import { z } from 'zod';
 import type { Interval } from '../measure/bootstrap.js';
-import type { KeptClass } from '../measure/kept-class.js';
-import { keptClasses } from '../measure/kept-class.js';
+import { type KeptClass, keptClasses } from '../measure/kept-class.js';
 import type { ModelIdentity } from '../runs/identity.js';
 
 /** The rows of a result. `attack` (or `given`) is compared with the others. */

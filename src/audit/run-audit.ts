@@ -5,22 +5,18 @@ import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AuditEvents } from './audit-events.js';
 import { openModels } from './audit-models.js';
-import type { AuditPlan, AuditRequest } from './audit-request.js';
-import { createRequest, requestSchema } from './audit-request.js';
+import { type AuditPlan, type AuditRequest, createRequest, requestSchema } from './audit-request.js';
 import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
-import type { AuditTimings } from './arms/phase-clock.js';
-import type { Effort } from './effort.js';
-import { estimateEffort } from './effort.js';
+import { type Effort, estimateEffort } from './effort.js';
 import { Interrupted } from './arms/prompt-audit.js';
 import type { AuditResult, FailedUnit } from './result.js';
-import { timingSchema } from './arms/phase-clock.js';
+import { type AuditTimings, timingSchema } from './arms/phase-clock.js';
 import { rebuildResult } from './rebuild-result.js';
 import { findRuntime, openBackend } from './units/executors.js';
 import { runUnits } from './units/run-units.js';
 import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
 import { RunFolder } from '../runs/run-folder.js';
-import type { RunPlace } from '../runs/run-place.js';
-import { refuseUsedFolder } from '../runs/run-place.js';
+import { type RunPlace, refuseUsedFolder } from '../runs/run-place.js';
 import type { WorkerPlan } from '../runs/worker-devices.js';
 
 export interface AuditOptions {

@@ -1,11 +1,9 @@
 /** Turns --drafter, --draft and --prompts into what is measured, with unique names. */
 import { basename, extname, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters } from '../decode/bundled-models.js';
-import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
+import { bundledDrafters, bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import type { DraftPolicy } from '../draft/tree/policy.js';
-import { parseDraftPolicy } from '../draft/tree/policy.js';
+import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { nameDrafter } from '../draft/systems.js';
 import { checkPromptSource } from './long-runs.js';
 

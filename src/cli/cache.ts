@@ -9,19 +9,15 @@ import type {
 import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
 import { readCacheLimit } from '../checkpoint/cache/cache-folder.js';
 import { defaultCacheFolder } from '../core/default-cache-folder.js';
-import type { Removal } from '../checkpoint/cache/cache-removal.js';
-import { clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
+import { type Removal, clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
 import { byteSize as bytes } from '../core/settings.js';
 import { countText, formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
-import type { Row } from '../report/table.js';
-import { tableText } from '../report/table.js';
-import type { Invocation } from './command.js';
-import { defineCommand } from './command.js';
+import { type Row, tableText } from '../report/table.js';
+import { type Invocation, defineCommand } from './command.js';
 import { cacheFolderFlag, formatFlag } from './common-flags.js';
 import { exitCodes } from './failure.js';
-import type { FlagsOf } from './flags.js';
-import { flag } from './flags.js';
+import { type FlagsOf, flag } from './flags.js';
 import { asOneLine } from './terminal.js';
 
 const tasks = ['list', 'trim', 'clear', 'verify'] as const;

@@ -8,10 +8,8 @@ import { text, toFlagName } from '../core/settings.js';
 import { findNearMiss } from './failure.js';
 import type { Flag, FlagTable, FlagsOf } from './flags.js';
 import { addFlags, flag, group, longName, parseFlags, toggle } from './flags.js';
-import type { Example } from './help.js';
-import { addExamples } from './help.js';
-import type { Terminal } from './terminal.js';
-import { createNotice } from './terminal.js';
+import { type Example, addExamples } from './help.js';
+import { type Terminal, createNotice } from './terminal.js';
 
 export interface CommandContext {
   readonly terminal: Terminal;

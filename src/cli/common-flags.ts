@@ -4,16 +4,14 @@ import { maxThreads, maxWorkers } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import type { ReadingOptions } from '../draft/draft-system.js';
-import { tapConventions } from '../draft/draft-system.js';
+import { type ReadingOptions, tapConventions } from '../draft/draft-system.js';
 import { readDeviceList } from '../runs/worker-devices.js';
 import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
 import { quantizedTypes } from '../runtime/weights.js';
 import { builtInTemplateNames } from '../text/template/built-in-templates.js';
 import { parseDay } from '../text/template/calendar-day.js';
 import type { TemplateOptions } from '../text/template/chat-template.js';
-import type { FlagsOf } from './flags.js';
-import { flag, toggle } from './flags.js';
+import { type FlagsOf, flag, toggle } from './flags.js';
 
 export const targetFlag = {
   target: flag('model folder, GGUF file, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {

@@ -4,11 +4,9 @@ import { createComparisonReport, renderComparisonText } from '../report/compare/
 import { renderReportHtml, renderReportMarkdown } from '../report/document.js';
 import { stringifyStably } from '../report/audit/write-reports.js';
 import { decimal, oneOf } from '../core/settings.js';
-import type { Invocation } from './command.js';
-import { defineCommand } from './command.js';
+import { type Invocation, defineCommand } from './command.js';
 import { exitCodes } from './failure.js';
-import type { FlagsOf } from './flags.js';
-import { flag } from './flags.js';
+import { type FlagsOf, flag } from './flags.js';
 
 const flags = {
   failIfWorse: flag(

@@ -1,8 +1,7 @@
 /** How failures are printed, and their exit codes. */
 import { CommanderError } from 'commander';
 import { MistletoeError, type ErrorCode } from '../core/errors.js';
-import { asOneLine, colorsFor } from './terminal.js';
-import type { StopSignal, Terminal } from './terminal.js';
+import { asOneLine, colorsFor, type StopSignal, type Terminal } from './terminal.js';
 
 export const exitCodes = {
   success: 0,

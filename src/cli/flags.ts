@@ -1,6 +1,5 @@
 /** The flag table of a command: declared once, read by parsing, help, config files and the command itself. */
-import type { Command } from 'commander';
-import { InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Setting, SettingTable, ValueType } from '../core/settings.js';
 import { listOf, toFlagName, yesNo } from '../core/settings.js';
 

@@ -6,14 +6,11 @@ import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
 import { isSpeculative } from '../decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
-import type { VerificationRule } from '../decode/verification/verification.js';
-import { verificationRules } from '../decode/verification/verification.js';
+import { type VerificationRule, verificationRules } from '../decode/verification/verification.js';
 import type { Drafter } from '../draft/drafter.js';
-import type { DraftPolicy } from '../draft/tree/policy.js';
-import { formatDraftPolicy } from '../draft/tree/policy.js';
+import { type DraftPolicy, formatDraftPolicy } from '../draft/tree/policy.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
-import { asOneLine, colorsFor } from './terminal.js';
-import type { Colors, Terminal } from './terminal.js';
+import { asOneLine, colorsFor, type Colors, type Terminal } from './terminal.js';
 
 /** Shared by all prompts, so `auto` keeps what it learned. */
 export interface Speculation {

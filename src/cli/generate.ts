@@ -7,30 +7,22 @@ import { integer, oneOf, text } from '../core/settings.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { checkRule } from '../decode/verification/verifier.js';
 import { createPolicy, defaultDraftPolicy, generateSpeculatively } from '../decode/speculative-text.js';
-import type { VerificationRule } from '../decode/verification/verification.js';
-import { verificationRules } from '../decode/verification/verification.js';
+import { type VerificationRule, verificationRules } from '../decode/verification/verification.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/systems.js';
-import type { DraftPolicy } from '../draft/tree/policy.js';
-import { parseDraftPolicy } from '../draft/tree/policy.js';
-import type { Target } from '../decode/target.js';
-import { generateText, openTarget } from '../decode/target.js';
+import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
+import { type Target, generateText, openTarget } from '../decode/target.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
-import type { Prompt } from '../text/prompts/prompt-set.js';
-import { inlinePrompt, loadPrompts } from '../text/prompts/prompt-set.js';
+import { type Prompt, inlinePrompt, loadPrompts } from '../text/prompts/prompt-set.js';
 import { decodeText } from '../text/text-file.js';
-import type { Invocation } from './command.js';
-import { defineCommand } from './command.js';
+import { type Invocation, defineCommand } from './command.js';
 import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
-import type { FlagsOf } from './flags.js';
-import { flag, group, list, toggle } from './flags.js';
-import type { Speculation } from './generate-output.js';
-import { createPrinter } from './generate-output.js';
+import { type FlagsOf, flag, group, list, toggle } from './flags.js';
+import { type Speculation, createPrinter } from './generate-output.js';
 import { createModelFinder } from './model-source.js';
-import type { Terminal } from './terminal.js';
-import { createNotice } from './terminal.js';
+import { type Terminal, createNotice } from './terminal.js';
 
 const flags = {
   ...group('What to run', {

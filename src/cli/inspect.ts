@@ -9,14 +9,12 @@ import type { DrafterFacts } from '../draft/draft-system.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import type { ComputeType, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
-import type { Invocation } from './command.js';
-import { defineCommand } from './command.js';
+import { type Invocation, defineCommand } from './command.js';
 import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './common-flags.js';
 import { closeSentence, exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { createModelFinder } from './model-source.js';
-import { asOneLine, colorsFor } from './terminal.js';
-import type { Colors } from './terminal.js';
+import { asOneLine, colorsFor, type Colors } from './terminal.js';
 
 const flags = {
   ...formatFlag,

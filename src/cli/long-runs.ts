@@ -4,19 +4,16 @@ import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/display-paths.js';
 import { pushAll } from '../core/long-lists.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
-import type { Prompt } from '../text/prompts/prompt-set.js';
-import { loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
+import { type Prompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { RunOptions } from '../train/training-run.js';
 import type { Invocation } from './command.js';
 import type { MachineFlags, progressFlag, reportFormatFlag, runFlags } from './common-flags.js';
 import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
-import type { Progress, ProgressClock } from './progress.js';
-import { createProgress } from './progress.js';
+import { type Progress, type ProgressClock, createProgress } from './progress.js';
 import type { PromptFinder } from './model-source.js';
-import type { Colors, Terminal } from './terminal.js';
-import { colorsFor } from './terminal.js';
+import { type Colors, type Terminal, colorsFor } from './terminal.js';
 
 /** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C kills the process. `ending` says what it does meanwhile. */
 export async function runInterruptibly<Outcome>(

@@ -2,8 +2,7 @@
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { findCachedModel } from '../checkpoint/hub/hub-cache.js';
-import type { DownloadOptions } from '../checkpoint/hub/hub-download.js';
-import { downloadModel } from '../checkpoint/hub/hub-download.js';
+import { type DownloadOptions, downloadModel } from '../checkpoint/hub/hub-download.js';
 import { formatHubId, hubIdForm, parseHubId, readHubSettings } from '../checkpoint/hub/hub-settings.js';
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';

@@ -3,13 +3,11 @@
  * the command, so that help and version are instant.
  */
 import { Command, CommanderError } from 'commander';
-import type { CommandContext, CommandDefinition } from './command.js';
-import { setUpCommand } from './command.js';
+import { type CommandContext, type CommandDefinition, setUpCommand } from './command.js';
 import { exitCodes, reportFailure, signalCodes, suggestName } from './failure.js';
 import { addExamples, formatHelp, wrapText } from './help.js';
 import { readVersion } from '../decode/bundled-models.js';
-import type { Terminal } from './terminal.js';
-import { colorsFor } from './terminal.js';
+import { type Terminal, colorsFor } from './terminal.js';
 
 /** A module that exports the definition under the command's name. */
 type LoadCommand = () => Promise<Readonly<Record<string, unknown>>>;

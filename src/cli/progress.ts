@@ -3,8 +3,7 @@
  * folders are untrusted: none of them can start a new line.
  */
 import type { progressModes } from './common-flags.js';
-import { asOneLine } from './terminal.js';
-import type { Output } from './terminal.js';
+import { asOneLine, type Output } from './terminal.js';
 
 export type ProgressMode = (typeof progressModes)[number];
 /** Undefined ones are left out. */

@@ -5,25 +5,18 @@ import { MistletoeError } from '../core/errors.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { pageHandler } from '../dashboard/page-handler.js';
 import { nameDrafter } from '../draft/systems.js';
-import type { NamedKey } from '../serve/access.js';
-import { parseKeys, readKeys } from '../serve/access.js';
+import { type NamedKey, parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/record-watch.js';
-import type { RunningServer, ServeOptions } from '../serve/serve.js';
-import { startServer } from '../serve/serve.js';
+import { type RunningServer, type ServeOptions, startServer } from '../serve/serve.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
-import { bundledDrafters } from '../decode/bundled-models.js';
-import type { Invocation } from './command.js';
-import { defineCommand } from './command.js';
+import { bundledDrafters, readVersion } from '../decode/bundled-models.js';
+import { type Invocation, defineCommand } from './command.js';
 import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
-import type { ModelFinder } from './model-source.js';
-import { createModelFinder } from './model-source.js';
-import { readVersion } from '../decode/bundled-models.js';
-import type { FlagsOf } from './flags.js';
-import { flag, group, list, toggle } from './flags.js';
-import type { Terminal } from './terminal.js';
-import { createNotice } from './terminal.js';
+import { type ModelFinder, createModelFinder } from './model-source.js';
+import { type FlagsOf, flag, group, list, toggle } from './flags.js';
+import { type Terminal, createNotice } from './terminal.js';
 
 const flags = {
   ...group('What to run', {

@@ -1,10 +1,8 @@
 /** Reads the settings from a YAML file and from flags, which win. Errors name file, line and column, or the flag. */
-import type { Document } from 'yaml';
-import { isNode, LineCounter, parseDocument, stringify } from 'yaml';
+import { type Document, isNode, LineCounter, parseDocument, stringify } from 'yaml';
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import type { GivenConfiguration, GuardConfiguration } from './guard-config.js';
-import { guardSchema } from './guard-config.js';
+import { type GivenConfiguration, type GuardConfiguration, guardSchema } from './guard-config.js';
 
 export interface FlagValue {
   /** As typed: --plain-upstream. */

@@ -1,8 +1,7 @@
 /** The guard as a whole: a proxy in front of an engine, the judge of what passes, records, and the operator's listener. */
 import { describeCause } from '../core/errors.js';
 import type { GuardConfiguration } from './guard-config.js';
-import type { JudgeOptions } from './judge/judge.js';
-import { Judge } from './judge/judge.js';
+import { type JudgeOptions, Judge } from './judge/judge.js';
 import type { ActionEvent, Alert, Judgment } from './judge/verdict.js';
 import { GuardMetrics } from './metrics/guard-metrics.js';
 import { createOtlpExporter } from './metrics/otlp.js';
@@ -14,8 +13,7 @@ import { Attribution, UpstreamFacts } from './proxy/upstream-facts.js';
 import type { Endpoint, PageHandler } from './proxy/operator.js';
 import { createOperatorServer, readKey, requireKey } from './proxy/operator.js';
 import { closeServer, createProxy, listen } from './proxy/proxy.js';
-import type { RouterSettings } from './proxy/request-router.js';
-import { RequestRouter } from './proxy/request-router.js';
+import { type RouterSettings, RequestRouter } from './proxy/request-router.js';
 import { createTenantNamer, readSecret } from './proxy/tenant.js';
 import { Upstream } from './proxy/upstream.js';
 import { RecordLog } from './records/record-log.js';

@@ -6,8 +6,7 @@ import type { SpeculationSummary, SystemSummary } from '../measure/benchmark-sum
 import type { Interval } from '../measure/bootstrap.js';
 import type { Machine } from '../measure/machine.js';
 import { nameDevice } from '../runtime/device-choice.js';
-import type { Column } from './table.js';
-import { paddedMarkdown } from './table.js';
+import { type Column, paddedMarkdown } from './table.js';
 
 /** What a reader needs to know to repeat the run. */
 export interface BenchmarkSetting {

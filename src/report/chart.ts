@@ -5,8 +5,7 @@
 import { largest } from '../core/long-lists.js';
 import { acceptedLengthText, percentText } from '../core/number-text.js';
 import type { Interval } from '../measure/bootstrap.js';
-import type { Content, Markup } from './markup.js';
-import { fragment } from './markup.js';
+import { type Content, type Markup, fragment } from './markup.js';
 
 export type MarkSymbol = 'circle' | 'square' | 'triangle' | 'diamond' | 'plus' | 'times' | 'asterisk';
 

@@ -3,12 +3,9 @@ import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parameterText } from '../core/number-text.js';
-import type { Content } from './markup.js';
-import { escapeMarkdown, fragment } from './markup.js';
-import type { Page } from './page.js';
-import { framePage } from './page.js';
-import type { Facts, Table } from './table.js';
-import { factsHtml, factsMarkdown, tableHtml, tableMarkdown } from './table.js';
+import { type Content, escapeMarkdown, fragment } from './markup.js';
+import { type Page, framePage } from './page.js';
+import { type Facts, type Table, factsHtml, factsMarkdown, tableHtml, tableMarkdown } from './table.js';
 
 export interface Block {
   readonly html: Content;

@@ -3,8 +3,7 @@
  * hash, and forbids every request, so model output could not act even if an escape were missing.
  */
 import { createHash } from 'node:crypto';
-import type { Content, Markup } from './markup.js';
-import { fragment, trusted } from './markup.js';
+import { type Content, type Markup, fragment, trusted } from './markup.js';
 import { pageStyle } from './page-style.js';
 
 /** The whole script: the reader's choice of light or dark, and prompts that open for printing. */

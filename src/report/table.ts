@@ -1,7 +1,6 @@
 /** One table for every report: columns and rows of cells that print as text, as Markdown and as HTML. */
 import { largest } from '../core/long-lists.js';
-import type { Content, Markup } from './markup.js';
-import { escapeMarkdown, fragment } from './markup.js';
+import { type Content, type Markup, escapeMarkdown, fragment } from './markup.js';
 
 export interface Column {
   readonly name: string;

@@ -1,10 +1,8 @@
 /** A worker process of a benchmark: opens target and drafters once. */
 import type { BenchmarkRunner, BenchmarkUnit } from '../measure/benchmark.js';
 import { openRuntime } from '../runtime/create-runtime.js';
-import type { BenchAnswer, BenchSetup } from './bench-units.js';
-import { openBench } from './bench-units.js';
-import type { ProcessHooks, ProcessWork } from './unit-process-loop.js';
-import { serveUnits } from './unit-process-loop.js';
+import { type BenchAnswer, type BenchSetup, openBench } from './bench-units.js';
+import { type ProcessHooks, type ProcessWork, serveUnits } from './unit-process-loop.js';
 import type { UnitPart } from './unit.js';
 
 class BenchProcess implements ProcessWork {

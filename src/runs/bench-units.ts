@@ -9,8 +9,7 @@ import { openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/systems.js';
-import type { DraftPolicy } from '../draft/tree/policy.js';
-import { formatDraftPolicy } from '../draft/tree/policy.js';
+import { type DraftPolicy, formatDraftPolicy } from '../draft/tree/policy.js';
 import type {
   BenchmarkEvents,
   BenchmarkOptions,
@@ -25,8 +24,7 @@ import type { Runtime } from '../runtime/program.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import type { TemplateOptions } from '../text/template/chat-template.js';
 import { UnitPool } from './unit-pool.js';
-import type { UnitFailed } from './unit.js';
-import { driveUnits } from './unit.js';
+import { type UnitFailed, driveUnits } from './unit.js';
 import type { WorkerSeat } from './worker-devices.js';
 
 export interface BenchPlan

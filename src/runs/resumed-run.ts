@@ -9,8 +9,7 @@ import { hashData } from './json-lines.js';
 import { lockRun } from './run-lock.js';
 import type { OpenedRun } from './run-place.js';
 import { configFile, readRunConfig } from './run-units.js';
-import type { RunCommand } from './run-writes.js';
-import { codeOf, explainFailure, lostFolder } from './run-writes.js';
+import { type RunCommand, codeOf, explainFailure, lostFolder } from './run-writes.js';
 
 /**
  * The request as a resumed run reads it back, keys in the order of the schema. Results quote parts of it, so that they are

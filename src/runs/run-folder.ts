@@ -4,15 +4,12 @@
  * unit is cut off when it resumes, so that it ends with the bytes of a run that was never killed. Times are kept in
  * a file of their own, because no two runs have the same. While a process has the run open, nobody else can open it.
  */
-import type { Hash } from 'node:crypto';
-import { createHash } from 'node:crypto';
+import { type Hash, createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { cutToLines, parseLine, readLines } from './json-lines.js';
-import type { RunLock } from './run-lock.js';
-import { lockName, lockRun } from './run-lock.js';
-import type { RunPlace } from './run-place.js';
-import { createRun } from './run-place.js';
+import { type RunLock, lockName, lockRun } from './run-lock.js';
+import { type RunPlace, createRun } from './run-place.js';
 import type { StoredUnit } from './run-units.js';
 import {
   formatUnit,

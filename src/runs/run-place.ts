@@ -4,11 +4,9 @@ import { dirname, join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/files.js';
 import { quoteWord } from '../core/display-paths.js';
-import type { RunLock } from './run-lock.js';
-import { isLockFile, lockRun } from './run-lock.js';
+import { type RunLock, isLockFile, lockRun } from './run-lock.js';
 import { configFile } from './run-units.js';
-import type { RunCommand } from './run-writes.js';
-import { codeOf, syncFolder, writeAtomically } from './run-writes.js';
+import { type RunCommand, codeOf, syncFolder, writeAtomically } from './run-writes.js';
 
 /** A folder of its own, or the next free number of a name. */
 export type RunPlace = string | { readonly parent: string; readonly name: string };

@@ -2,13 +2,11 @@
  * Worker processes of this machine. A worker that dies is replaced and its unit is retried; parts that the unit had
  * finished count. A unit that ends its worker too often fails, and the others go on.
  */
-import type { ChildProcess } from 'node:child_process';
-import { fork } from 'node:child_process';
+import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { MistletoeError } from '../core/errors.js';
 import { type PoolMessage, type SentError, unpackError, type WorkerMessage } from './unit-process-loop.js';
-import type { Unit, UnitExecutor, UnitHooks, WorkerName } from './unit.js';
-import { UnitFailed } from './unit.js';
+import { type Unit, type UnitExecutor, type UnitHooks, type WorkerName, UnitFailed } from './unit.js';
 
 export interface PoolWorker {
   readonly name: string;

@@ -2,8 +2,7 @@
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
 import { countGpuBytes } from '../decode/gpu-fit.js';
-import type { GpuHost, RecordedDevice } from '../runtime/device-choice.js';
-import { deviceForm, thisMachine } from '../runtime/device-choice.js';
+import { type GpuHost, type RecordedDevice, deviceForm, thisMachine } from '../runtime/device-choice.js';
 
 /** The text itself if it is a device, a list of GPUs, or cuda:all. */
 export function readDeviceList(given: string): string | undefined {

@@ -7,8 +7,7 @@ import { formatBytes } from '../core/number-text.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { Device } from './cuda/driver/device.js';
 import type { DeviceSearch, FoundDevice } from './cuda/driver/find-devices.js';
-import type { QuantizedType } from './weights.js';
-import { isQuantized } from './weights.js';
+import { type QuantizedType, isQuantized } from './weights.js';
 
 /**
  * Keeps a GPU open between asking for its free memory and computing on it, because opening takes most of a second. It

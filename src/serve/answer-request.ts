@@ -1,8 +1,7 @@
 /** Requests of both routes, as the engine takes them. */
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import type { DraftPolicy } from '../draft/tree/policy.js';
-import { parseDraftPolicy } from '../draft/tree/policy.js';
+import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import type { ChatMessage } from '../text/template/chat-template.js';
 import { badRequest } from './api-error.js';
 import type { ChatFields, CompletionFields, MetricsLevel } from './request-schema.js';

@@ -1,11 +1,9 @@
 /** The routes. Every error has OpenAI's format; stack traces are never sent. */
-import { Hono } from 'hono';
-import type { Context, MiddlewareHandler } from 'hono';
+import { Hono, type Context, type MiddlewareHandler } from 'hono';
 import type { Logger } from 'pino';
 import type { Observation } from '../guard/observation.js';
 import type { Access } from './access.js';
-import type { AnswerRequest } from './answer-request.js';
-import { readChatRequest, readCompletionRequest } from './answer-request.js';
+import { type AnswerRequest, readChatRequest, readCompletionRequest } from './answer-request.js';
 import { ApiError, apiErrorOf } from './api-error.js';
 import { respond } from './completions.js';
 import type { EngineHost } from './engine-host.js';

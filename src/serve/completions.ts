@@ -1,14 +1,12 @@
 /** Answering one request: as a whole, or as a stream that begins with its first token. */
 import type { SpelledLikelihood } from '../decode/engine/engine-messages.js';
-import type { AnswerHead } from './answer-format.js';
-import { answerBody, createAnswerEvents } from './answer-format.js';
+import { type AnswerHead, answerBody, createAnswerEvents } from './answer-format.js';
 import type { AnswerRequest } from './answer-request.js';
 import { apiErrorOf } from './api-error.js';
 import type { EngineHost, HostedAnswer } from './engine-host.js';
 import type { Exchange } from './exchange.js';
 import type { MetricsLevel } from './request-schema.js';
-import type { SpeculationReport } from './speculation-report.js';
-import { reportSpeculation } from './speculation-report.js';
+import { type SpeculationReport, reportSpeculation } from './speculation-report.js';
 
 export interface CompletionContext {
   readonly host: EngineHost;

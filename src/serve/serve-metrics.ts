@@ -1,11 +1,9 @@
 /** Prometheus metrics under vLLM's names, for dashboards made for vLLM, and accepted lengths. */
 import type { AnswerProgress } from '../decode/engine/engine-messages.js';
 import type { EngineLoad } from '../decode/engine/engine.js';
-import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
-import { switchReasons } from '../decode/policies/policy-chooser.js';
+import { type DrafterSwitch, switchReasons } from '../decode/policies/policy-chooser.js';
 import { Histogram, line, textContentType } from '../guard/metrics/exposition.js';
-import type { FinishedReason } from './answer-format.js';
-import { finishedReasons } from './answer-format.js';
+import { type FinishedReason, finishedReasons } from './answer-format.js';
 import type { DrafterCounts } from './speculation-report.js';
 
 export interface EndedRequest {

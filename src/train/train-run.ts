@@ -10,17 +10,14 @@ import { withResumption } from '../runs/resumed-run.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { BatchPlan } from './data/batches.js';
 import type { ExampleCounts } from './data/examples.js';
-import type { TrainedDrafter } from './loop/train-drafter.js';
-import { trainDrafter } from './loop/train-drafter.js';
+import { type TrainedDrafter, trainDrafter } from './loop/train-drafter.js';
 import type { TrainingEnd } from './loop/training-loop.js';
 import type { LengthLine, LogLine, UpdateLine } from './loop/training-state.js';
 import type { TrainSettings } from './settings.js';
-import type { TrainRequest } from './train-request.js';
-import { requestSchema } from './train-request.js';
+import { type TrainRequest, requestSchema } from './train-request.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from './training-run.js';
 import { defineRuns, readTexts, writeResult } from './training-run.js';
-import type { TrainingStart } from './training-start.js';
-import { prepareStart, prepareWithVocabulary } from './training-start.js';
+import { type TrainingStart, prepareStart, prepareWithVocabulary } from './training-start.js';
 
 export const resultVersion = 'mistletoe-training/1';
 

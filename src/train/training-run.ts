@@ -5,24 +5,19 @@
 import { join } from 'node:path';
 import type { z } from 'zod';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import type { Target } from '../decode/target.js';
-import { openTarget } from '../decode/target.js';
+import { type Target, openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/systems.js';
 import { asSaved, openTrainingRun } from '../runs/resumed-run.js';
 import { findSameDevice, requireSameKind } from '../runs/run-device.js';
-import type { OpenedRun, RunPlace } from '../runs/run-place.js';
-import { createRun, refuseUsedFolder } from '../runs/run-place.js';
+import { type OpenedRun, type RunPlace, createRun, refuseUsedFolder } from '../runs/run-place.js';
 import { writeAtomically } from '../runs/run-writes.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
 import { answersFile, takeAnswers } from './data/answers-file.js';
-import type { AnswersProgress } from './data/answers.js';
-import { answerConversations, refuseUnanswered } from './data/answers.js';
-import type { BatchPlan, TextBatch } from './data/batches.js';
-import { planBatches } from './data/batches.js';
-import type { Conversation } from './data/conversations.js';
-import { readConversations } from './data/conversations.js';
+import { type AnswersProgress, answerConversations, refuseUnanswered } from './data/answers.js';
+import { type BatchPlan, type TextBatch, planBatches } from './data/batches.js';
+import { type Conversation, readConversations } from './data/conversations.js';
 import type { Example, ExampleCounts } from './data/examples.js';
 import {
   countTokens,

@@ -4,10 +4,8 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { perplexityOf } from '../../measure/answer-measures.js';
-import type { Generation } from '../../decode/plain.js';
-import { decodePlain } from '../../decode/plain.js';
-import type { Target } from '../../decode/target.js';
-import { refuseLongText } from '../../decode/target.js';
+import { type Generation, decodePlain } from '../../decode/plain.js';
+import { type Target, refuseLongText } from '../../decode/target.js';
 import {
   encodeRaw,
   encodeRendered,

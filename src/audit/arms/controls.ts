@@ -2,8 +2,7 @@ import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { Tokenizer } from '../../text/tokenizer/tokenizer.js';
-import type { AuditPrompt } from './audit-prompt.js';
-import { keepRoundTrips } from './audit-prompt.js';
+import { type AuditPrompt, keepRoundTrips } from './audit-prompt.js';
 import { randomSuffix } from '../search/candidates.js';
 import type { AuditSettings } from '../settings.js';
 

@@ -6,23 +6,17 @@ import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { findAddedMarkers } from '../../text/template/chat-template.js';
 import type { UnitEvents } from '../audit-events.js';
-import type { AuditPrompt } from './audit-prompt.js';
-import { encodeSuffix, preparePrompt } from './audit-prompt.js';
+import { type AuditPrompt, encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
-import type { ArmTiming } from './phase-clock.js';
-import { PhaseClock } from './phase-clock.js';
-import type { RequestPrompt } from './drafter-units.js';
-import { givenFor, nameUnit, unitKey } from './drafter-units.js';
-import type { ArmKey } from './measure-arm.js';
-import { decodeFreely } from './measure-arm.js';
+import { type ArmTiming, PhaseClock } from './phase-clock.js';
+import { type RequestPrompt, givenFor, nameUnit, unitKey } from './drafter-units.js';
+import { type ArmKey, decodeFreely } from './measure-arm.js';
 import type { PassRows } from '../search/pass-rows.js';
-import type { PromptAudit } from './prompt-audit.js';
-import { runArm } from './prompt-audit.js';
+import { type PromptAudit, runArm } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UnitData } from '../result.js';
 import { Scorer } from '../search/scoring.js';
-import type { SearchPrograms } from '../search/search-programs.js';
-import { compileAudit } from '../search/search-programs.js';
+import { type SearchPrograms, compileAudit } from '../search/search-programs.js';
 
 /** Takes what belongs to a unit beside its data. */
 export interface Recorder {

@@ -1,5 +1,4 @@
-import type { KeepRule } from '../../measure/kept-class.js';
-import { satisfies } from '../../measure/kept-class.js';
+import { type KeepRule, satisfies } from '../../measure/kept-class.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { ArmName, ArmResult, PromptResult, UnitData } from '../result.js';
 import { isSearched, unitSchema } from '../result.js';

@@ -6,10 +6,8 @@ import type { AcceptanceRecord } from '../../decode/acceptance.js';
 import type { TokenOrigin } from '../../decode/answer.js';
 import { decodePlain } from '../../decode/plain.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
-import type { ReadPrefix } from '../../decode/prefill.js';
-import { prefill } from '../../decode/prefill.js';
-import type { SpeculativeGeneration } from '../../decode/speculative.js';
-import { decodeSpeculative } from '../../decode/speculative.js';
+import { type ReadPrefix, prefill } from '../../decode/prefill.js';
+import { type SpeculativeGeneration, decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { countPasses, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
@@ -28,10 +26,8 @@ import type {
 } from '../result.js';
 import type { Scorer } from '../search/scoring.js';
 import type { KeepBounds } from '../search/search-problem.js';
-import type { AuditPrompt } from './audit-prompt.js';
-import { joinPrompt, suffixText } from './audit-prompt.js';
-import type { ArmTiming } from './phase-clock.js';
-import { PhaseClock } from './phase-clock.js';
+import { type AuditPrompt, joinPrompt, suffixText } from './audit-prompt.js';
+import { type ArmTiming, PhaseClock } from './phase-clock.js';
 
 /**
  * How far a suffix keeps the answer: the target's distribution along the clean one, and the free-running answer.

@@ -17,8 +17,7 @@ import { formatProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';
 import type { SearchMode, SearchOutcome, SearchSettings } from '../search/search-problem.js';
-import type { AuditSettings } from '../settings.js';
-import { attackSearch } from '../settings.js';
+import { type AuditSettings, attackSearch } from '../settings.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;

@@ -10,11 +10,9 @@ import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
-import type { DrafterResult, PromptResult, TransferMatrix } from '../result.js';
-import { transferSchema } from '../result.js';
+import { type DrafterResult, type PromptResult, type TransferMatrix, transferSchema } from '../result.js';
 import type { UnitSource } from '../../runs/run-units.js';
-import type { StepCounts } from '../../measure/bootstrap.js';
-import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
+import { type StepCounts, acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
 
 export interface LoadedDrafter {
   readonly id: string;

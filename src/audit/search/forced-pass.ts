@@ -5,8 +5,7 @@
  * first suffix token. The last `window` rows predict the answer. If candidates share the first suffix tokens, those
  * move into the past: fewer rows, same graph.
  */
-import type { Dimension } from '../../graph/dimension.js';
-import { addDimensions, subtractDimensions, symbol } from '../../graph/dimension.js';
+import { type Dimension, addDimensions, subtractDimensions, symbol } from '../../graph/dimension.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { matmul } from '../../graph/operations/contraction.js';
 import { add, multiply } from '../../graph/operations/elementwise.js';

@@ -6,8 +6,7 @@
  * because x comes out with probability p(x), and through an accepted draft with min(p(x), q(x)) (Leviathan et al.,
  * arXiv 2211.17192). The mean over answers drawn from the target is the acceptance rate, 1 - total variation.
  */
-import type { Dimension } from '../../graph/dimension.js';
-import { symbol } from '../../graph/dimension.js';
+import { type Dimension, symbol } from '../../graph/dimension.js';
 import type { Tensor } from '../../graph/tensor.js';
 import {
   cast,
@@ -22,8 +21,7 @@ import { pick } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { logSoftmax, reduceMaximum } from '../../graph/operations/reductions.js';
 import { broadcast, reshape, slice } from '../../graph/operations/shaping.js';
-import type { NamedValues } from '../../runtime/program.js';
-import { float32, int32 } from '../../runtime/program.js';
+import { type NamedValues, float32, int32 } from '../../runtime/program.js';
 import type { ForcedPass } from './forced-pass.js';
 
 /** As many as the clean answer has, up to the window. */

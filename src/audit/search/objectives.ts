@@ -30,8 +30,7 @@ import { gatherRows, topValues } from '../../graph/operations/indexing.js';
 import { constant } from '../../graph/operations/leaves.js';
 import { logSoftmax, sum } from '../../graph/operations/reductions.js';
 import { reshape, slice, transpose } from '../../graph/operations/shaping.js';
-import type { HeldAnswer } from './held-answer.js';
-import { answerRows, draftedScores, targetScores } from './held-answer.js';
+import { type HeldAnswer, answerRows, draftedScores, targetScores } from './held-answer.js';
 import type { ForcedPass } from './forced-pass.js';
 
 /** Of one depth, rows aligned. [batch, row, draft token] */

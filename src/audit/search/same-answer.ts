@@ -4,8 +4,7 @@
  * the same walk gives expectations: `reached[i]` is the probability that token i is a root.
  */
 import type { Drafter } from '../../draft/drafter.js';
-import type { MatchLengths } from '../../draft/ngram/lookup-index.js';
-import { LookupIndex } from '../../draft/ngram/lookup-index.js';
+import { type MatchLengths, LookupIndex } from '../../draft/ngram/lookup-index.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { StepCounts } from '../../measure/bootstrap.js';
 

@@ -1,6 +1,5 @@
 import type { Random } from '../../core/random.js';
-import type { KeepRule } from '../../measure/kept-class.js';
-import { minSimilarity } from '../../measure/kept-class.js';
+import { type KeepRule, minSimilarity } from '../../measure/kept-class.js';
 import type { Candidate } from './candidates.js';
 import type { Projection } from './projection.js';
 import type { TracePoint } from '../result.js';

@@ -8,13 +8,11 @@
  */
 import type { Random } from '../../core/random.js';
 import type { TracePoint } from '../result.js';
-import type { Candidate } from './candidates.js';
-import { keyOf, mergeEdits, planChanges, proposeCandidates } from './candidates.js';
+import { type Candidate, keyOf, mergeEdits, planChanges, proposeCandidates } from './candidates.js';
 import { cosine, projectGradient } from './projection.js';
 import type { Scored, SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
 import { isInside, violationOf } from './search-problem.js';
-import type { RankedTokens, SearchDirection } from './steepest-tokens.js';
-import { rankTokens } from './steepest-tokens.js';
+import { type RankedTokens, type SearchDirection, rankTokens } from './steepest-tokens.js';
 
 /** Tried suffixes, the best within the bounds, and those to continue from. */
 const maxWaiting = 16;

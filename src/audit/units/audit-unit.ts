@@ -8,8 +8,7 @@ import { fileLimits, maxThreads } from '../../core/limits.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { Unit } from '../../runs/unit.js';
 import { arms } from '../result.js';
-import type { AuditRequest } from '../audit-request.js';
-import { requestSchema } from '../audit-request.js';
+import { type AuditRequest, requestSchema } from '../audit-request.js';
 
 /** Without a file: a worker on another machine does not have it. */
 export const policySchema = z.string().refine((text) => {

@@ -13,8 +13,7 @@ import type { Refusal } from '../../runs/queue/queue-worker.js';
 import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import { requireRoom } from '../../runs/worker-devices.js';
-import type { AuditUnitInput } from './audit-unit.js';
-import { strangeUnitSchema } from './audit-unit.js';
+import { type AuditUnitInput, strangeUnitSchema } from './audit-unit.js';
 import { unitProcess } from './executors.js';
 import type { ProcessSetup } from './unit-process.js';
 

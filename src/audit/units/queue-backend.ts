@@ -6,10 +6,8 @@ import { deviceOf } from '../../runs/run-device.js';
 import { parseQueueUrl, QueueConnection } from '../../runs/queue/queue-connection.js';
 import { QueueExecutor } from '../../runs/queue/queue-executor.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
-import type { AuditRequest } from '../audit-request.js';
-import { requestSchema } from '../audit-request.js';
-import type { AuditUnitInput } from './audit-unit.js';
-import { policySchema } from './audit-unit.js';
+import { type AuditRequest, requestSchema } from '../audit-request.js';
+import { type AuditUnitInput, policySchema } from './audit-unit.js';
 import type { AuditBackend, BackendOptions } from './run-units.js';
 
 export async function openQueue(

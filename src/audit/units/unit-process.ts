@@ -4,16 +4,12 @@ import { MistletoeError } from '../../core/errors.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import type { RecordedDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
-import type { ProcessHooks, ProcessWork } from '../../runs/unit-process-loop.js';
-import { serveUnits } from '../../runs/unit-process-loop.js';
+import { type ProcessHooks, type ProcessWork, serveUnits } from '../../runs/unit-process-loop.js';
 import type { LoadedDrafter } from '../arms/transfer.js';
-import type { Models } from '../audit-models.js';
-import { openModels, openDrafter } from '../audit-models.js';
+import { type Models, openModels, openDrafter } from '../audit-models.js';
 import type { AuditRequest } from '../audit-request.js';
-import type { Effort } from '../effort.js';
-import { estimateEffort } from '../effort.js';
-import type { AuditUnitInput } from './audit-unit.js';
-import { toRequest } from './audit-unit.js';
+import { type Effort, estimateEffort } from '../effort.js';
+import { type AuditUnitInput, toRequest } from './audit-unit.js';
 import { hooksFor, type OpenedUnit, UnitRunner } from './unit-runner.js';
 
 /** What a process is started with. */

@@ -1,9 +1,7 @@
 /** `mistletoe audit`. */
 import { relative } from 'node:path';
-import { createRequest } from '../../audit/audit-request.js';
-import type { AuditRequest } from '../../audit/audit-request.js';
-import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
-import { resumeAudit, startAudit } from '../../audit/run-audit.js';
+import { createRequest, type AuditRequest } from '../../audit/audit-request.js';
+import { type AuditOptions, type AuditOutcome, resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { MistletoeError } from '../../core/errors.js';
 import { quoteWord, shortenPath } from '../../core/display-paths.js';
 import { renderJson, renderMarkdown, writeReports } from '../../report/audit/write-reports.js';
@@ -11,18 +9,15 @@ import { countText } from '../../core/number-text.js';
 import { judge } from '../../report/audit/verdict.js';
 import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import { dropRepeated, parseSuffixes } from '../../text/prompts/suffix-list.js';
-import type { RunVerification } from '../../report/audit/verify-run.js';
-import { verifyFinishedRun } from '../../report/audit/verify-run.js';
+import { type RunVerification, verifyFinishedRun } from '../../report/audit/verify-run.js';
 import { applyPreset } from '../../audit/settings.js';
-import type { Invocation } from '../command.js';
-import { defineCommand } from '../command.js';
+import { type Invocation, defineCommand } from '../command.js';
 import { cacheOf, resumable, targetFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { joinLines, printResult, readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
 import { createModelFinder, createPromptFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
-import { asOneLine } from '../terminal.js';
-import type { Output, Terminal } from '../terminal.js';
+import { asOneLine, type Output, type Terminal } from '../terminal.js';
 import {
   type AuditFlags,
   auditFlags,

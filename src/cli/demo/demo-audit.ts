@@ -7,14 +7,12 @@ import { quoteWord } from '../../core/display-paths.js';
 import { armLabels } from '../../report/audit/audit-words.js';
 import { judge } from '../../report/audit/verdict.js';
 import { writeReports } from '../../report/audit/write-reports.js';
-import type { Prompt } from '../../text/prompts/prompt-set.js';
-import { inlinePrompt } from '../../text/prompts/prompt-set.js';
+import { type Prompt, inlinePrompt } from '../../text/prompts/prompt-set.js';
 import { createAuditProgress } from '../audit/audit-progress.js';
 import { cacheOf } from '../common-flags.js';
 import { wrap } from '../help.js';
 import { createProgress } from '../progress.js';
-import type { Stage } from './demo-stage.js';
-import { sayBars, sayHeading, stageWidth } from './demo-stage.js';
+import { type Stage, sayBars, sayHeading, stageWidth } from './demo-stage.js';
 
 /** Code and math prompts that the bundled model answers correctly. */
 const texts = {

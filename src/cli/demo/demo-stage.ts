@@ -2,8 +2,7 @@
 import type { Target } from '../../decode/target.js';
 import type { MachineFlags } from '../common-flags.js';
 import { wrap } from '../help.js';
-import type { Colors, Terminal } from '../terminal.js';
-import { colorsFor } from '../terminal.js';
+import { type Colors, type Terminal, colorsFor } from '../terminal.js';
 
 export const stageWidth = 80;
 

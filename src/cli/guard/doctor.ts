@@ -2,15 +2,13 @@
 import { MistletoeError } from '../../core/errors.js';
 import { decimal, text } from '../../core/settings.js';
 import type { Drafting, Telemetry } from '../../guard/engines/adapter.js';
-import type { EngineReport } from '../../guard/engines/doctor.js';
-import { examineEngine } from '../../guard/engines/doctor.js';
+import { type EngineReport, examineEngine } from '../../guard/engines/doctor.js';
 import { adapterOf } from '../../guard/engines/engine-list.js';
 import { defineCommand } from '../command.js';
 import { formatFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { flag } from '../flags.js';
-import type { Colors, Terminal } from '../terminal.js';
-import { asOneLine, colorsFor } from '../terminal.js';
+import { type Colors, type Terminal, asOneLine, colorsFor } from '../terminal.js';
 
 const flags = {
   keyEnv: flag('environment variable that holds the key of the server', text, 'name'),

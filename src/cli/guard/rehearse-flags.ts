@@ -2,8 +2,7 @@
 import { decimal, integer, text } from '../../core/settings.js';
 import { bundledDrafters } from '../../decode/bundled-models.js';
 import * as common from '../common-flags.js';
-import type { FlagsOf } from '../flags.js';
-import { flag, group } from '../flags.js';
+import { type FlagsOf, flag, group } from '../flags.js';
 
 export const falseAlertsFlag = {
   falseAlerts: flag(

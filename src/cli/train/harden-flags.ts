@@ -1,6 +1,5 @@
 /** The flag table of `mistletoe harden`. Flags shared with `train` and `audit` have the same names. */
-import type { AuditSettings } from '../../audit/settings.js';
-import { auditSettings } from '../../audit/settings.js';
+import { type AuditSettings, auditSettings } from '../../audit/settings.js';
 import { integer, oneOf, text, textOf } from '../../core/settings.js';
 import type { HardeningSettings } from '../../train/harden/hardening-settings.js';
 import {
@@ -14,8 +13,7 @@ import {
 import { learningSettings, objectiveSettings, textSettings } from '../../train/settings.js';
 import { auditSettingFlags, presetFlag } from '../audit/audit-flags.js';
 import * as common from '../common-flags.js';
-import type { FlagsOf, FlagTable } from '../flags.js';
-import { flag, group, list, pickGiven, settingFlags } from '../flags.js';
+import { type FlagsOf, type FlagTable, flag, group, list, pickGiven, settingFlags } from '../flags.js';
 import { conversationFlags, givenTraining } from './train.js';
 
 function pick<Table extends FlagTable, Name extends keyof Table & string>(

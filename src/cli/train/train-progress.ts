@@ -3,8 +3,7 @@ import { countText, fixed, groupThousands, parameterText } from '../../core/numb
 import type { StartedTraining, TrainEvents } from '../../train/train-run.js';
 import { nameStart } from '../../train/training-start.js';
 import { typedPath } from '../long-runs.js';
-import type { Progress, ProgressClock } from '../progress.js';
-import { describeLeft } from '../progress.js';
+import { type Progress, type ProgressClock, describeLeft } from '../progress.js';
 
 /** Weight of earlier losses in the displayed one. */
 const memory = 0.9;

@@ -27,12 +27,10 @@ import {
 import { createTrainRequest } from '../../train/train-request.js';
 import type { TrainingResult, TrainOptions, TrainOutcome } from '../../train/train-run.js';
 import { resumeTraining, startTraining } from '../../train/train-run.js';
-import type { Invocation } from '../command.js';
-import { defineCommand } from '../command.js';
+import { type Invocation, defineCommand } from '../command.js';
 import * as common from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import type { FlagsOf, Given } from '../flags.js';
-import { flag, group, pickGiven, settingFlags, toggle } from '../flags.js';
+import { type FlagsOf, type Given, flag, group, pickGiven, settingFlags, toggle } from '../flags.js';
 import { describeNext, joinLines, requireData, runInFolder, typedPath } from '../long-runs.js';
 import { createModelFinder, createPromptFinder } from '../model-source.js';
 import type { Colors } from '../terminal.js';

@@ -2,8 +2,7 @@
 import type { EngineName, Speculation } from '../observation.js';
 import type { EngineAdapter } from './adapter.js';
 import { asList, asObject } from './claim.js';
-import type { Probes } from './probe.js';
-import { metricsOf, modelsOf } from './probe.js';
+import { type Probes, metricsOf, modelsOf } from './probe.js';
 import { llamaCpp } from './llama-cpp.js';
 import { lmdeploy } from './lmdeploy.js';
 import { mistletoe } from './mistletoe.js';

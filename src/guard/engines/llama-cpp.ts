@@ -6,8 +6,7 @@
  */
 import type { EngineAdapter, Findings, Seen } from './adapter.js';
 import { countersTelemetry, report, shownText, unknownDrafting } from './adapter.js';
-import type { Reading } from './claim.js';
-import { asCount, asObject, checkClaim } from './claim.js';
+import { type Reading, asCount, asObject, checkClaim } from './claim.js';
 import { vllmCounters } from './counters.js';
 
 export const llamaCpp: EngineAdapter = {

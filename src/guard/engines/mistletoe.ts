@@ -1,8 +1,7 @@
 /** Our own server (src/serve): vLLM's fields, plus a signature and trees. */
 import type { EngineAdapter, Findings, Seen, Telemetry } from './adapter.js';
 import { askForUsage, countersTelemetry, draftingByCounters, report, shownText } from './adapter.js';
-import type { JsonObject } from './claim.js';
-import { asList, asObject, checkClaim } from './claim.js';
+import { type JsonObject, asList, asObject, checkClaim } from './claim.js';
 import { vllmCounters } from './counters.js';
 import { modelsOf } from './probe.js';
 import { perRequestFlag, readVllmMetrics, responseField, streamUsage } from './vllm.js';

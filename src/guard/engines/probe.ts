@@ -3,10 +3,8 @@
  * SGLang's /health generates a token, and TensorRT-LLM's /metrics and /perf_metrics remove what they show.
  */
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import type { JsonObject } from './claim.js';
-import { asList, asObject } from './claim.js';
-import type { Sample } from './prometheus-text.js';
-import { parsePrometheusText } from './prometheus-text.js';
+import { type JsonObject, asList, asObject } from './claim.js';
+import { type Sample, parsePrometheusText } from './prometheus-text.js';
 
 export type Fetch = (url: string, options: RequestInit) => Promise<Response>;
 

@@ -3,15 +3,12 @@
  * one request: it shows a broken drafter or an attack on much of the traffic, but not one collapsed request among many.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import type { JudgeOptions } from '../judge/judge.js';
-import { Judge } from '../judge/judge.js';
+import { type JudgeOptions, Judge } from '../judge/judge.js';
 import type { Alert, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
-import type { EngineCounters } from './counters.js';
-import { differCounters, readEngineCounters } from './counters.js';
+import { type EngineCounters, differCounters, readEngineCounters } from './counters.js';
 import { engines } from './engine-list.js';
-import type { GetOptions } from './probe.js';
-import { getBounded } from './probe.js';
+import { type GetOptions, getBounded } from './probe.js';
 import { parsePrometheusText } from './prometheus-text.js';
 
 export interface ScrapeOptions extends GetOptions, JudgeOptions {

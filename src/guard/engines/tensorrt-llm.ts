@@ -4,8 +4,7 @@
  */
 import type { EngineAdapter, Findings, Seen } from './adapter.js';
 import { askForUsage, draftingByCounters, report, shownText } from './adapter.js';
-import type { Reading } from './claim.js';
-import { asCount, asList, asObject, checkClaim } from './claim.js';
+import { type Reading, asCount, asList, asObject, checkClaim } from './claim.js';
 
 export const tensorRtLlm: EngineAdapter = {
   name: 'tensorrt-llm',

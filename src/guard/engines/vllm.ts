@@ -13,11 +13,9 @@ import {
   shownCount,
   shownText,
 } from './adapter.js';
-import type { JsonObject, Reading } from './claim.js';
-import { asList, asObject, checkClaim, poolReadings } from './claim.js';
+import { type JsonObject, type Reading, asList, asObject, checkClaim, poolReadings } from './claim.js';
 import { vllmCounters } from './counters.js';
-import type { Probes } from './probe.js';
-import { serverInfoOf } from './probe.js';
+import { type Probes, serverInfoOf } from './probe.js';
 
 export const perRequestFlag = '--per-request-spec-decode-metrics summary';
 export const responseField = 'metrics.speculative_decoding of the response';

@@ -2,8 +2,7 @@
  * Question 1: does drafting pay for this request? The break-even point is the cost of a drafted step in plain tokens. A
  * request is collapsed when even the upper confidence bound of its accepted length is below that. No baseline is needed.
  */
-import type { Speculation } from '../observation.js';
-import { meanAcceptedLength } from '../observation.js';
+import { type Speculation, meanAcceptedLength } from '../observation.js';
 import type { BreakEvenSource } from './verdict.js';
 
 export interface Cost {

@@ -2,18 +2,14 @@
  * Three questions about each finished request (cost.ts, rank.ts, tenant.ts) and the measures that follow. The judge knows
  * no network and no clock: the same observations in the same order give the same judgments, live and in a replay.
  */
-import type { MeasureOptions } from '../actions/measures.js';
-import { Measures } from '../actions/measures.js';
+import { type MeasureOptions, Measures } from '../actions/measures.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { Observation } from '../observation.js';
-import type { Cost } from './cost.js';
-import { weighCost } from './cost.js';
-import type { Rank, StreamBaseline } from './rank.js';
-import { Baselines } from './rank.js';
+import { type Cost, weighCost } from './cost.js';
+import { type Rank, type StreamBaseline, Baselines } from './rank.js';
 import { StepTimes } from './step-times.js';
 import { percent } from './tail.js';
-import type { Outcome } from './tenant.js';
-import { TenantTests } from './tenant.js';
+import { type Outcome, TenantTests } from './tenant.js';
 import type { Alert, Decision, Judgment, VerdictName, VerdictNumbers } from './verdict.js';
 import { noNumbers } from './verdict.js';
 

@@ -3,8 +3,7 @@
  * Short requests vary more, so their means are drawn towards that of the baseline before ranking. `low` requests enter the
  * baseline, so that the share of benign requests below its quantile stays the configured one; collapsed ones do not.
  */
-import type { Evidence, Speculation, Stream } from '../observation.js';
-import { meanAcceptedLength } from '../observation.js';
+import { type Evidence, type Speculation, type Stream, meanAcceptedLength } from '../observation.js';
 import { RecentMap } from '../state/recent-map.js';
 
 type Counts = Pick<Speculation, 'steps' | 'accepted'>;

@@ -10,8 +10,7 @@
  * An alert never raises the evidence that the next one needs. A fourth test is about all tenants together.
  */
 import { RecentMap } from '../state/recent-map.js';
-import type { Comparison } from './new-tenants.js';
-import { NewTenants } from './new-tenants.js';
+import { type Comparison, NewTenants } from './new-tenants.js';
 import {
   average,
   chance,

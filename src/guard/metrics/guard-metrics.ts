@@ -5,10 +5,8 @@
  */
 import type { StreamBaseline } from '../judge/rank.js';
 import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
-import type { Observation } from '../observation.js';
-import { meanAcceptedLength } from '../observation.js';
-import type { Labels } from './exposition.js';
-import { Histogram, line, textContentType } from './exposition.js';
+import { type Observation, meanAcceptedLength } from '../observation.js';
+import { type Labels, Histogram, line, textContentType } from './exposition.js';
 
 export interface MetricsState {
   readonly streams: readonly Pick<StreamBaseline, 'model' | 'route' | 'baseline'>[];

@@ -2,8 +2,7 @@
 import type { Judge } from '../judge/judge.js';
 import type { StreamBaseline } from '../judge/rank.js';
 import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
-import type { Observation } from '../observation.js';
-import { meanAcceptedLength } from '../observation.js';
+import { type Observation, meanAcceptedLength } from '../observation.js';
 import { RecentMap } from '../state/recent-map.js';
 
 /** A request as the page shows it. */

@@ -1,7 +1,6 @@
 /** OpenTelemetry attributes. Its conventions for generative AI have no names for speculation, so those are ours. */
 import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
-import type { Observation } from '../observation.js';
-import { meanAcceptedLength } from '../observation.js';
+import { type Observation, meanAcceptedLength } from '../observation.js';
 
 export type AttributeValue = string | number | boolean;
 export type Attributes = Readonly<Record<string, AttributeValue>>;

@@ -1,8 +1,7 @@
 /** A connection to an engine that is kept and used again. */
 import type { Socket } from 'node:net';
 import type { ErrorResponse } from './message-headers.js';
-import type { ResponseHandler } from './response-parser.js';
-import { ResponseParser } from './response-parser.js';
+import { type ResponseHandler, ResponseParser } from './response-parser.js';
 
 /** Sent to clients, so without addresses. */
 const failures = {

@@ -10,8 +10,7 @@ import type { ErrorResponse, RawHeaders } from './message-headers.js';
 import { headersForEngine, headersToPass, sendError, valueOf } from './message-headers.js';
 import { HeldBody, tooLarge } from './held-body.js';
 import type { ResponseHead } from './response-parser.js';
-import type { ResponseStrip, Strip } from './telemetry-request.js';
-import { createResponseStrip } from './telemetry-request.js';
+import { type ResponseStrip, type Strip, createResponseStrip } from './telemetry-request.js';
 import type { Upstream } from './upstream.js';
 
 const badPath = {

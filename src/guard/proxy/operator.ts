@@ -4,13 +4,11 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { createServer } from 'node:http';
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import { isIP } from 'node:net';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { isLoopback } from '../../core/loopback.js';
-import type { ErrorResponse } from './message-headers.js';
-import { bad, sendError } from './message-headers.js';
+import { type ErrorResponse, bad, sendError } from './message-headers.js';
 
 export interface PageAnswer {
   readonly status: number;

@@ -7,8 +7,7 @@ import type { Duplex } from 'node:stream';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { Exchange } from './exchange.js';
 import type { ProxySettings, Router } from './exchange-route.js';
-import type { ErrorResponse } from './message-headers.js';
-import { bad, errorBody, refuseRequest, sendError } from './message-headers.js';
+import { type ErrorResponse, bad, errorBody, refuseRequest, sendError } from './message-headers.js';
 
 /** Idle client connections: longer than load balancers keep theirs. */
 const keepAliveMs = 75_000;

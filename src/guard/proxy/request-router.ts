@@ -1,19 +1,16 @@
 /** Decides where each request goes and what is changed. A tenant's measures apply on every watched route. */
 import { randomBytes } from 'node:crypto';
 import type { EngineAdapter } from '../engines/adapter.js';
-import type { JsonObject } from '../engines/claim.js';
-import { asObject } from '../engines/claim.js';
+import { type JsonObject, asObject } from '../engines/claim.js';
 import { adapterOf } from '../engines/engine-list.js';
 import type { Decision } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import type { RequestHead, Route, Router, Watcher } from './exchange-route.js';
 import { parseJson, setField } from './json-edit.js';
-import type { RawHeaders } from './message-headers.js';
-import { bad, valueOf } from './message-headers.js';
+import { type RawHeaders, bad, valueOf } from './message-headers.js';
 import { RequestWatch } from './request-watch.js';
 import { matchRoute } from './routes.js';
-import type { Strip } from './telemetry-request.js';
-import { askForTelemetry } from './telemetry-request.js';
+import { type Strip, askForTelemetry } from './telemetry-request.js';
 import type { TenantNamer } from './tenant.js';
 import type { UpstreamFacts } from './upstream-facts.js';
 import type { Upstream } from './upstream.js';

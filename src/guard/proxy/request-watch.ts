@@ -5,11 +5,9 @@
 import { parseEngineName } from '../engines/engine-list.js';
 import type { ActionName, EngineName, Observation } from '../observation.js';
 import type { ExchangeEnding, Watcher } from './exchange-route.js';
-import type { RawHeaders } from './message-headers.js';
-import { valueOf } from './message-headers.js';
+import { type RawHeaders, valueOf } from './message-headers.js';
 import type { ResponseHead } from './response-parser.js';
-import type { ReadResponse, ResponseReader } from './response-reader.js';
-import { createResponseReader } from './response-reader.js';
+import { type ReadResponse, type ResponseReader, createResponseReader } from './response-reader.js';
 
 export interface WatchOptions extends Pick<Observation, 'id' | 'route' | 'tenant' | 'upstream'> {
   readonly engine: EngineName | undefined;

@@ -5,8 +5,7 @@
  * that holds text back) make lengths look longer.
  */
 import type { EngineAdapter } from '../engines/adapter.js';
-import type { JsonObject } from '../engines/claim.js';
-import { asCount, asList, asObject } from '../engines/claim.js';
+import { type JsonObject, asCount, asList, asObject } from '../engines/claim.js';
 import type { Speculation } from '../observation.js';
 
 const maxChoices = 128;

@@ -2,10 +2,8 @@
  * Asks an engine for telemetry that it reports only on request, and takes out of the response what the client did not
  * ask for. The operator's setting wins over the client's. Used only with askForTelemetry.
  */
-import type { EngineAdapter } from '../engines/adapter.js';
-import { askForUsage } from '../engines/adapter.js';
-import type { JsonObject } from '../engines/claim.js';
-import { asList, asObject } from '../engines/claim.js';
+import { type EngineAdapter, askForUsage } from '../engines/adapter.js';
+import { type JsonObject, asList, asObject } from '../engines/claim.js';
 import { parseJson, removeField, setField } from './json-edit.js';
 
 export interface AskedRequest {

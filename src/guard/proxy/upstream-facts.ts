@@ -5,8 +5,7 @@
 import { asList } from '../engines/claim.js';
 import type { EngineCounters } from '../engines/counters.js';
 import { recognizeServer } from '../engines/engine-list.js';
-import type { Fetch } from '../engines/probe.js';
-import { modelsOf, probeAll } from '../engines/probe.js';
+import { type Fetch, modelsOf, probeAll } from '../engines/probe.js';
 import { scrape } from '../engines/scrape.js';
 import type { EngineName, Observation } from '../observation.js';
 

@@ -1,8 +1,7 @@
 /** An engine's address and its connections, which are kept and used again. A request is never sent twice. */
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
 import { connect as connectSecurely } from 'node:tls';
-import type { Pool, UpstreamHandler } from './connection.js';
-import { Connection, maxIdleMs } from './connection.js';
+import { type Pool, type UpstreamHandler, Connection, maxIdleMs } from './connection.js';
 import type { RawHeaders } from './message-headers.js';
 
 /** In milliseconds; 0 for no limit. */

@@ -3,8 +3,7 @@
  * together. A failed write is truncated to the last whole line; its lines are counted as lost and reported once. Processes
  * never write into each other's segments, so several may share a folder.
  */
-import type { FileHandle } from 'node:fs/promises';
-import { open } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';

@@ -1,9 +1,7 @@
 /** A line of the record log: a request with its verdict, an alert, or an action. */
 import { z } from 'zod';
-import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
-import { noNumbers, verdictNames } from '../judge/verdict.js';
-import type { Observation } from '../observation.js';
-import { actionNames } from '../observation.js';
+import { type ActionEvent, type Alert, type Verdict, noNumbers, verdictNames } from '../judge/verdict.js';
+import { type Observation, actionNames } from '../observation.js';
 
 export type LogEntry =
   | { readonly kind: 'request'; readonly record: Observation; readonly verdict: Verdict }

@@ -2,8 +2,7 @@
 import { open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isFolder, isMissing } from '../../core/files.js';
-import type { LogEntry } from './record-schema.js';
-import { parseEntry } from './record-schema.js';
+import { type LogEntry, parseEntry } from './record-schema.js';
 
 export interface SegmentFile {
   readonly name: string;

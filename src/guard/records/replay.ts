@@ -1,8 +1,7 @@
 /** Replays recorded requests through a judge: the same verdicts as live with the same settings. */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
-import type { JudgeOptions, JudgeSnapshot } from '../judge/judge.js';
-import { Judge } from '../judge/judge.js';
+import { type JudgeOptions, type JudgeSnapshot, Judge } from '../judge/judge.js';
 import type { ActionEvent, Alert, Judgment, Verdict, VerdictName } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { readRecordLine } from './record-schema.js';

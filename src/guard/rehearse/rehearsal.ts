@@ -6,12 +6,9 @@
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import { largest } from '../../core/long-lists.js';
-import type { Generation, GenerationRequest } from '../../decode/plain.js';
-import { decodePlain } from '../../decode/plain.js';
-import type { StepOutcome } from '../../decode/policies/policy-chooser.js';
-import { always } from '../../decode/policies/policy-chooser.js';
-import type { SpeculativeGeneration } from '../../decode/speculative.js';
-import { decodeSpeculative } from '../../decode/speculative.js';
+import { type Generation, type GenerationRequest, decodePlain } from '../../decode/plain.js';
+import { type StepOutcome, always } from '../../decode/policies/policy-chooser.js';
+import { type SpeculativeGeneration, decodeSpeculative } from '../../decode/speculative.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { resolvePolicy } from '../../draft/tree/grow-tree.js';
 import type { CausalModel } from '../../model/causal-model.js';

@@ -9,8 +9,7 @@ import { describeCause } from '../../core/errors.js';
 import type { Judge } from '../judge/judge.js';
 import type { Decision } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
-import type { JudgeState, StateCallbacks } from './judge-state.js';
-import { packState, unpackState } from './judge-state.js';
+import { type JudgeState, type StateCallbacks, packState, unpackState } from './judge-state.js';
 import type { Entry, Numbered, ReadEntry } from './redis-log.js';
 import { appendEntry, keys, readEntry, storeSnapshot } from './redis-log.js';
 

@@ -17,8 +17,7 @@ import {
 } from '../../core/number-text.js';
 import { findAdded } from '../../measure/answer-measures.js';
 import { extractCode } from '../../measure/code-form.js';
-import type { Content, Markup } from '../markup.js';
-import { fragment } from '../markup.js';
+import { type Content, type Markup, fragment } from '../markup.js';
 import { armLabels, findPromptArms, keptNames, promptChange } from './audit-words.js';
 
 export function drawAnswers({ drafters }: AuditResult): Markup {

@@ -5,14 +5,10 @@ import { arms } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { largest } from '../../core/long-lists.js';
 import { acceptedLengthText } from '../../core/number-text.js';
-import type { Series } from '../chart.js';
-import { drawChart, drawDepths, drawKey } from '../chart.js';
-import type { Content, Markup } from '../markup.js';
-import { fragment } from '../markup.js';
-import type { Chapter } from '../page.js';
-import { framePage, keepTogether } from '../page.js';
-import type { Row } from '../table.js';
-import { tableHtml } from '../table.js';
+import { type Series, drawChart, drawDepths, drawKey } from '../chart.js';
+import { type Content, type Markup, fragment } from '../markup.js';
+import { type Chapter, framePage, keepTogether } from '../page.js';
+import { type Row, tableHtml } from '../table.js';
 import { drawAnswers } from './answers.js';
 import {
   armLabels,
@@ -27,8 +23,7 @@ import {
 } from './audit-words.js';
 import { cleanLevel, convergenceArms, drawConvergence, findScale, hasTraces } from './convergence.js';
 import { levelNames } from './evidence.js';
-import type { RowColumn } from './row-columns.js';
-import { detailColumns, mainColumns, rowContext } from './row-columns.js';
+import { type RowColumn, detailColumns, mainColumns, rowContext } from './row-columns.js';
 import { drawSetup } from './setup.js';
 import { drawBeyond } from './transfer.js';
 import { describeOpening } from './verdict-card.js';

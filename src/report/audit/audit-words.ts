@@ -11,11 +11,9 @@ import type {
 import { countedArm } from '../../audit/summary.js';
 import { countText, percentText, pValueText } from '../../core/number-text.js';
 import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
-import type { KeptClass } from '../../measure/kept-class.js';
-import { isKept, keptClasses } from '../../measure/kept-class.js';
+import { type KeptClass, isKept, keptClasses } from '../../measure/kept-class.js';
 import type { MarkStyle, MarkSymbol } from '../chart.js';
-import type { Markup } from '../markup.js';
-import { fragment } from '../markup.js';
+import { type Markup, fragment } from '../markup.js';
 import type { Evidence } from './evidence.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {

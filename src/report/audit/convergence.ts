@@ -5,8 +5,7 @@
 import type { ArmName, DrafterResult, TracePoint } from '../../audit/result.js';
 import { largest } from '../../core/long-lists.js';
 import { acceptedLengthText, divergenceText } from '../../core/number-text.js';
-import type { Level, Point } from '../chart.js';
-import { drawChart } from '../chart.js';
+import { type Level, type Point, drawChart } from '../chart.js';
 import type { Markup } from '../markup.js';
 import { armStyle, sameAnswerLength } from './audit-words.js';
 import { median } from './timing-summary.js';

@@ -1,7 +1,6 @@
 /** How the numbers came to be, how to get them again, and what they do not say. */
-import { arms } from '../../audit/result.js';
+import { arms, type AuditResult, type DrafterResult, type SearchTrace } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { AuditResult, DrafterResult, SearchTrace } from '../../audit/result.js';
 import { armLabels, armPurposes, findArm } from './audit-words.js';
 import {
   acceptedLengthText,
@@ -13,8 +12,7 @@ import {
 import { paperTable, phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
 import { factsHtml, tableHtml } from '../table.js';
 import { limitsBlock } from '../document.js';
-import type { Content, Markup } from '../markup.js';
-import { fragment } from '../markup.js';
+import { type Content, type Markup, fragment } from '../markup.js';
 
 export function drawSetup(result: AuditResult, timings: AuditTimings): Markup {
   const { setup } = result;

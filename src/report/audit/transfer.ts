@@ -7,10 +7,8 @@ import {
   divergenceText,
   pValueText,
 } from '../../core/number-text.js';
-import type { Cell, Column, Row, Table } from '../table.js';
-import { tableHtml } from '../table.js';
-import type { Markup } from '../markup.js';
-import { fragment } from '../markup.js';
+import { type Cell, type Column, type Row, type Table, tableHtml } from '../table.js';
+import { type Markup, fragment } from '../markup.js';
 import type { Chapter } from '../page.js';
 import { listClasses } from './audit-words.js';
 

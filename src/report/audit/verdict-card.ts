@@ -1,16 +1,12 @@
 /** The first screen of an audit's page: the verdict in one sentence, the accepted lengths, and what the verdict means. */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { changeText, fixed, passesText, pValueText } from '../../core/number-text.js';
-import type { IntervalRow } from '../chart.js';
-import { attackMark, cleanMark, drawIntervals } from '../chart.js';
-import type { Content, Markup } from '../markup.js';
-import { fragment } from '../markup.js';
-import type { Opening } from '../page.js';
-import { drawFigure, rangeText } from '../page.js';
+import { type IntervalRow, attackMark, cleanMark, drawIntervals } from '../chart.js';
+import { type Content, type Markup, fragment } from '../markup.js';
+import { type Opening, drawFigure, rangeText } from '../page.js';
 import { armStyle, controlNames, countAnswers, findArm, findCounted, listClasses } from './audit-words.js';
 import { summarizeVerdict } from './headline.js';
-import type { VerdictLevel } from './evidence.js';
-import { levelNames } from './evidence.js';
+import { type VerdictLevel, levelNames } from './evidence.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
 const meanings: Readonly<Record<VerdictLevel, (answers: string) => string>> = {

@@ -5,20 +5,17 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import type { AuditRequest } from '../../audit/audit-request.js';
-import { requestSchema } from '../../audit/audit-request.js';
+import { type AuditRequest, requestSchema } from '../../audit/audit-request.js';
 import { readRequest } from '../../runs/resumed-run.js';
 import { readVersion } from '../../runs/identity.js';
 import { rebuildResult } from '../../audit/rebuild-result.js';
 import type { AuditResult } from '../../audit/result.js';
-import type { UnitSource } from '../../runs/run-units.js';
-import { verifyRun } from '../../runs/run-units.js';
+import { type UnitSource, verifyRun } from '../../runs/run-units.js';
 import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import { renderResult, renderSuffixes } from './write-reports.js';
-import type { Verdict } from './verdict.js';
-import { judge } from './verdict.js';
+import { type Verdict, judge } from './verdict.js';
 
 export interface RunVerification {
   readonly folder: string;

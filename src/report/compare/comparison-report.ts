@@ -2,13 +2,10 @@
 import { changeText, percentText } from '../../core/number-text.js';
 import type { Interval } from '../../measure/bootstrap.js';
 import { armLabels } from '../audit/audit-words.js';
-import type { Report } from '../document.js';
-import { cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
-import type { Content } from '../markup.js';
-import { escapeMarkdown, fragment } from '../markup.js';
+import { type Report, cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
+import { type Content, escapeMarkdown, fragment } from '../markup.js';
 import { drawIntervals } from '../chart.js';
-import type { Opening } from '../page.js';
-import { drawFigure, rangeText } from '../page.js';
+import { type Opening, drawFigure, rangeText } from '../page.js';
 import { tableText } from '../table.js';
 import { judgeChange } from './comparison.js';
 import type { Comparison, DrafterComparison, RunDescription } from './comparison-record.js';

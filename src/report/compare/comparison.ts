@@ -2,8 +2,7 @@
  * Two finished audits side by side. What is compared is what both measured: the prompts that both audited, with the same
  * id and the same text (comparison-record.ts has the statistics).
  */
-import { arms } from '../../audit/result.js';
-import type { AuditSetup } from '../../audit/result.js';
+import { arms, type AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
 import type {
   Comparison,

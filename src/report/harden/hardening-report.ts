@@ -28,11 +28,9 @@ import {
   tableBlock,
   writeReport,
 } from '../document.js';
-import type { Content, Markup } from '../markup.js';
-import { escapeMarkdown, fragment } from '../markup.js';
+import { type Content, type Markup, escapeMarkdown, fragment } from '../markup.js';
 import { attackMark, cleanMark, drawIntervals } from '../chart.js';
-import type { Opening } from '../page.js';
-import { drawFigure, rangeText } from '../page.js';
+import { type Opening, drawFigure, rangeText } from '../page.js';
 import type { Facts } from '../table.js';
 import * as words from './hardening-words.js';
 

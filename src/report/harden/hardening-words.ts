@@ -11,8 +11,7 @@ import {
 } from '../../core/number-text.js';
 import { minPairs } from '../../measure/significance.js';
 import { lengthCell } from '../audit/row-columns.js';
-import type { Cell, Column, Row, Table } from '../table.js';
-import { cellText } from '../table.js';
+import { type Cell, type Column, type Row, type Table, cellText } from '../table.js';
 import type { HardeningAudit } from '../../train/harden/hardening-settings.js';
 import { judgeDrop, judgePrice, trainedRoles } from '../../train/harden/hardening-result.js';
 import type {

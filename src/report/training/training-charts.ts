@@ -2,8 +2,7 @@
 import { fixed, acceptedLengthText } from '../../core/number-text.js';
 import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
 import type { MeasuredLengths } from '../../train/train-run.js';
-import type { Point, Series } from '../chart.js';
-import { drawChart, drawDepths } from '../chart.js';
+import { type Point, type Series, drawChart, drawDepths } from '../chart.js';
 import type { Markup } from '../markup.js';
 
 /** More points make the file larger and nothing clearer. */

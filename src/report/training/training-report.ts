@@ -12,8 +12,7 @@ import {
 } from '../../core/number-text.js';
 import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
 import { nameStart } from '../../train/training-start.js';
-import type { MeasuredLengths, TrainingResult } from '../../train/train-run.js';
-import { summariseLevels } from '../../train/train-run.js';
+import { type MeasuredLengths, type TrainingResult, summariseLevels } from '../../train/train-run.js';
 import type { Report, ReportFiles, Section } from '../document.js';
 import {
   cardBlock,
@@ -29,8 +28,7 @@ import {
   writeReport,
 } from '../document.js';
 import { fragment } from '../markup.js';
-import type { Opening } from '../page.js';
-import { drawCard, drawFigure, rangeText } from '../page.js';
+import { type Opening, drawCard, drawFigure, rangeText } from '../page.js';
 import type { Facts, Row, Table } from '../table.js';
 import { drawLengthCurve, drawLevels, drawLoss, drawReached, drawValue } from './training-charts.js';
 

@@ -6,10 +6,8 @@
 import type { Queue, QueueEvents } from 'bullmq';
 import { describeCause } from '../../core/errors.js';
 import { readVersion } from '../identity.js';
-import type { Unit, UnitExecutor, UnitHooks } from '../unit.js';
-import { UnitFailed } from '../unit.js';
-import type { QueueConnection } from './queue-connection.js';
-import { withLimit } from './queue-connection.js';
+import { type Unit, type UnitExecutor, type UnitHooks, UnitFailed } from '../unit.js';
+import { type QueueConnection, withLimit } from './queue-connection.js';
 import type { QueueJob, RunNotice } from './queue-messages.js';
 import { jobId, packJob, progressSchema, unpackOutput } from './queue-messages.js';
 

@@ -8,8 +8,7 @@ import { z } from 'zod';
 import { describeCause } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
-import type { UnitPart } from '../unit.js';
-import { partSchema } from '../unit.js';
+import { type UnitPart, partSchema } from '../unit.js';
 
 const nameSchema = z.string().min(1).max(200);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);

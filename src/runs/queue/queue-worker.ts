@@ -7,8 +7,7 @@ import type { Job, Worker } from 'bullmq';
 import { describeCause } from '../../core/errors.js';
 import { readVersion } from '../identity.js';
 import type { UnitExecutor, UnitPart } from '../unit.js';
-import type { AnnouncedRun, QueueConnection } from './queue-connection.js';
-import { withLimit } from './queue-connection.js';
+import { type AnnouncedRun, type QueueConnection, withLimit } from './queue-connection.js';
 import type { QueueOutput, RunNotice } from './queue-messages.js';
 import { jobId, jobSchema, packOutput, unpackInput } from './queue-messages.js';
 

@@ -7,8 +7,7 @@ import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.
 import { sortTopologically } from '../../graph/tensor.js';
 import { listInputs } from '../program-values.js';
 import type { InputDescription, NamedTensors } from '../program.js';
-import type { WeightStore } from '../weights.js';
-import { quantizedBlock } from '../weights.js';
+import { type WeightStore, quantizedBlock } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './session.js';
 import { onnxForms } from './onnx-forms.js';

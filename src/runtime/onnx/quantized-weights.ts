@@ -4,8 +4,7 @@
  * that are gathered, norms, and programs of searches and training keep their float32 values. The quantized file is
  * made once and kept in the weight cache.
  */
-import type { FileHandle } from 'node:fs/promises';
-import { open } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { z } from 'zod';
 import { MistletoeError } from '../../core/errors.js';
 import { decodeHalves } from '../../core/half-floats.js';
@@ -21,8 +20,7 @@ import type {
   WeightStore,
 } from '../weights.js';
 import { countBlocks, countQuantizedBytes, findWeight, quantizedBlock } from '../weights.js';
-import type { WeightProduct } from './weight-products.js';
-import { listProducts } from './weight-products.js';
+import { type WeightProduct, listProducts } from './weight-products.js';
 
 const bitsOf: Readonly<Record<QuantizedType, 4 | 8>> = { int8: 8, int4: 4 };
 

@@ -10,10 +10,8 @@ import { MistletoeError } from '../../core/errors.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import { Engine } from '../../decode/engine/engine.js';
 import type { Target } from '../../decode/target.js';
-import type { AnsweredConversation } from './answers-file.js';
-import { AnswersFile } from './answers-file.js';
-import type { Answering } from './conversation-answering.js';
-import { answerConversation } from './conversation-answering.js';
+import { type AnsweredConversation, AnswersFile } from './answers-file.js';
+import { type Answering, answerConversation } from './conversation-answering.js';
 import type { Conversation } from './conversations.js';
 
 export interface AnswersRequest {

@@ -4,11 +4,9 @@
  * Only the lengths decide which rows a batch has, so every epoch has the same number of batches with the same few shapes.
  * Each epoch shuffles the examples of equal length, the rows of equal length, and the order of the batches.
  */
-import type { Random } from '../../core/random.js';
-import { createRandom } from '../../core/random.js';
+import { type Random, createRandom } from '../../core/random.js';
 import { blocked } from '../../model/attention-inputs.js';
-import type { Example } from './examples.js';
-import { compareIds } from './examples.js';
+import { type Example, compareIds } from './examples.js';
 
 /**
  * Texts as rows of a batch: one text and padding, or several packed texts. A text attends only to itself, and drafts

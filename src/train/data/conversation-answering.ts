@@ -7,11 +7,9 @@
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
-import type { Engine } from '../../decode/engine/engine.js';
-import { sequenceBytes } from '../../decode/engine/engine.js';
+import { type Engine, sequenceBytes } from '../../decode/engine/engine.js';
 import { decodePlain } from '../../decode/plain.js';
-import type { Target } from '../../decode/target.js';
-import { completeRequest, encodePrompt, refuseLongText } from '../../decode/target.js';
+import { type Target, completeRequest, encodePrompt, refuseLongText } from '../../decode/target.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
 import { encodeRaw, encodeRendered, renderChat } from '../../text/template/chat-template.js';
 import type { AnswerEnd, AnsweredConversation, AnsweredTurn } from './answers-file.js';

@@ -12,8 +12,7 @@ import { isMissing } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
-import type { FileLine } from '../../runs/json-lines.js';
-import { parseFileLine, readFileLines } from '../../runs/json-lines.js';
+import { type FileLine, parseFileLine, readFileLines } from '../../runs/json-lines.js';
 
 export interface Conversation {
   readonly id: string;

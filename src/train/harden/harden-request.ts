@@ -8,8 +8,7 @@ import { applyPreset, settingsSchema as auditSettingsSchema } from '../../audit/
 import { MistletoeError } from '../../core/errors.js';
 import { loadChatTemplate } from '../../text/template/chat-template.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
-import type { Conversation } from '../data/conversations.js';
-import { readConversations } from '../data/conversations.js';
+import { type Conversation, readConversations } from '../data/conversations.js';
 import type { Baseline, HardeningAudit, HardeningSettings } from './hardening-settings.js';
 import {
   auditNames,
@@ -20,8 +19,7 @@ import {
   hardeningRate,
   hardeningSchema,
 } from './hardening-settings.js';
-import type { TrainSettings } from '../settings.js';
-import { completeSettings, defaultSettings, settingsSchema } from '../settings.js';
+import { type TrainSettings, completeSettings, defaultSettings, settingsSchema } from '../settings.js';
 import { trainableSystems } from '../../draft/systems.js';
 import type { SharedPlan } from '../train-request.js';
 import {

@@ -18,10 +18,8 @@ import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } fro
 import { defineRuns, readTexts, writeResult } from '../training-run.js';
 import type { FinishedRounds, RoundEvents, RoundsWork } from './hardening-rounds.js';
 import { hardenRounds, listPrompts } from './hardening-rounds.js';
-import type { HardenRequest } from './harden-request.js';
-import { hardenRequestSchema } from './harden-request.js';
-import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
-import { auditHardened } from './hardening-audits.js';
+import { type HardenRequest, hardenRequestSchema } from './harden-request.js';
+import { type AuditedDrafter, type WriteAuditReports, auditHardened } from './hardening-audits.js';
 import { compareAudit, hardeningResultVersion } from './hardening-result.js';
 import type { AuditComparison, HardeningResult } from './hardening-result.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';

@@ -6,8 +6,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditEvents } from '../../audit/audit-events.js';
-import { createRequest } from '../../audit/audit-request.js';
-import type { AuditRequest } from '../../audit/audit-request.js';
+import { createRequest, type AuditRequest } from '../../audit/audit-request.js';
 import type { AuditResult } from '../../audit/result.js';
 import { resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { configFile } from '../../runs/run-units.js';
@@ -16,9 +15,8 @@ import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { WorkerPlan } from '../../runs/worker-devices.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { HardenRequest } from './harden-request.js';
-import type { HardeningAudit } from './hardening-settings.js';
 import type { DrafterRole } from './hardening-result.js';
-import { chooseOtherObjective } from './hardening-settings.js';
+import { type HardeningAudit, chooseOtherObjective } from './hardening-settings.js';
 
 export interface AuditWork {
   readonly request: HardenRequest;

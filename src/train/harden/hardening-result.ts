@@ -7,8 +7,7 @@ import { minPairs, testSignedRanks } from '../../measure/significance.js';
 import type { ModelIdentity } from '../../runs/identity.js';
 import type { ExampleCounts } from '../data/examples.js';
 import type { HardenRequest } from './harden-request.js';
-import type { HardeningAudit } from './hardening-settings.js';
-import { baselineNames } from './hardening-settings.js';
+import { type HardeningAudit, baselineNames } from './hardening-settings.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 

@@ -18,8 +18,7 @@ import type { UnitExecutor } from '../../runs/unit.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { planBatches } from '../data/batches.js';
 import type { Conversation } from '../data/conversations.js';
-import type { Example } from '../data/examples.js';
-import { refuseUnknownTokens } from '../data/examples.js';
+import { type Example, refuseUnknownTokens } from '../data/examples.js';
 import type { TrainingTexts } from '../training-run.js';
 import { trainDrafter } from '../loop/train-drafter.js';
 import type { LogLine } from '../loop/training-state.js';
@@ -28,8 +27,7 @@ import type { HardenRequest } from './harden-request.js';
 import type { RoundRecord, TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
 import { attackedDrafter, roundFolder } from './hunt-pool.js';
-import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
-import { SuffixHunt } from './suffix-hunt.js';
+import { type PromptHunt, type SuffixSource, SuffixHunt } from './suffix-hunt.js';
 import type { HuntInput, SuffixedPrompt } from './suffixed-texts.js';
 import {
   createSuffixedExamples,

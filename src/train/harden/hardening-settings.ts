@@ -1,7 +1,5 @@
-import type { ObjectiveName } from '../../audit/search/objectives.js';
-import { objectiveNames } from '../../audit/search/objectives.js';
-import { parseSettings, presets, schemaOf } from '../../audit/settings.js';
-import type { AuditSettings } from '../../audit/settings.js';
+import { type ObjectiveName, objectiveNames } from '../../audit/search/objectives.js';
+import { parseSettings, presets, schemaOf, type AuditSettings } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { SettingsOf, SettingTable } from '../../core/settings.js';
 import { decimal, integer, listOf, oneOf, rareSetting, seedType, setting } from '../../core/settings.js';

@@ -1,15 +1,11 @@
 /** A worker process of a hardening run: keeps the target open, and the drafter of the round. */
-import type { Target } from '../../decode/target.js';
-import { openTarget } from '../../decode/target.js';
+import { type Target, openTarget } from '../../decode/target.js';
 import { loadDrafter } from '../../draft/systems.js';
-import type { ProcessHooks, ProcessWork } from '../../runs/unit-process-loop.js';
-import { serveUnits } from '../../runs/unit-process-loop.js';
+import { type ProcessHooks, type ProcessWork, serveUnits } from '../../runs/unit-process-loop.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
-import type { HuntSetup } from './hunt-pool.js';
-import { attackedDrafter } from './hunt-pool.js';
+import { type HuntSetup, attackedDrafter } from './hunt-pool.js';
 import { SuffixHunt } from './suffix-hunt.js';
-import type { HuntInput } from './suffixed-texts.js';
-import { huntPrompt } from './suffixed-texts.js';
+import { type HuntInput, huntPrompt } from './suffixed-texts.js';
 
 class HuntProcess implements ProcessWork {
   private target: Target | undefined;

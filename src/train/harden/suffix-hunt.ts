@@ -3,16 +3,13 @@
  * search finds within its bounds are used. Random suffixes of the same lengths are the baseline.
  */
 import { drawRandomSuffix, drawStarts, listAllowedTokens } from '../../audit/arms/controls.js';
-import { preparePrompt, joinPrompt } from '../../audit/arms/audit-prompt.js';
-import type { AuditPrompt } from '../../audit/arms/audit-prompt.js';
+import { preparePrompt, joinPrompt, type AuditPrompt } from '../../audit/arms/audit-prompt.js';
 import { PassRows } from '../../audit/search/pass-rows.js';
 import { readPromptState } from '../../audit/search/prompt-state.js';
 import { Scorer } from '../../audit/search/scoring.js';
-import type { SearchPrograms } from '../../audit/search/search-programs.js';
-import { compileAudit } from '../../audit/search/search-programs.js';
+import { type SearchPrograms, compileAudit } from '../../audit/search/search-programs.js';
 import { searchSuffix } from '../../audit/search/search.js';
-import type { AuditSettings } from '../../audit/settings.js';
-import { attackSearch } from '../../audit/settings.js';
+import { type AuditSettings, attackSearch } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';

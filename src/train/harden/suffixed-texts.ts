@@ -10,12 +10,10 @@ import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';
 import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
 import { appendText } from '../../runs/run-writes.js';
-import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
-import { driveUnits } from '../../runs/unit.js';
+import { type NeededModel, type UnitExecutor, driveUnits } from '../../runs/unit.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Example } from '../data/examples.js';
-import type { HardeningSettings } from './hardening-settings.js';
-import { searchSettings } from './hardening-settings.js';
+import { type HardeningSettings, searchSettings } from './hardening-settings.js';
 import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
 
 const ids = z.array(z.int().nonnegative());

@@ -13,8 +13,7 @@ import { add, multiply } from '../../graph/operations/elementwise.js';
 import { constant } from '../../graph/operations/leaves.js';
 import { rmsNorm } from '../../graph/operations/reductions.js';
 import { reshape, slice } from '../../graph/operations/shaping.js';
-import type { RewriteRule } from '../../graph/simplify.js';
-import { rewrite } from '../../graph/simplify.js';
+import { type RewriteRule, rewrite } from '../../graph/simplify.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 
 export function shareFrozenProducts(

@@ -28,13 +28,10 @@ import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reduction
 import { reshape, transpose } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import type { AttentionContext } from '../../model/decoder.js';
-import { projectToVocabulary } from '../../model/decoder.js';
+import { type AttentionContext, projectToVocabulary } from '../../model/decoder.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
-import type { NamedValues } from '../../runtime/program.js';
-import { float32, int32 } from '../../runtime/program.js';
-import type { TextBatch } from '../data/batches.js';
-import { maskTexts } from '../data/batches.js';
+import { type NamedValues, float32, int32 } from '../../runtime/program.js';
+import { type TextBatch, maskTexts } from '../data/batches.js';
 
 /** A drafter in training and its frozen target. */
 export interface Pair {

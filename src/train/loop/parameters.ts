@@ -1,7 +1,6 @@
 /** Reads a drafter's own weights. */
 import { readExactly, withFile } from '../../checkpoint/binary-file.js';
-import type { FloatDType } from '../../checkpoint/element-decoding.js';
-import { decodeFloats } from '../../checkpoint/element-decoding.js';
+import { type FloatDType, decodeFloats } from '../../checkpoint/element-decoding.js';
 import { joinParts } from '../../checkpoint/weight-recipe.js';
 import type { HalfType } from '../../core/half-floats.js';
 import { requireGraph } from '../../draft/reading/checks.js';

@@ -5,12 +5,10 @@
 import { concatenate } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { embedTokens, runDecoder } from '../../model/decoder.js';
-import type { MixedValues, Program } from '../../runtime/program.js';
-import { bufferOf, float32, int32 } from '../../runtime/program.js';
+import { type MixedValues, type Program, bufferOf, float32, int32 } from '../../runtime/program.js';
 import type { StateStore } from './state-store.js';
 import type { TextBatch, TextPlace } from '../data/batches.js';
-import type { Pair } from './losses.js';
-import { contextInputs, declareContext, tokensInput } from './losses.js';
+import { type Pair, contextInputs, declareContext, tokensInput } from './losses.js';
 
 export class TeacherStates {
   private constructor(

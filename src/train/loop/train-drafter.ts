@@ -8,14 +8,12 @@ import { adamDefaults } from './adamw.js';
 import type { BatchPlan, TextBatch } from '../data/batches.js';
 import { readParameters } from './parameters.js';
 import { saveDrafter } from './saved-drafter.js';
-import type { TrainSettings } from '../settings.js';
-import { objectiveOf } from '../settings.js';
+import { type TrainSettings, objectiveOf } from '../settings.js';
 import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
 import type { LogLine, TrainingProgress } from './training-state.js';
 import { freshProgress, loadState, removeUnfinished, saveState, TrainingLog } from './training-state.js';
-import type { TrainingEnd } from './training-loop.js';
-import { trainSteps } from './training-loop.js';
+import { type TrainingEnd, trainSteps } from './training-loop.js';
 
 export interface DrafterTraining {
   readonly target: Target;

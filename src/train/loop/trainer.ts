@@ -21,14 +21,12 @@ import {
   updateInputs,
 } from './adamw.js';
 import { shareFrozenProducts } from './frozen-products.js';
-import type { Objective, Pair } from './losses.js';
-import { buildChoices, buildLoss, contextInputs, labelInputs } from './losses.js';
+import { type Objective, type Pair, buildChoices, buildLoss, contextInputs, labelInputs } from './losses.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
 import { findTrainable } from '../../draft/systems.js';
 import { tieWeights } from './parameters.js';
-import type { TextBatch } from '../data/batches.js';
-import { positionsInTexts } from '../data/batches.js';
+import { type TextBatch, positionsInTexts } from '../data/batches.js';
 
 export interface TrainerOptions {
   readonly objective: Objective;

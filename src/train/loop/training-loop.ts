@@ -1,6 +1,5 @@
 import { MistletoeError } from '../../core/errors.js';
-import type { StepCounts } from '../../measure/bootstrap.js';
-import { acceptedLengthOf } from '../../measure/bootstrap.js';
+import { type StepCounts, acceptedLengthOf } from '../../measure/bootstrap.js';
 import type { BatchPlan, TextBatch } from '../data/batches.js';
 import type { TrainSettings } from '../settings.js';
 import type { Trainer } from './trainer.js';
