@@ -25,8 +25,7 @@ export function writeRandomCheckpoint(folder: string): number {
   const nextValues = createRandomValues();
   for (const [name, shape] of shapes) {
     const count = countElements(shape);
-    if (name.endsWith('norm.weight'))
-      writeSync(file, new Uint16Array(count).fill(0x3c00)); // ones
+    if (name.endsWith('norm.weight')) writeSync(file, new Uint16Array(count).fill(0x3c00)); // ones
     else for (let rest = count; rest > 0;) rest -= writeSync(file, nextValues(rest)) / 2;
   }
   closeSync(file);

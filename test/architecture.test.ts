@@ -68,6 +68,11 @@ function findCircles(imports: ReadonlyMap<string, readonly string[]>): string[][
 }
 
 describe('the house', () => {
+  it('has unions of strings instead of enums', () => {
+    const declaration = /^\s*(?:export )?(?:const )?enum /m;
+    expect(files.filter((file) => declaration.test(readFileSync(file, 'utf8')))).toEqual([]);
+  });
+
   it('has only rooms that the plan knows', () => {
     const rooms = new Set(files.map(roomOf).filter((room) => !room.endsWith('.ts')));
     expect([...rooms].filter((room) => floorOf(room) < 0)).toEqual([]);

@@ -8,7 +8,8 @@ import { asCheckpointError, readBytes, withFile } from './binary-file.js';
 import { quote, refuse } from './stored-tensor.js';
 
 export type WeightLayout =
-  { readonly kind: 'sharded'; readonly index: string } | { readonly kind: 'single'; readonly file: string };
+  | { readonly kind: 'sharded'; readonly index: string }
+  | { readonly kind: 'single'; readonly file: string };
 
 // Safetensors before pickles, if a folder has both.
 const knownLayouts: readonly WeightLayout[] = [

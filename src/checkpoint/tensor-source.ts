@@ -52,7 +52,7 @@ export function integerSource(name: string, dtype: 'I64' | 'BOOL', values: Int32
     name,
     dtype,
     shape: [values.length],
-    // eslint-disable-next-line @typescript-eslint/require-await
+    // oxlint-disable-next-line typescript/require-await
     async *read() {
       requireLittleEndian();
       yield bytesOf(

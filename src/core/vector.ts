@@ -94,6 +94,6 @@ export function softmaxInto(logits: Float32Array, out: Float32Array, temperature
     total += weight;
   }
   const scale = 1 / total;
-  for (let index = 0; index < out.length; index++) out[index]! *= scale;
+  for (let index = 0; index < out.length; index++) out[index] = out[index]! * scale;
   return out;
 }

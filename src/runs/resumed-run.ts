@@ -20,11 +20,7 @@ export function asSaved<Request>(schema: z.ZodType<Request>, request: Request): 
 }
 
 /** The request in a run's config.json. */
-export function readRequest<Request>(
-  path: string,
-  schema: z.ZodType<Request>,
-  command: RunCommand,
-): Request {
+export function readRequest<Request>(path: string, schema: z.ZodType<Request>, command: RunCommand): Request {
   const parsed = schema.safeParse(readRunConfig(path, command));
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;

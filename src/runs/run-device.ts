@@ -3,7 +3,13 @@ import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { DeviceLostError, OutOfMemoryError, type Runtime } from '../runtime/program.js';
 import type { DeviceChoice, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
-import { chooseDevice, computeTypes, nameDevice, processorDevice, thisMachine } from '../runtime/device-choice.js';
+import {
+  chooseDevice,
+  computeTypes,
+  nameDevice,
+  processorDevice,
+  thisMachine,
+} from '../runtime/device-choice.js';
 import { isQuantized, quantizedTypes } from '../runtime/weights.js';
 
 export const deviceSchema = z.discriminatedUnion('kind', [

@@ -127,10 +127,14 @@ export function readConfigBytes(folder: string, command: RunCommand = 'audit'): 
   try {
     return readBoundedFileSync(join(folder, configFile), fileLimits.auditResult);
   } catch (cause) {
-    throw new MistletoeError('usage', `${folder} holds no run of mistletoe ${command} that can be read: ${describeCause(cause)}.`, {
-      hint: `Give the folder that an earlier \`mistletoe ${command}\` named.`,
-      cause,
-    });
+    throw new MistletoeError(
+      'usage',
+      `${folder} holds no run of mistletoe ${command} that can be read: ${describeCause(cause)}.`,
+      {
+        hint: `Give the folder that an earlier \`mistletoe ${command}\` named.`,
+        cause,
+      },
+    );
   }
 }
 

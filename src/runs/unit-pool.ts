@@ -193,7 +193,9 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
       const onExit = (code: number | null, signal: string | null): void => {
         const end = signal ?? `code ${code ?? 0}`;
         const said = slot.errorOutput.trim();
-        settle({ cause: new TaskFailed(`the worker ended with ${end}${said === '' ? '' : `: ${said}`}`, undefined) });
+        settle({
+          cause: new TaskFailed(`the worker ended with ${end}${said === '' ? '' : `: ${said}`}`, undefined),
+        });
       };
       const onError = (cause: Error): void => {
         settle({ cause: new TaskFailed(`the worker cannot be reached: ${cause.message}`, undefined) });

@@ -29,7 +29,9 @@ describe('workers', () => {
       seatWorkers({ count, devices: alphas }, gpu, 1).map(({ device }) => device);
     await requireRoom(placed(4), [bundledTarget], host);
     await expect(requireRoom(placed(5), [bundledTarget], host)).rejects.toMatchObject({
-      message: expect.stringMatching(/^cuda:0 has .* free; 3 worker processes on it need at least /) as string,
+      message: expect.stringMatching(
+        /^cuda:0 has .* free; 3 worker processes on it need at least /,
+      ) as string,
       hint: 'Use --workers 4 or fewer.',
     });
   });

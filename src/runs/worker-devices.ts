@@ -18,12 +18,18 @@ export async function findDevices(
   if (given === undefined || deviceForm.test(given)) return undefined;
   const { devices, reason } = await host.find();
   if (devices.length === 0) {
-    throw new MistletoeError('usage', `--device is ${given}, but no GPU can be used: ${reason ?? 'the driver reports none'}`, {
-      hint: 'Leave --device out to use the CPU.',
-    });
+    throw new MistletoeError(
+      'usage',
+      `--device is ${given}, but no GPU can be used: ${reason ?? 'the driver reports none'}`,
+      {
+        hint: 'Leave --device out to use the CPU.',
+      },
+    );
   }
   const wanted =
-    given === 'cuda:all' ? devices.map(({ ordinal }) => ordinal) : given.split(',').map((part) => Number(part.split(':')[1] ?? 0));
+    given === 'cuda:all'
+      ? devices.map(({ ordinal }) => ordinal)
+      : given.split(',').map((part) => Number(part.split(':')[1] ?? 0));
   const found = wanted.map((ordinal) => {
     const device = devices.find((each) => each.ordinal === ordinal);
     if (device !== undefined) return device;

@@ -217,7 +217,8 @@ export function nameDevice(choice: RecordedDevice): string {
 
 /** The part of a choice that determines the numbers. */
 export type RecordedDevice =
-  Pick<ProcessorChoice, 'kind' | 'dtype'> | Pick<GpuChoice, 'kind' | 'dtype' | 'ordinal' | 'name'>;
+  | Pick<ProcessorChoice, 'kind' | 'dtype'>
+  | Pick<GpuChoice, 'kind' | 'dtype' | 'ordinal' | 'name'>;
 
 export function recordDevice(choice: DeviceChoice): RecordedDevice {
   const { kind, dtype } = choice;

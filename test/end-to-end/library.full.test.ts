@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import ts from 'typescript';
+import { transformWithEsbuild } from 'vite';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { transpileForTests } from '../support/transpiled-sources.js';
 import { examples } from './library-page.js';
@@ -59,13 +59,10 @@ function reduce(code: string): string {
 
 describe('docs/library.md', () => {
   let report: Report;
-  beforeAll(() => {
-    const code = reduce([...examples, reported].join('\n'));
-    const { outputText } = ts.transpileModule(code, {
-      compilerOptions: { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext },
-    });
+  beforeAll(async () => {
+    const { code } = await transformWithEsbuild(reduce([...examples, reported].join('\n')), 'examples.ts');
     const script = join(build, 'examples.mjs');
-    writeFileSync(script, outputText.replaceAll("'@mistletoe-ai/mistletoe'", "'./src/index.js'"));
+    writeFileSync(script, code.replaceAll("'@mistletoe-ai/mistletoe'", "'./src/index.js'"));
     const { status, stdout, stderr } = spawnSync(process.execPath, [script], {
       ...{ cwd: build, encoding: 'utf8', maxBuffer: 1e8 },
       env: { ...process.env, MISTLETOE_CACHE: join(build, 'cache') },

@@ -39,7 +39,8 @@ const maxFaults = 5;
 export type KindCounts = Omit<KindRun, 'peakBytes' | 'faults'>;
 /** A line that the process writes. */
 export type WorkerLine = { readonly kind: string } & (
-  { readonly fault: Fault } | { readonly counts: KindCounts }
+  | { readonly fault: Fault }
+  | { readonly counts: KindCounts }
 );
 
 /** Tries the kinds one after the other, in one process as long as it lives. */

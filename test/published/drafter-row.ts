@@ -7,7 +7,15 @@ import type { PublishedTarget } from './published-targets.js';
 export interface PublishedDrafter {
   readonly name: string;
   readonly kind:
-    'decoder' | 'pard' | 'medusa' | 'hydra' | 'eagle' | 'eagle3' | 'p-eagle' | 'dflash' | 'dspark';
+    | 'decoder'
+    | 'pard'
+    | 'medusa'
+    | 'hydra'
+    | 'eagle'
+    | 'eagle3'
+    | 'p-eagle'
+    | 'dflash'
+    | 'dspark';
   readonly layout: string;
   readonly folder: PublishedFolder;
   readonly target: PublishedTarget;

@@ -30,7 +30,8 @@ export interface QueueAuditOptions {
 
 /** The type is the run's choice. */
 type Device =
-  { readonly kind: 'cpu' } | { readonly kind: 'cuda'; readonly ordinal: number; readonly name: string };
+  | { readonly kind: 'cpu' }
+  | { readonly kind: 'cuda'; readonly ordinal: number; readonly name: string };
 
 /** Reads a unit from the queue; throws a phrase. */
 export function parseAuditUnit(input: unknown): AuditUnitInput {

@@ -21,7 +21,8 @@ export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
   /** Not called if nothing is missing. */
   readonly onStart?: ((totalBytes: number) => void) | undefined;
   readonly onProgress?:
-    ((progress: { readonly file: string; readonly doneBytes: number }) => void) | undefined;
+    | ((progress: { readonly file: string; readonly doneBytes: number }) => void)
+    | undefined;
   /** Free bytes of the disk under a folder; replaced in tests. */
   readonly measureRoom?: ((folder: string) => Promise<number>) | undefined;
 }

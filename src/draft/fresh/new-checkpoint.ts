@@ -46,7 +46,11 @@ async function copyFiles({ folder, names }: CopiedFiles, to: string): Promise<vo
     await explainWriting(path, async () => {
       await copyFile(join(folder, name), path);
       const file = await open(path, 'r+');
-      await file.sync().finally(() => file.close());
+      try {
+        await file.sync();
+      } finally {
+        await file.close();
+      }
     });
   }
 }

@@ -9,7 +9,13 @@ import { reduceTo } from './reduce-to.js';
 export { reduceTo };
 
 type Unary =
-  'negate' | 'exponential' | 'logarithm' | 'reciprocalSquareRoot' | 'sigmoid' | 'silu' | 'stopGradient';
+  | 'negate'
+  | 'exponential'
+  | 'logarithm'
+  | 'reciprocalSquareRoot'
+  | 'sigmoid'
+  | 'silu'
+  | 'stopGradient';
 type Binary = 'add' | 'subtract' | 'multiply' | 'divide' | 'maximum' | 'minimum' | 'greater' | 'equal';
 
 const unary =

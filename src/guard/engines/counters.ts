@@ -11,7 +11,13 @@ import { checkClaim } from './claim.js';
 import type { Sample } from './prometheus-text.js';
 
 type Field =
-  'drafts' | 'draftTokens' | 'accepted' | 'perPosition' | 'length' | 'configuration' | 'outputTokens';
+  | 'drafts'
+  | 'draftTokens'
+  | 'accepted'
+  | 'perPosition'
+  | 'length'
+  | 'configuration'
+  | 'outputTokens';
 
 /** Metric names of an engine, without `_total`. */
 export type CounterNames = Readonly<Partial<Record<Field, string>>>;

@@ -84,7 +84,9 @@ export class QueueConnection {
     const entries = Object.entries(await this.client.hgetall(runsKey));
     return entries.flatMap(([queue, text]) => {
       try {
-        return /^mistletoe-[0-9a-f]{16}$/.test(queue) ? [{ queue, notice: noticeSchema.parse(JSON.parse(text)) }] : [];
+        return /^mistletoe-[0-9a-f]{16}$/.test(queue)
+          ? [{ queue, notice: noticeSchema.parse(JSON.parse(text)) }]
+          : [];
       } catch {
         return [];
       }

@@ -102,7 +102,8 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
   async finish(): Promise<void> {
     const { queue: name, onNotice } = this.announced;
     const emptied = this.connection.withdraw(name).then(() => this.queue.obliterate({ force: true }));
-    if (!(await withLimit(emptied, finishMs))) onNotice(`The queue ${name} cannot be emptied: Redis does not answer.`);
+    if (!(await withLimit(emptied, finishMs)))
+      onNotice(`The queue ${name} cannot be emptied: Redis does not answer.`);
   }
 
   async close(): Promise<void> {
@@ -238,6 +239,8 @@ function readOutput(output: unknown): ReturnType<typeof unpackOutput> {
   try {
     return unpackOutput(output);
   } catch (cause) {
-    throw new UnitFailed(`a worker sent an output that cannot be read: ${describeCause(cause)}`.slice(0, maxReason));
+    throw new UnitFailed(
+      `a worker sent an output that cannot be read: ${describeCause(cause)}`.slice(0, maxReason),
+    );
   }
 }

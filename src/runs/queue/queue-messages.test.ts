@@ -30,7 +30,10 @@ describe('messages of a queue', () => {
     ['more than was expected', { ...packOutput('w', []), path: '/etc/passwd' }],
     ['no base64', { ...packOutput('w', []), output: '%%%' }],
     ['no parts', { ...packOutput('w', []), output: deflateRawSync('{"a":1}').toString('base64') }],
-    ['a part without a key', { ...packOutput('w', []), output: deflateRawSync('[{"data":1}]').toString('base64') }],
+    [
+      'a part without a key',
+      { ...packOutput('w', []), output: deflateRawSync('[{"data":1}]').toString('base64') },
+    ],
   ])('are refused with %s', (_, value) => {
     expect(() => unpackOutput(value)).toThrow();
   });
@@ -58,7 +61,9 @@ describe('the address of a queue', () => {
   ])('%s is shown without its password', (given, url, shown) => {
     const address = parseQueueUrl(given);
     expect([address.url, address.shown]).toEqual([url, shown]);
-    expect(address.hide('WRONGPASS p@ss p%40ss secret')).not.toContain(given.includes('@ss') ? 'p@ss' : '####');
+    expect(address.hide('WRONGPASS p@ss p%40ss secret')).not.toContain(
+      given.includes('@ss') ? 'p@ss' : '####',
+    );
   });
 
   it('hides the password in what others say', () => {

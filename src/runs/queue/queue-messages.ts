@@ -34,7 +34,10 @@ export const noticeSchema = z.strictObject({
   schema: z.literal('mistletoe.run/1'),
   command: z.literal('audit'),
   version: nameSchema,
-  models: z.array(z.strictObject({ name: nameSchema, sha256 })).min(1).max(1000),
+  models: z
+    .array(z.strictObject({ name: nameSchema, sha256 }))
+    .min(1)
+    .max(1000),
   device: z.strictObject({ kind: z.enum(['cpu', 'cuda']), dtype: nameSchema, name: z.string().max(200) }),
 });
 export type RunNotice = Readonly<z.infer<typeof noticeSchema>>;
@@ -55,7 +58,10 @@ export function packOutput(worker: string, parts: readonly UnitPart[]): QueueOut
 }
 
 /** Throws a phrase that says what is wrong. */
-export function unpackOutput(value: unknown): { readonly worker: string; readonly parts: readonly UnitPart[] } {
+export function unpackOutput(value: unknown): {
+  readonly worker: string;
+  readonly parts: readonly UnitPart[];
+} {
   const { worker, output } = outputSchema.parse(value);
   return { worker, parts: z.array(partSchema).parse(unpack(output, fileLimits.unitOutput)) };
 }

@@ -66,10 +66,15 @@ export async function serveQueue<Input>(
       if (refused.get(run.queue) === asked) continue;
       if (((await unlessAborted(countWaiting(connection, run.queue), signal)) ?? 0) === 0) continue;
       const opened = await openRun(run, options);
-      const refusal =
-        'refusal' in opened
-          ? opened
-          : await serveRun(connection, run, opened, options, outputs).finally(() => opened.close());
+      let refusal: Refusal | undefined;
+      if ('refusal' in opened) refusal = opened;
+      else {
+        try {
+          refusal = await serveRun(connection, run, opened, options, outputs);
+        } finally {
+          await opened.close();
+        }
+      }
       if (refusal === undefined) continue;
       refused.set(run.queue, asked);
       options.onNotice(`Refused the run ${run.queue}: ${refusal.refusal}. ${refusal.hint}`);
@@ -165,7 +170,8 @@ async function serveRun<Input>(
     await unlessAborted(setTimeout(pollMs), signal);
     const runs = await unlessAborted(connection.listRuns(), signal);
     if (runs?.some((run) => run.queue === queue) !== true) break;
-    if (((await unlessAborted(countWaiting(connection, queue), signal)) ?? 0) > 0) idleSinceMs = performance.now();
+    if (((await unlessAborted(countWaiting(connection, queue), signal)) ?? 0) > 0)
+      idleSinceMs = performance.now();
     if (performance.now() - idleSinceMs > idleMs && runs.length > 1) break;
   }
   if (signal.aborted) options.onNotice('Finishing the units that run.');
@@ -210,7 +216,10 @@ function throttle(send: (progress: unknown) => void): (progress: unknown) => voi
 }
 
 /** Undefined once the signal is aborted: while Redis is away, nothing it was asked for ends. */
-async function unlessAborted<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result | undefined> {
+async function unlessAborted<Result>(
+  work: Promise<Result>,
+  signal: AbortSignal,
+): Promise<Result | undefined> {
   let stop: () => void = () => undefined;
   const aborted = new Promise<undefined>((resolve) => {
     stop = () => {

@@ -44,7 +44,10 @@ describe.skipIf(!hasRedis)('a queue', () => {
   });
 
   async function connect(): Promise<QueueConnection> {
-    const connection = await QueueConnection.open(parseQueueUrl(redis.url), (message) => void notices.push(message));
+    const connection = await QueueConnection.open(
+      parseQueueUrl(redis.url),
+      (message) => void notices.push(message),
+    );
     closing.push(() => {
       connection.close();
       return Promise.resolve();
@@ -120,9 +123,12 @@ describe.skipIf(!hasRedis)('a queue', () => {
     const executor = await submit();
     let failures = 0;
     const { computed } = await serve('one', (number) => {
-      if (number === 1 || (number === 2 && (failures += 1) < 3)) throw new UnitFailed('the worker ended with SIGKILL');
+      if (number === 1 || (number === 2 && (failures += 1) < 3))
+        throw new UnitFailed('the worker ended with SIGKILL');
     });
-    const poisoned = expect(run(executor, 1)).rejects.toEqual(new UnitFailed('the worker ended with SIGKILL'));
+    const poisoned = expect(run(executor, 1)).rejects.toEqual(
+      new UnitFailed('the worker ended with SIGKILL'),
+    );
     await expect(run(executor, 2)).resolves.toEqual([4]);
     await poisoned;
     expect(computed.filter((number) => number === 1)).toHaveLength(3);
@@ -219,7 +225,10 @@ describe.skipIf(!hasRedis)('a queue', () => {
     const executor = await submit();
     const connection = await connect();
     const { bull, client } = connection;
-    const forger = new bull.Worker(queue, () => Promise.resolve({ path: '/etc/passwd' }), { connection: client, autorun: true });
+    const forger = new bull.Worker(queue, () => Promise.resolve({ path: '/etc/passwd' }), {
+      connection: client,
+      autorun: true,
+    });
     forger.on('error', () => undefined);
     await expect(run(executor, 1)).rejects.toThrow(/a worker sent an output that cannot be read/);
     await forger.close();
@@ -236,7 +245,9 @@ describe.skipIf(!hasRedis)('a queue', () => {
     const address = parseQueueUrl('redis://:very-secret@127.0.0.1:1');
     await expect(QueueConnection.open(address, () => undefined)).rejects.toMatchObject({
       code: 'network',
-      message: expect.stringMatching(/^The queue at redis:\/\/127\.0\.0\.1:1 cannot be reached: (?!.*secret)/) as string,
+      message: expect.stringMatching(
+        /^The queue at redis:\/\/127\.0\.0\.1:1 cannot be reached: (?!.*secret)/,
+      ) as string,
     });
   });
 });

@@ -198,7 +198,7 @@ class BoundedInterpreter extends library.Interpreter {
       const value = this.evaluate(statement, scope);
       if (value.type === 'NullValue' || value.type === 'UndefinedValue') continue;
       this.budget.joinTexts(text.length, this.budget.write(value));
-      // eslint-disable-next-line @typescript-eslint/no-base-to-string -- the library's values write themselves
+      // oxlint-disable-next-line typescript/no-base-to-string -- the library's values write themselves
       text += String(value);
     }
     return this.evaluate({ type: 'StringLiteral', value: text }, scope);

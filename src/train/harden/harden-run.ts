@@ -83,7 +83,12 @@ async function hardenIn(
   const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
   const pool = workers === undefined ? undefined : await openHuntPool(workers, folder, request, cache);
   const rounds = { request, folder, target, texts, prompts, cache, events, signal, pool };
-  const made = await makeRounds(rounds).finally(() => pool?.close());
+  let made;
+  try {
+    made = await makeRounds(rounds);
+  } finally {
+    await pool?.close();
+  }
   const { hardened } = made;
   const audited = await auditAll(folder, ready, options, made);
   if (audited === undefined) return undefined;

@@ -61,9 +61,11 @@ export function takeRound<Item>(prompts: readonly Item[], round: number, count: 
 export interface RoundEvents {
   /** Before the searches and before the training of a round; `done` includes earlier starts. */
   readonly onPhase?:
-    ((place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void) | undefined;
+    | ((place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void)
+    | undefined;
   readonly onHunt?:
-    ((place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void) | undefined;
+    | ((place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void)
+    | undefined;
   readonly onLine?: ((place: RoundPlace, line: LogLine) => void) | undefined;
   readonly onNotice?: ((text: string) => void) | undefined;
 }

@@ -25,7 +25,8 @@ export interface DrafterTraining {
   readonly cache: CacheOptions & ReadingOptions;
   readonly signal?: AbortSignal | undefined;
   readonly onStart?:
-    ((start: { readonly parameterCount: number; readonly update: number }) => void) | undefined;
+    | ((start: { readonly parameterCount: number; readonly update: number }) => void)
+    | undefined;
   readonly onLine?: ((line: LogLine) => void) | undefined;
 }
 

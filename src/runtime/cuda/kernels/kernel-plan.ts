@@ -59,7 +59,8 @@ export type ThreadNeed =
       readonly block: number;
       /** Multiplies the blocks: one per `each` of `length`, up to `most`. */
       readonly parts?:
-        { readonly length: Dimension; readonly each: number; readonly most: number } | undefined;
+        | { readonly length: Dimension; readonly each: number; readonly most: number }
+        | undefined;
     };
 
 /** The compiler drops unused helpers. */

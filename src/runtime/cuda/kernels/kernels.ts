@@ -25,7 +25,14 @@ export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand
 }
 
 type RowOperation =
-  'softmax' | 'logSoftmax' | 'rmsNorm' | 'reduceMaximum' | 'argmax' | 'topIndices' | 'keepLikeliest' | 'draw';
+  | 'softmax'
+  | 'logSoftmax'
+  | 'rmsNorm'
+  | 'reduceMaximum'
+  | 'argmax'
+  | 'topIndices'
+  | 'keepLikeliest'
+  | 'draw';
 
 const rowOperations: {
   readonly [Name in RowOperation]: (tensor: TensorOf<Name>, writing: RowWriting) => void;
