@@ -162,7 +162,7 @@ function findFamily(config: Readonly<Record<string, unknown>>, place: string): F
 function unusable(
   place: string,
   fault: string,
-  hint = 'Use a checkpoint of the Llama, Mistral, Qwen2 or Qwen3 family as transformers writes it.',
+  hint = 'Use a checkpoint of the Llama, Mistral, Qwen2, Qwen3 or MiMo family as transformers writes it.',
 ): MistletoeError {
   return new MistletoeError('checkpoint', `${place} ${fault}.`, { hint });
 }

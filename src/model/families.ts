@@ -29,7 +29,7 @@ function readQwenWindow(fields: ContextFields): LayerWindow | undefined {
   return { length, layers: windowedLayers(fields, (layer) => layer >= first) };
 }
 
-export type FamilyName = 'llama' | 'mistral' | 'qwen2' | 'qwen3';
+export type FamilyName = 'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'mimo';
 
 export const families: Readonly<Record<FamilyName, Family>> = {
   llama: {
@@ -69,6 +69,13 @@ export const families: Readonly<Record<FamilyName, Family>> = {
       outputBias: bias === true,
       queryKeyNorm: true,
     }),
+    readWindow: readQwenWindow,
+  },
+  mimo: {
+    name: 'MiMo',
+    architecture: 'MiMoForCausalLM',
+    modelType: 'mimo',
+    readTraits: () => ({ ...plainTraits, queryKeyValueBias: true }),
     readWindow: readQwenWindow,
   },
 };

@@ -30,6 +30,7 @@ const unneededAlways: readonly { readonly pattern: RegExp; readonly reason: stri
   },
   { pattern: /\.self_attn\.(bias|masked_bias)$/, reason: 'the mask of older exports' },
   { pattern: /^medusa_head\./, reason: 'heads of Medusa-2, which a drafter reads' },
+  { pattern: /^model\.mtp_layers\./, reason: 'an MTP module, which a drafter reads' },
 ];
 
 /** What the recipes leave in the checkpoint. */

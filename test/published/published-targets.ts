@@ -10,7 +10,7 @@ import { decoderWeights, storeAs } from './published-layouts.js';
 
 export interface PublishedTarget {
   readonly name: string;
-  readonly family: 'llama' | 'mistral' | 'qwen2' | 'qwen3';
+  readonly family: 'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'mimo';
   readonly facts: DecoderFacts;
   readonly folder: PublishedFolder;
 }
@@ -39,6 +39,7 @@ const architectures = {
   mistral: 'MistralForCausalLM',
   qwen2: 'Qwen2ForCausalLM',
   qwen3: 'Qwen3ForCausalLM',
+  mimo: 'MiMoForCausalLM',
 } as const;
 
 function describe(release: Release): PublishedTarget {
@@ -195,6 +196,17 @@ const releases: readonly Release[] = [
       ...{ attention_bias: false, head_dim: 16, max_position_embeddings: 40_960, rope_scaling: null },
       ...{ sliding_window: null, max_window_layers: 36 },
     },
+  },
+  {
+    name: 'XiaomiMiMo/MiMo-7B-RL',
+    ...qwen2,
+    family: 'mimo',
+    config: {
+      ...qwen2.config,
+      ...{ attention_bias: true, head_dim: grouped.headSize, num_nextn_predict_layers: 1 },
+      ...{ rms_norm_eps: 1e-5, rope_theta: 640_000, rope_scaling: null, sliding_window: 32_768 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 640_000 } },
   },
   {
     name: 'TinyLlama/TinyLlama-1.1B-Chat-v1.0',
