@@ -11,6 +11,7 @@ import { eagle3, pEagle } from './eagle/eagle3.js';
 import { addLookup, parseHybrid, withLookup } from './hybrid/hybrid.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
+import { mtp } from './mtp/mtp.js';
 import { ngram } from './ngram/ngram.js';
 import { pard } from './pard/pard.js';
 import { misfit } from './reading/checks.js';
@@ -69,6 +70,7 @@ export const systems: readonly DraftSystem[] = [
   eagle3,
   eagle,
   pard,
+  mtp,
   draftModel,
   ngram,
 ];

@@ -39,6 +39,7 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
   { title: 'EAGLE-3', system: 'eagle3', layout: 'EAGLE-3 head' },
   { title: 'EAGLE-3 of two layers', system: 'eagle3', layers: 2, layout: 'EAGLE-3 head' },
   { title: 'P-EAGLE', system: 'p-eagle', layers: 2, draftTokens, layout: 'P-EAGLE head' },
+  { title: 'MTP', system: 'mtp', layout: 'MTP module of MiMo' },
   { title: 'DFlash', system: 'dflash', heads: 4, layout: 'DFlash head' },
   { title: 'DSpark', system: 'dspark', heads: 3, layers: 1, layout: 'DSpark head' },
   { title: 'EAGLE-3 over some tokens', system: 'eagle3', draftTokens, layout: 'EAGLE-3 head' },
@@ -58,6 +59,7 @@ const quickTitles = [
   'a draft model',
   'PARD',
   'P-EAGLE',
+  'MTP',
   'DFlash',
   'DSpark',
   'Medusa',
@@ -111,6 +113,7 @@ const oneOfEach: readonly NewDrafter[] = [
   { system: 'hydra', prefixLayer: true },
   { system: 'eagle' },
   { system: 'eagle3' },
+  { system: 'mtp' },
   { system: 'dflash' },
   { system: 'dspark' },
 ];

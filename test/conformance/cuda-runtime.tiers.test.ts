@@ -108,6 +108,7 @@ describeEmulated('a target and its drafters on CUDA', () => {
     { system: 'EAGLE-3', policies: [tree] },
     { system: 'DFlash', policies: ['chain:3', tree] },
     { system: 'DSpark', policies: ['chain:3', tree] },
+    { system: 'MTP', policies: ['chain:3', tree] },
     { system: 'EAGLE-3', policies: ['dynamic:12,2,3'] },
   ];
 

@@ -45,6 +45,7 @@ const cases = [
   { variant: variantOf('EAGLE-3'), objective: soft },
   { variant: variantOf('DFlash'), objective: soft },
   { variant: variantOf('DSpark'), objective: soft },
+  { variant: variantOf('MTP'), objective: soft },
 ];
 
 /** Both kinds of labels and noise, in the drafter with the most to differentiate. */

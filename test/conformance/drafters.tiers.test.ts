@@ -119,7 +119,7 @@ describe.each(cases)('$name', (variant) => {
     const { target, drafter } = pair;
     const hasProgram = drafter.startSession().draftTree !== undefined;
     expect(hasProgram).toBe(
-      ['speculative-sampling', 'pard', 'eagle', 'eagle3', 'p-eagle'].includes(drafter.system),
+      ['speculative-sampling', 'pard', 'eagle', 'eagle3', 'p-eagle', 'mtp'].includes(drafter.system),
     );
     if (!hasProgram) return;
     for (const text of ['dynamic:12,1,3', 'dynamic:30,2,4', 'dynamic:40,4,6', 'dynamic:30,3,12']) {

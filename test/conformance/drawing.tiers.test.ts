@@ -108,6 +108,7 @@ const variants = [
   'EAGLE-3 with d2t',
   'DFlash',
   'DSpark',
+  'MTP',
   'ngram',
 ].map((system) => [...drafterVariants, ngramVariant].find(({ name }) => name.startsWith(system))!);
 
@@ -117,6 +118,7 @@ const quickPolicies: Readonly<Record<string, readonly string[]>> = {
   ...{ eagle: ['dynamic:12,2,3'], eagle3: ['chain:4', smallTree], ngram: ['chain:1', 'chain:4'] },
   dflash: ['chain:4', smallTree],
   dspark: ['chain:4', smallTree],
+  mtp: ['chain:4'],
 };
 
 describe.each(byTier({ quick: variants, full: variants.filter((variant) => variant !== ngramVariant) }))(
@@ -134,7 +136,7 @@ describe.each(byTier({ quick: variants, full: variants.filter((variant) => varia
 
     it.each(fitting)('%s gives the tokens and steps of the host', async (text) => {
       if (host === undefined || programs === undefined) throw new Error('Nothing was loaded.');
-      const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3', 'dflash', 'dspark'].includes(
+      const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3', 'dflash', 'dspark', 'mtp'].includes(
         host.drafter.system,
       );
       const session = programs.drafter.startSession();

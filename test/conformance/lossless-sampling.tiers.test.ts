@@ -115,6 +115,7 @@ const systems = [
   },
   { name: 'PARD', cases: [{ policyText: 'chain:2', sampling: whole }] },
   { name: 'P-EAGLE', cases: [{ policyText: 'chain:2', sampling: whole }] },
+  { name: 'MTP', cases: [{ policyText: 'chain:2', sampling: whole }] },
   { name: 'DSpark', cases: [{ policyText: smallTree, sampling: whole }] },
   {
     name: 'DFlash',

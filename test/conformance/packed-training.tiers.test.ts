@@ -79,7 +79,7 @@ afterAll(() => models.dispose());
 const names = [
   ...['draft model', 'Medusa, torch file', 'Hydra, one layer', 'Hydra++'],
   ...['EAGLE, torch file, with bias', 'EAGLE-3 with d2t', "EAGLE-3 with the target's vocabulary"],
-  ...['DFlash', 'DSpark'],
+  ...['DFlash', 'DSpark', 'MTP'],
 ];
 const cases = names.flatMap((name) => packedObjectives.map((objective) => ({ name, objective })));
 const isQuick = ({ name, objective }: (typeof cases)[number]): boolean =>

@@ -14,6 +14,7 @@ export interface PublishedDrafter {
     | 'eagle'
     | 'eagle3'
     | 'p-eagle'
+    | 'mtp'
     | 'dflash'
     | 'dspark';
   readonly layout: string;

@@ -3,18 +3,23 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import { byTier, casesOfTier } from '../support/tier.js';
 import type { PublishedDrafter } from './drafter-row.js';
-import type { PolicyText } from './drafting.js';
-import { draftWithMistletoe, draftWithReference, PublishedPairs, textFor } from './drafting.js';
+import {
+  draftWithMistletoe,
+  draftWithReference,
+  PublishedPairs,
+  textFor,
+  type PolicyText,
+} from './drafting.js';
 import type { Scorer } from './float64-drafters.js';
-import type { BlockFacts } from './float64-blocks.js';
-import { scoreWithBlocks } from './float64-blocks.js';
+import { scoreWithBlocks, type BlockFacts } from './float64-blocks.js';
 import { scoreWithHydra, scoreWithMedusa } from './float64-drafters.js';
-import type { Eagle3Facts } from './float64-eagle.js';
-import { scoreWithEagle, scoreWithEagle3 } from './float64-eagle.js';
+import { scoreWithEagle, scoreWithEagle3, type Eagle3Facts } from './float64-eagle.js';
 import type { Float64Model } from './float64-model.js';
+import { scoreWithMtp, type MtpFacts } from './float64-mtp.js';
 import { pardMask, publishedDrafters } from './published-drafters.js';
 import { blockRows } from './published-blocks.js';
 import { eagle3Rows } from './published-eagle3.js';
+import { mtpRows } from './published-mtp.js';
 
 const pairs = new PublishedPairs();
 afterAll(() => pairs.dispose());
@@ -32,6 +37,7 @@ const policiesOf: Readonly<Record<PublishedDrafter['kind'], readonly PolicyText[
   'p-eagle': ['chain:4', 'dynamic:24,3,4'],
   dflash: ['chain:4', 'dynamic:24,3,4'],
   dspark: ['chain:4', 'dynamic:24,3,4'],
+  mtp: ['chain:4', 'dynamic:24,3,4'],
 };
 
 /** The first layout of each system is quick. */
@@ -156,6 +162,22 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     const row = blockRows.find((one) => one.name === name)!;
     const wrong: Wrong = (target) =>
       scoreWithBlocks(row.folder.tensors, target, { ...row.facts, ...changes });
+    await expectDisagreement(row, wrong, policy);
+  });
+
+  const changedMtp: readonly [fact: string, changes: Partial<MtpFacts>][] = [
+    ['token and state swapped', { order: 'token, state' }],
+    ['the first token in sight', { hidesFirstToken: false }],
+    ['states before the final norm of the target', { readsNormed: false }],
+    ['the un-normed output fed back', { feedsNormed: false }],
+    ['no norm of the token', { withoutNorm: 'token_layernorm' }],
+    ['no norm of the state', { withoutNorm: 'hidden_layernorm' }],
+    ['no final norm', { withoutNorm: 'final_layernorm' }],
+    ['the default rotary base', { rotary: { base: 10_000 } }],
+  ];
+  it.each(changedMtp)('differs by %s of an MTP module', async (_, changes) => {
+    const row = mtpRows[0]!;
+    const wrong: Wrong = (target) => scoreWithMtp(row.folder.tensors, target, { ...row.facts, ...changes });
     await expectDisagreement(row, wrong, policy);
   });
 

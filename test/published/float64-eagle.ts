@@ -11,7 +11,7 @@ import type { Float64Model } from './float64-model.js';
 import type { Vector } from './float64-tensors.js';
 import { addVectors, Float64Weights, joinVectors, logSoftmax } from './float64-tensors.js';
 
-interface Head {
+export interface Head {
   readonly weights: Float64Weights;
   /** The target's state at a verified position as a feature of the head. */
   trueFeature(situation: Situation, position: number): Vector;
@@ -42,7 +42,7 @@ function scoreWithMasks(head: Head, target: Float64Model, token: number, feature
   };
 }
 
-function scoreWithHead(head: Head, target: Float64Model): Scorer {
+export function scoreWithHead(head: Head, target: Float64Model): Scorer {
   return (situation, path) => {
     const { pass, root } = situation;
     const tokens = [...pass.tokens.slice(1, root + 1), ...path];

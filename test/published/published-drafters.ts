@@ -14,6 +14,7 @@ import type { PublishedDrafter } from './drafter-row.js';
 import { draftSizes } from './drafter-row.js';
 import { blockRows } from './published-blocks.js';
 import { eagle3Rows } from './published-eagle3.js';
+import { mtpRows } from './published-mtp.js';
 import type { Config, LayerSizes } from './published-layouts.js';
 import { bias, decoderWeights, layerWeights, linear, storeAs } from './published-layouts.js';
 import type { PublishedTarget } from './published-targets.js';
@@ -265,4 +266,5 @@ export const publishedDrafters: readonly PublishedDrafter[] = [
   }),
   ...eagle3Rows,
   ...blockRows,
+  ...mtpRows,
 ];

@@ -92,6 +92,7 @@ describe('a drafter', () => {
   const speculators = find('RedHatAI/Qwen3-8B-speculator.eagle3');
   const prefixHydra = find('ankner/hydra-vicuna-7b-v1.3');
   const medusa = find('FasterDecoding/medusa-vicuna-7b-v1.3');
+  const mtp = find('the MTP module of MiMo-7B-RL alone');
   const cases: readonly [what: string, row: PublishedDrafter, changes: Changes, message: RegExp][] = [
     [
       'EAGLE of two layers',
@@ -171,6 +172,26 @@ describe('a drafter', () => {
       { tensors: { 'fc.weight': noise(createRandom(5), [32, 160], 1), ...one('hidden_norm.weight') } },
       /no block_size in its config\.json/,
     ],
+    ['three MTP modules', mtp, { config: { num_nextn_predict_layers: 3 } }, /"num_nextn_predict_layers": 3/],
+    [
+      'a second MTP module',
+      mtp,
+      { tensors: one('model.mtp_layers.1.input_proj.weight') },
+      /has several MTP modules/,
+    ],
+    ['an MTP module with a window', mtp, { config: { use_sliding_window: true } }, /"use_sliding_window"/],
+    [
+      'experts in an MTP module',
+      mtp,
+      { tensors: one('model.mtp_layers.0.mlp.experts.0.up_proj.weight') },
+      /mlp\.experts\.0\.up_proj/,
+    ],
+    [
+      'an MTP module of another width',
+      mtp,
+      { tensors: { 'model.mtp_layers.0.input_proj.weight': noise(createRandom(5), [16, 32], 1) } },
+      /input_proj\.weight with 16 rows; the target asks for 32/,
+    ],
     ['Medusa with scaled logits', medusa, { config: { logit_scale: 0.5 } }, /scales its logits by 0\.5/],
     ['Medusa over some tokens', medusa, { tensors: one('token_map') }, /token_map/],
   ];
@@ -202,9 +223,26 @@ describe('a drafter', () => {
     );
   });
 
-  it.each(['fusion_fc.weight', 'mtp.fc.weight'])('is refused: names such as %s', async (name) => {
+  const otherModules: readonly [family: string, tensor: string, config: PublishedFolder['config']][] = [
+    ['DeepSeek-V3 or GLM', 'model.layers.61.eh_proj.weight', {}],
+    ['Qwen3-Next or Qwen3.5', 'mtp.fc.weight', {}],
+    ['EXAONE 4.5', 'mtp.fc.weight', { architectures: ['Exaone4_5_ForConditionalGeneration'] }],
+    ["Gemma 4's assistant", 'pre_projection.weight', { model_type: 'gemma4_assistant' }],
+  ];
+  it.each(otherModules)('is refused: the MTP module of %s', async (family, tensor, config) => {
     const target = await loadModel(write(drafterTarget.folder), options);
-    const folder = write({ config: {}, file: 'model.safetensors', tensors: one(name) });
+    const folder = write({ config, file: 'model.safetensors', tensors: one(tensor) });
+    const sentence = new RegExp(`has the MTP module of ${family}, which is not supported: [^.]+\\.$`);
+    await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(
+      expect.objectContaining({ message: expect.stringMatching(sentence) as string }) as Error,
+    );
+    const { problems } = await inspectCheckpoint(folder);
+    expect(problems.map(({ problem }) => problem)).toEqual([expect.stringMatching(sentence)]);
+  });
+
+  it('is refused: names such as fusion_fc.weight', async () => {
+    const target = await loadModel(write(drafterTarget.folder), options);
+    const folder = write({ config: {}, file: 'model.safetensors', tensors: one('fusion_fc.weight') });
     await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(/no layout that is known here/);
   });
 });

@@ -129,6 +129,41 @@ function disturb({ dtype, shape, values }: WritableTensor, random: Random): Writ
   };
 }
 
+/** Reads mostly the token, as the tiny EAGLE head does. */
+export function mtpTensors(sizes: TinySizes): WritableTensors {
+  const { hiddenSize, headCount, keyValueHeadCount } = sizes;
+  const random = createRandom(2, 'mtp');
+  const module = 'model.mtp_layers.0';
+  const takeEmbedding = (row: number, column: number): number => (column === hiddenSize + row ? 1 : 0);
+  const keyValueWidth = (hiddenSize / headCount) * keyValueHeadCount;
+  return {
+    [`${module}.token_layernorm.weight`]: normWeight(random, hiddenSize),
+    [`${module}.hidden_layernorm.weight`]: normWeight(random, hiddenSize),
+    [`${module}.final_layernorm.weight`]: normWeight(random, hiddenSize),
+    [`${module}.input_proj.weight`]: matrix(random, [hiddenSize, 2 * hiddenSize], takeEmbedding, 0.25),
+    ...layerTensors(module, sizes, random),
+    [`${module}.self_attn.q_proj.bias`]: noise(random, [hiddenSize], 0.3),
+    [`${module}.self_attn.k_proj.bias`]: noise(random, [keyValueWidth], 0.3),
+    [`${module}.self_attn.v_proj.bias`]: noise(random, [keyValueWidth], 0.3),
+  };
+}
+
+function mtp(isInTarget: boolean): DrafterVariant {
+  return {
+    name: isInTarget ? "MTP in the target's shards" : 'MTP',
+    kind: isInTarget ? 'decoder' : 'mtp',
+    layout: isInTarget ? 'language model with an MTP module of MiMo' : 'MTP module of MiMo',
+    maximumDepth: Infinity,
+    write: (folder, sizes) =>
+      writeCheckpoint(
+        folder,
+        'model.safetensors',
+        { ...(isInTarget ? decoderTensors(sizes) : {}), ...mtpTensors(sizes) },
+        { ...llamaConfig(sizes), num_nextn_predict_layers: 1 },
+      ),
+  };
+}
+
 export interface Eagle3Shape {
   /** Tokens that the drafter knows; all where absent, and then without d2t and t2d. */
   readonly draftTokens?: readonly number[] | undefined;
@@ -422,6 +457,8 @@ export const drafterVariants: readonly DrafterVariant[] = [
     ...{ kind: 'p-eagle', layout: 'P-EAGLE head' },
   },
   ...blockVariants,
+  mtp(false),
+  mtp(true),
 ];
 
 /** A drafter without weights: there is nothing to write, and nothing to recognise. */
@@ -445,7 +482,7 @@ export const hybridVariant: DrafterVariant = {
   },
 };
 
-const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE', 'DFlash', 'DSpark']; // prettier-ignore
+const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE', 'MTP', 'DFlash', 'DSpark']; // prettier-ignore
 
 /** One drafter of each system, for suites about systems rather than layouts. */
 export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));

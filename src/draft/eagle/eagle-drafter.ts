@@ -1,4 +1,4 @@
-/** The common part of EAGLE and EAGLE-3 drafters. */
+/** The common part of EAGLE, EAGLE-3 and MTP drafters. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { subtractDimensions } from '../../graph/dimension.js';
 import { weight } from '../../graph/operations/leaves.js';
@@ -24,9 +24,11 @@ import { dropFirst, dropLast } from '../programs/states.js';
 import { anotherTarget, countParameters, misfit } from '../reading/checks.js';
 import type { EagleParts } from './eagle-parts.js';
 
-/** What the two systems do differently. */
+type HeadParts = Pick<EagleParts, 'configuration' | 'stateWidth' | 'ownVocabulary' | 'window'>;
+
+/** What the systems do differently. */
 export interface EagleHead extends Pick<AttentionHead, 'fuse' | 'step' | 'score' | 'vocabularies' | 'mask'> {
-  readonly parts: EagleParts;
+  readonly parts: HeadParts;
   readonly scope: string;
   readonly described: Pick<Drafter, 'system' | 'name' | 'reads' | 'taps'>;
 }
@@ -70,7 +72,7 @@ export const ofLayer = ({ past, earlier, drafted }: HeadMemory, layer = 0): Atte
 /** A head's own table takes precedence, as in the authors' loader. [vocabulary, hidden] */
 function embeddingOf(
   { folder }: Checkpoint,
-  { ownVocabulary, configuration: { hiddenSize } }: EagleParts,
+  { ownVocabulary, configuration: { hiddenSize } }: HeadParts,
   scope: string,
   { configuration, scope: targetScope }: CausalModel,
 ): Tensor {
