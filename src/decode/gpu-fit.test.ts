@@ -1,8 +1,14 @@
-import { expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
+import { tiny } from '../../test/support/tiny-checkpoints.js';
+import { drafterVariants } from '../../test/support/tiny-drafters.js';
 import { countGpuBytes, passBytes, settleDevice } from './gpu-fit.js';
 import { bundledDrafterFolder, bundledTarget } from './bundled-models.js';
 import type { GpuHost } from '../runtime/device-choice.js';
 import { chooseDevice } from '../runtime/device-choice.js';
+
+const temporary = makeTemporaryFolder();
+afterAll(temporary.remove);
 
 const layer = 4 * 320 * 320 + 3 * 864 * 320;
 const table = 4096 * 320;
@@ -19,6 +25,21 @@ it('counts the tensors of heads, and nothing for systems without weights', async
   const whole = (await countGpuBytes([bundledDrafterFolder('eagle3')], 'float32')) - passBytes;
   expect(whole).toBeGreaterThan(4 * 2.5e6);
   expect(half / whole).toBeCloseTo(0.5, 2);
+});
+
+it('counts a target and a drafter in the same checkpoint once', async () => {
+  const folder = drafterVariants
+    .find(({ name }) => name === "MTP in the target's shards")!
+    .write(temporary.path, tiny);
+  const [once, twice] = [
+    await countGpuBytes([folder], 'float32'),
+    await countGpuBytes([folder, `ngram+${folder}`], 'float32'),
+  ];
+  const { hiddenSize, intermediateSize, headCount, keyValueHeadCount } = tiny;
+  const keyValueWidth = (hiddenSize / headCount) * keyValueHeadCount;
+  const attention = (2 * hiddenSize + 2 * keyValueWidth) * hiddenSize + hiddenSize + 2 * keyValueWidth;
+  const module = 2 * hiddenSize ** 2 + attention + 3 * hiddenSize * intermediateSize + 5 * hiddenSize;
+  expect(twice - once).toBe(4 * module);
 });
 
 it('leaves it to others to say that a folder cannot be opened', async () => {

@@ -57,9 +57,15 @@ export const expectedTokens = 4096;
  * @example
  * const runtime = await createRuntime({ countBytes: (dtype) => countGpuBytes([bundledTarget], dtype) });
  */
-export async function countGpuBytes(folders: readonly string[], dtype: ComputeType): Promise<number> {
+export async function countGpuBytes(sources: readonly string[], dtype: ComputeType): Promise<number> {
   let total = passBytes;
-  for (const folder of folders) total += await countFolder(folder, dtype);
+  const counted = new Set<string>();
+  for (const source of sources) {
+    const folder = folderOf(source);
+    if (folder === undefined) continue;
+    total += await countFolder(folder, dtype, counted.has(folder));
+    counted.add(folder);
+  }
   return total;
 }
 
@@ -76,12 +82,16 @@ export async function settleDevice(
   return settled;
 }
 
-async function countFolder(source: string, dtype: ComputeType): Promise<number> {
-  const folder = folderOf(source);
-  if (folder === undefined) return 0;
+/** `isCounted`: the target is in the same folder, and only what the drafter adds counts. */
+async function countFolder(folder: string, dtype: ComputeType, isCounted: boolean): Promise<number> {
   try {
     const checkpoint = await openCheckpoint(folder);
-    if (recogniseCheckpoint(checkpoint).kind === 'decoder') {
+    const { kind, system } = recogniseCheckpoint(checkpoint);
+    if (isCounted && system !== undefined) {
+      const { recipes } = system.describe(checkpoint, () => undefined);
+      return recipes.reduce((sum, { shape }) => sum + weightBytesOf(shape, dtype), 0);
+    }
+    if (kind === 'decoder') {
       const configuration = parseConfiguration(checkpoint.config, folder);
       const { weightBytes, bytesPerToken } = estimateGpuMemory(configuration, dtype);
       return weightBytes + bytesPerToken * Math.min(expectedTokens, configuration.contextLength);
