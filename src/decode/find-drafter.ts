@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
+import { mtp } from '../draft/mtp/mtp.js';
 import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
 import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';
 
@@ -17,6 +18,15 @@ export function findDrafter(given: string): string {
   const weightless = findWeightless(given);
   if (weightless !== undefined) return weightless.normalise(given);
   if (/[/\\.]/.test(given) || existsSync(given)) return given;
+  if (given === mtp.name) {
+    throw new MistletoeError(
+      'usage',
+      '"mtp" names no folder: an MTP module is in the checkpoint of its target.',
+      {
+        hint: 'Give the folder or name of the target as --drafter, too, or the folder of a module that you trained.',
+      },
+    );
+  }
   const known = [...bundledDrafters, ...systems.map(({ name }) => name).filter(findWeightless)];
   const near = findNearNames(given.toLowerCase(), known);
   const guess = near.length === 0 ? '' : `Did you mean ${near.join(' or ')}? `;

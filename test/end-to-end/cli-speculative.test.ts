@@ -49,6 +49,19 @@ describe('mistletoe generate --drafter', () => {
     expect(marked.out.split('⟨').length - 1).toBeLessThanOrEqual(draftedSteps);
   });
 
+  it("drafts with the MTP module in the target's checkpoint", async () => {
+    const both = writeDrafter("MTP in the target's shards");
+    writeLetterTokenizer(both, tiny);
+    const asked = ['--target', both, '--raw', '--threads', '1', '--prompt', 'abcabc', '-n', '20'];
+    const plain = await generate(asked);
+    const { code, out, err } = await generate([...asked, '-d', both, '--draft', 'chain:4']);
+    expect([code, out]).toEqual([0, plain.out]);
+    expect(err).toContain('MTP chain:4, lossless');
+    expect((await generate([...asked, '-d', 'mtp'])).err).toMatch(
+      /an MTP module is in the checkpoint of its target/,
+    );
+  });
+
   it('takes auto, and one auto for all prompts', async () => {
     const file = join(temporary.path, 'four.txt');
     writeFileSync(file, 'abc\nbcd\ncde\ndef\n');
