@@ -134,5 +134,7 @@ export interface DraftedLogits {
   readonly logits: readonly Tensor[]; // [depth] -> [batch, position - 1 - depth - firstRow, draft vocabulary]
   /** Predicted features: row t of the first depth is that of position t + 1. */
   readonly features?: Tensor | undefined; // [batch, position - 1, hidden]
+  /** Logits of the probability that the target accepts each level. */
+  readonly confidences?: readonly Tensor[] | undefined; // [depth] -> [batch, position - 1 - depth - firstRow, 1]
   readonly rows: readonly KeyValueRows[];
 }

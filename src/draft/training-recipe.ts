@@ -46,6 +46,8 @@ export interface RecipeSettings {
   readonly decay?: number;
   readonly featureWeight?: number;
   readonly labelWeight?: number;
+  readonly distanceWeight?: number;
+  readonly confidenceWeight?: number;
   readonly noise?: number;
   readonly learn?: 'answers' | 'all';
   readonly weightDecay?: number;
@@ -54,6 +56,8 @@ export interface RecipeSettings {
 export interface TrainingRecipe {
   /** With `draftVocabulary`, the draft vocabulary is chosen from the training texts. */
   readonly sizes: readonly (keyof DrafterShape)[];
+  /** Default of the size `heads`, if not the common one. */
+  readonly heads?: number;
   /** As the authors train it. `heads`: the fixed draft length, or Infinity. */
   settings(heads: number): RecipeSettings;
   /** Refuses sizes that exclude each other. */

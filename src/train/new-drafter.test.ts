@@ -22,6 +22,7 @@ import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { NewDrafter } from '../draft/fresh/new-drafter.js';
 import { createDrafterFolder } from '../draft/fresh/new-drafter.js';
 import { contentsOf } from '../../test/support/train/saved-tensors.js';
+import { createTrainRequest } from './train-request.js';
 
 const temporary = makeTemporaryFolder();
 const runtime = createOnnxRuntime({ threads: 1 });
@@ -95,6 +96,14 @@ describe('what drafters begin with', () => {
     );
     const { drafter } = await inspectCheckpoint(await create(target, { system }));
     expect(drafter!.maskToken).toBe(vocabularySize - 3);
+  });
+
+  it.each(['medusa', 'hydra', 'dflash', 'dspark'])('all levels of %s are trained', async (system) => {
+    const { drafter } = await inspectCheckpoint(await create(tinyTarget, { system }));
+    const data = join(temporary.path, 'data.jsonl');
+    writeFileSync(data, JSON.stringify({ prompt: 'a', answer: 'b' }));
+    const { settings } = await createTrainRequest({ target: tinyTarget, system, data, cacheFolder });
+    expect(settings.depth).toBe(drafter!.heads);
   });
 
   it('a draft model can begin with layers of its target, from the first to the last', async () => {

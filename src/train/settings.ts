@@ -46,6 +46,8 @@ export const objectiveSettings = {
   decay: rareSetting(share, 'factor', 'weight of a level relative to the previous one'),
   featureWeight: rareSetting(weight, 'number', 'weight of the distance to the target’s features; eagle only'),
   labelWeight: rareSetting(weight, 'number', 'weight of the label loss'),
+  distanceWeight: rareSetting(weight, 'number', 'weight of the L1 distance to the target’s distribution'),
+  confidenceWeight: rareSetting(weight, 'number', 'weight of the confidence head’s loss; dspark only'),
   noise: rareSetting(weight, 'width', 'width of the uniform noise added to the input features'),
   learn: rareSetting(
     oneOf(['answers', 'all']),
@@ -113,6 +115,8 @@ export const commonSettings = {
   decay: 1,
   featureWeight: 0,
   labelWeight: 1,
+  distanceWeight: 0,
+  confidenceWeight: 0,
   noise: 0,
   learn: 'answers',
   freeze: 'none',
@@ -144,5 +148,6 @@ export const completeSettings = (given: Readonly<Record<string, unknown>>): Trai
 
 export function objectiveOf(settings: TrainSettings): Objective {
   const { depth, labels, decay, featureWeight, labelWeight, noise } = settings;
-  return { depth, labels, decay, featureWeight, labelWeight, noise };
+  const { distanceWeight, confidenceWeight } = settings;
+  return { depth, labels, decay, featureWeight, labelWeight, distanceWeight, confidenceWeight, noise };
 }

@@ -161,7 +161,7 @@ function chooseSystem({ system, shape = {} }: TrainPlan): DescribedStart {
   const { name, training } = chooseTrainable(system, shape);
   return {
     system: name,
-    heads: training.sizes.includes('heads') ? (shape.heads ?? defaultHeads) : undefined,
+    heads: training.sizes.includes('heads') ? (shape.heads ?? training.heads ?? defaultHeads) : undefined,
   };
 }
 

@@ -42,6 +42,11 @@ export function createTrainProgress(progress: Progress, { now }: ProgressClock):
       ({ steps } = start.request.settings);
       pace = createPace(now, start.update);
       progress.note(describeStart(start), { parameterCount: start.parameterCount, update: start.update });
+      const { labelWeight, distanceWeight, confidenceWeight } = start.request.settings;
+      if (distanceWeight > 0 || confidenceWeight > 0)
+        progress.note(
+          `train: loss = ${labelWeight} × cross-entropy + ${distanceWeight} × L1 distance to the target's distribution + ${confidenceWeight} × cross-entropy of the confidence head`,
+        );
       progress.start(steps, 'train');
       progress.update(start.update, {}, () => []);
     },
@@ -50,12 +55,14 @@ export function createTrainProgress(progress: Progress, { now }: ProgressClock):
       if (line.kind === 'length') accepted = line.length;
       else tokens += line.tokens;
       const loss = line.kind === 'update' ? smooth(line.loss) : undefined;
+      const distance = line.kind === 'update' ? line.distance : undefined;
       const leftMs = pace?.left(update, steps);
       const speed = tokens / (pace?.seconds() ?? NaN);
-      const fields = line.kind === 'update' ? { loss: line.loss, rate: line.rate } : {};
+      const fields = line.kind === 'update' ? { loss: line.loss, distance, rate: line.rate } : {};
       progress.update(update, { ...fields, accepted, leftMs: leftMs && Math.round(leftMs) }, () => [
         ...describeLeft(leftMs),
         ...(loss === undefined ? [] : [`loss ${fixed(loss, 3)}`]),
+        ...(distance === undefined ? [] : [`distance ${fixed(distance, 3)}`]),
         ...(accepted === undefined ? [] : [`accepted ${fixed(accepted, 2)}`]),
         ...(tokens === 0 ? [] : [`${fixed(speed, 0)} tokens/s`]),
       ]);

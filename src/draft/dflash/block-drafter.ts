@@ -34,7 +34,7 @@ import type { SiblingDrawer } from '../programs/program-drafts.js';
 import type { DraftScores, Vocabularies } from '../programs/scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
-import { draftBlocks, readVerified, runBlock, type BlockHead, type Confidence } from './block-graph.js';
+import { draftBlocks, readVerified, runBlock, type BlockHead } from './block-graph.js';
 
 export interface BlockDrafter extends BlockHead {
   readonly runtime: Runtime;
@@ -115,20 +115,19 @@ function buildChain(head: BlockHead, length: number, choose: TokenChooser): Name
   const chosen = Array.from({ length }, (_, level) => {
     const own = slice(features, 0, level, level + 1);
     const previous = embedPrevious(head, token);
-    if (head.confidence !== undefined) confidences.push(head.confidence.predict(own, previous));
+    if (cutsChains(head)) confidences.push(head.confidence!(own, previous));
     const best = choose(head.score(own, previous));
     token = best.token;
     return best;
   });
   const outputs = chainOutputs(chosen, rows);
-  return head.confidence === undefined ? outputs : { ...outputs, confidences: concatenate(confidences, 0) };
+  return cutsChains(head) ? { ...outputs, confidences: concatenate(confidences, 0) } : outputs;
 }
 
-function cutChain(
-  tokens: readonly number[],
-  outputs: MixedValues,
-  { threshold }: Confidence,
-): readonly number[] {
+const cutsChains = ({ confidence, threshold }: BlockHead): boolean =>
+  confidence !== undefined && threshold !== undefined;
+
+function cutChain(tokens: readonly number[], outputs: MixedValues, threshold: number): readonly number[] {
   const limit = Math.log(threshold / (1 - threshold));
   const end = floatsOf(outputs, 'confidences').findIndex((logit) => logit < limit);
   return end < 0 ? tokens : tokens.slice(0, end);
@@ -222,11 +221,10 @@ function startSession(
     },
     siblings,
     async draftChain(length) {
-      const { confidence } = head;
-      const names = confidence === undefined ? chainNames : [...chainNames, 'confidences'];
+      const names = cutsChains(head) ? [...chainNames, 'confidences'] : chainNames;
       const outputs = await run(await programs.chain(length), names);
       const tokens = readChain(outputs);
-      return confidence === undefined ? tokens : cutChain(tokens, outputs, confidence);
+      return cutsChains(head) ? cutChain(tokens, outputs, head.threshold!) : tokens;
     },
     ...(runtime.drawsInPrograms === true
       ? {

@@ -43,17 +43,14 @@ export interface BlockHead {
   readonly isCausal: readonly boolean[];
   /** Scores also depend on the previous token by its row in this table. */
   readonly markov: Tensor | undefined; // [vocabulary, rank]
-  /** Ends greedy chains before levels that are likely rejected. */
-  readonly confidence: Confidence | undefined;
+  /**
+   * The logit of the probability that a level is accepted. features [..., hidden], previous [..., rank] -> [..., 1]
+   */
+  readonly confidence: ((features: Tensor, previous: Tensor | undefined) => Tensor) | undefined;
+  /** A greedy chain ends before the first level whose probability is below it. */
+  readonly threshold: number | undefined;
   /** features [..., hidden], previous [..., rank] -> [..., draft vocabulary] */
   score(features: Tensor, previous: Tensor | undefined): Tensor;
-}
-
-export interface Confidence {
-  /** A chain ends before the first level whose probability of acceptance is below it. */
-  readonly threshold: number;
-  /** The probability's logit. features [..., hidden], previous [..., rank] -> [..., 1] */
-  predict(features: Tensor, previous: Tensor | undefined): Tensor;
 }
 
 type Angles = Pick<AttentionContext, 'cosine' | 'sine'>;
@@ -139,7 +136,7 @@ function slotMask(slots: number, isCausal: boolean): Tensor {
  * slots see the true rows up to the root, and of each other slot only the row of the same root.
  */
 export function draftBlocks(head: BlockHead, teacher: TeacherForcing, depth: number): DraftedLogits {
-  const { sizes, slots, firstSlot, markov } = head;
+  const { sizes, slots, firstSlot, markov, confidence } = head;
   const { context, past, firstRow } = teacher;
   const states = dropLast(teacher.taps!, 1);
   const anchors = dropFirst(dropFirst(teacher.embedWith(head.embedding), 1), firstRow);
@@ -176,13 +173,19 @@ export function draftBlocks(head: BlockHead, teacher: TeacherForcing, depth: num
   }
   const features = finish(head, hidden);
   const before = markov === undefined ? undefined : teacher.embedWith(markov);
-  const logits = Array.from({ length: depth }, (_, level) =>
-    head.score(
-      dropLast(sliceSlot(features, firstSlot + level, roots), level),
-      before && dropFirst(dropFirst(before, 1 + level), firstRow),
-    ),
+  const levels = Array.from(
+    { length: depth },
+    (_, level) =>
+      [
+        dropLast(sliceSlot(features, firstSlot + level, roots), level),
+        before && dropFirst(dropFirst(before, 1 + level), firstRow),
+      ] as const,
   );
-  return { logits, rows };
+  return {
+    logits: levels.map(([own, previous]) => head.score(own, previous)),
+    confidences: confidence && levels.map(([own, previous]) => confidence(own, previous)),
+    rows,
+  };
 }
 
 interface KnownText {

@@ -36,10 +36,10 @@ import {
 import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
 import { readVocabularyMap } from '../reading/vocabulary-map.js';
 import { createBlockDrafter } from './block-drafter.js';
-import type { Confidence } from './block-graph.js';
+import type { BlockHead } from './block-graph.js';
 import { describeBlocks, recogniseBlocks, type BlockParts } from './block-layout.js';
 import { describeBlockTaps, readBlockTaps } from './block-settings.js';
-import { createDflash, createDspark, decayOf } from './new-dflash.js';
+import { createDflash, createDspark, decayOf, defaultHeads } from './new-dflash.js';
 
 const scope = 'dflash.';
 
@@ -54,6 +54,7 @@ export const dflash: WeightedSystem = {
   load: (checkpoint, options) => loadBlocks(checkpoint, options, { system: 'dflash', name: 'DFlash' }),
   training: {
     sizes: ['heads', 'layers'],
+    heads: defaultHeads,
     settings: (levels) => ({ depth: levels, decay: decayOf(levels) }),
     create: createDflash,
   },
@@ -74,7 +75,15 @@ export const dspark: WeightedSystem = {
   load: (checkpoint, options) => loadBlocks(checkpoint, options, { system: 'dspark', name: 'DSpark' }),
   training: {
     sizes: ['heads', 'layers'],
-    settings: (levels) => ({ depth: levels, decay: decayOf(levels) }),
+    heads: defaultHeads,
+    settings: (levels) => ({
+      depth: levels,
+      decay: decayOf(levels),
+      labels: 'tokens',
+      labelWeight: 0.1,
+      distanceWeight: 0.9,
+      confidenceWeight: 1,
+    }),
     create: createDspark,
   },
 };
@@ -167,6 +176,8 @@ async function loadBlocks(
         parts.rank === undefined ? undefined : weight(`${scope}markov_w1`, [vocabularySize, parts.rank]),
       score: createScorer(parts, target, draftSize),
       confidence: createConfidence(parts),
+      // Without a threshold in config.json, nothing is cut.
+      threshold: parts.threshold,
     },
     { ...described, taps, parameterCount: countParameters(weights) },
   );
@@ -195,27 +206,18 @@ function maskOf({ hasMaskEmbedding, maskToken, configuration }: BlockParts, embe
     : gatherRows(embedding, constant([maskToken], [1], 'int32'));
 }
 
-/** Without a threshold in config.json, nothing is cut. */
-function createConfidence({
-  confidence,
-  threshold,
-  configuration,
-  rank,
-}: BlockParts): Confidence | undefined {
-  if (confidence === undefined || threshold === undefined) return undefined;
+function createConfidence({ confidence, configuration, rank }: BlockParts): BlockHead['confidence'] {
+  if (confidence === undefined) return undefined;
   const { width, hasBias } = confidence;
   const readsPrevious = width > configuration.hiddenSize && rank !== undefined;
-  return {
-    threshold,
-    predict: (features, previous) =>
-      project(
-        readsPrevious ? concatenate([features, previous!], -1) : features,
-        `${scope}confidence`,
-        width,
-        1,
-        hasBias,
-      ),
-  };
+  return (features, previous) =>
+    project(
+      readsPrevious ? concatenate([features, previous!], -1) : features,
+      `${scope}confidence`,
+      width,
+      1,
+      hasBias,
+    );
 }
 
 function createScorer(

@@ -1,21 +1,29 @@
 /** Heads of DFlash in z-lab's layout: Qwen3 layers of the target's sizes. */
 import type { LayerSizes } from '../../model/decoder.js';
-import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
+import {
+  layerRecipes,
+  linearRecipes,
+  matrixRecipe,
+  projectionRecipe,
+  vectorRecipe,
+} from '../../model/weights.js';
 import { makeFresh } from '../fresh/fresh-tensors.js';
 import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
 import type { FreshDrafter } from '../training-recipe.js';
 import { spreadTaps } from './block-settings.js';
 
-/** Drafted tokens of a block, and layers: about the weights of an EAGLE-3 head. */
-const defaults = { heads: 7, layers: 2 };
+/** Drafted tokens of a block. */
+export const defaultHeads = 7;
+/** About the weights of an EAGLE-3 head. */
+const defaultLayers = 2;
 
 /** Weight of a level relative to the previous one: exp(-1 / 4) in short blocks, exp(-1 / 7) in long ones. */
 export const decayOf = (levels: number): number => (levels > 8 ? 0.867 : 0.779);
 
 export function createDflash(
   target: NewTarget,
-  { heads = defaults.heads, layers = defaults.layers }: FreshDrafter,
+  { heads = defaultHeads, layers = defaultLayers }: FreshDrafter,
   seed: number | string,
 ): NewCheckpoint {
   const { hiddenSize, layerCount } = target.configuration;
@@ -44,7 +52,7 @@ export function createDflash(
 /** Published heads have rank 256 at widths from 2560; without embeddings and output of its own, as engines allow. */
 export function createDspark(
   target: NewTarget,
-  { heads = defaults.heads, ...drafter }: FreshDrafter,
+  { heads = defaultHeads, ...drafter }: FreshDrafter,
   seed: number | string,
 ): NewCheckpoint {
   const { config, ...created } = createDflash(target, { ...drafter, heads }, seed);
@@ -55,16 +63,28 @@ export function createDspark(
     matrixRecipe('', `markov_head.${part}.weight`, [vocabularySize, rank]),
   );
   const markov = makeFresh(recipes, {
-    ...{ seed, deviation: 1 / Math.sqrt(rank) },
+    seed,
+    deviation: 1 / Math.sqrt(rank),
     startOf: (name) => (name.includes('markov_w2') ? 'zeros' : 'normal'),
+  });
+  const confidence = makeFresh(linearRecipes('', 'confidence_head.proj', hiddenSize + rank, 1, true), {
+    seed,
+    deviation: target.deviation,
   });
   return {
     ...created,
     config: {
-      ...{ ...others, ...(nested as object), architectures: ['Qwen3DSparkModel'], block_size: heads },
-      ...{ markov_rank: rank, markov_head_type: 'vanilla', enable_confidence_head: false, num_anchors: 512 },
+      ...others,
+      ...(nested as object),
+      architectures: ['Qwen3DSparkModel'],
+      block_size: heads,
+      num_anchors: 512,
+      markov_rank: rank,
+      markov_head_type: 'vanilla',
+      enable_confidence_head: true,
+      confidence_head_with_markov: true,
     },
-    tensors: [...created.tensors, ...markov],
+    tensors: [...created.tensors, ...markov, ...confidence],
   };
 }
 

@@ -76,9 +76,13 @@ export const drawLoss = (updates: readonly UpdateLine[]): Markup =>
     { style: accent, points: updates.map(({ update, loss }) => ({ x: update, y: loss })) },
   ]);
 
-export const drawValue = (updates: readonly UpdateLine[], name: 'rate' | 'norm', label: string): Markup =>
+export const drawValue = (
+  updates: readonly UpdateLine[],
+  name: 'rate' | 'norm' | 'distance' | 'confidence',
+  label: string,
+): Markup =>
   drawAlongUpdates(`${label} over ${updates.length} updates:`, `↑ ${label}`, [
-    { style: accent, points: updates.map((line) => ({ x: line.update, y: line[name] })) },
+    { style: accent, points: updates.map((line) => ({ x: line.update, y: line[name] ?? 0 })) },
   ]);
 
 const dashes = ['none', '7 3', '3 3', '9 3 2 3', '1.5 3'];

@@ -27,7 +27,7 @@ import {
   tableBlock,
   writeReport,
 } from '../document.js';
-import { fragment } from '../markup.js';
+import { fragment, type Markup } from '../markup.js';
 import { type Opening, drawCard, drawFigure, rangeText } from '../page.js';
 import type { Facts, Row, Table } from '../table.js';
 import { drawLengthCurve, drawLevels, drawLoss, drawReached, drawValue } from './training-charts.js';
@@ -176,6 +176,7 @@ function describeLearning(result: TrainingResult, updates: readonly UpdateLine[]
   const charts = fragment`<p class="soft small">Thin lines are single updates, thick lines are smoothed.</p><div class="grid">
 ${drawCard('Loss', drawLoss(updates))}
 ${drawCard('Cross-entropy of each drafted token', drawLevels(updates))}
+${drawParts(updates)}
 ${drawCard('Learning rate', drawValue(updates, 'rate', 'learning rate'))}
 ${drawCard('Gradient norm before clipping', drawValue(updates, 'norm', 'gradient norm'))}
 </div>`;
@@ -187,6 +188,19 @@ ${drawCard('Gradient norm before clipping', drawValue(updates, 'norm', 'gradient
     cardBlock(undefined, table),
   );
 }
+
+/** Parts of the loss that only some systems have. */
+const parts = [
+  ['distance', 'L1 distance to the target’s distribution', 'L1 distance, 0 to 2'],
+  ['confidence', 'Cross-entropy of the confidence head', 'cross-entropy (nats)'],
+] as const;
+
+const drawParts = (updates: readonly UpdateLine[]): readonly Markup[] =>
+  parts.flatMap(([name, title, label]) =>
+    updates.some((line) => line[name] !== undefined)
+      ? [drawCard(title, drawValue(updates, name, label))]
+      : [],
+  );
 
 function levelTable({ log }: TrainingResult): Table {
   const entropy = (value: number): string => (Number.isNaN(value) ? '–' : fixed(value, 3));

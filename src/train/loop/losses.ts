@@ -5,7 +5,8 @@
  *   soft    cross-entropy to the target's distribution (EAGLE, EAGLE-3, Hydra++, draft models)
  *   tokens  cross-entropy to the token itself (Medusa-1, arXiv 2401.10774)
  *
- * Deeper levels count decay^d. EAGLE (arXiv 2401.15077) adds a smooth L1 distance between its feature and the target's.
+ * Deeper levels count decay^d. DSpark (arXiv 2607.05147) adds the L1 distance between the two distributions, and its
+ * confidence head learns the probability that a level is accepted, 1 - distance / 2. EAGLE (arXiv 2401.15077) adds a smooth L1 distance between its feature and the target's.
  * A draft vocabulary smaller than the target's learns the target's distribution within it, and nothing where the target's
  * most likely token lies outside. Sums over tokens, not means: batches are of different sizes, and the update divides.
  */
@@ -15,17 +16,19 @@ import { requireGraph } from '../../draft/reading/checks.js';
 import { multiplyDimensions, symbol } from '../../graph/dimension.js';
 import {
   add,
+  exponential,
   greater,
   maximum,
   multiply,
   negate,
   select,
+  stopGradient,
   subtract,
 } from '../../graph/operations/elementwise.js';
 import { argmax, gatherRows, pick } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reductions.js';
-import { reshape, transpose } from '../../graph/operations/shaping.js';
+import { concatenate, reshape, transpose } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { type AttentionContext, projectToVocabulary } from '../../model/decoder.js';
@@ -96,8 +99,14 @@ export interface Objective {
   readonly decay: number;
   readonly featureWeight: number;
   readonly labelWeight: number;
+  readonly distanceWeight?: number | undefined;
+  readonly confidenceWeight?: number | undefined;
   readonly noise: number;
 }
+
+/** Sums over the rows of all levels, for the log. */
+export const lossParts = ['distance', 'confidence'] as const;
+export type LossParts<Value> = Partial<Readonly<Record<(typeof lossParts)[number], Value>>>;
 
 export interface LossGraph {
   /** Sum over the tokens in the loss. [1] */
@@ -106,47 +115,80 @@ export interface LossGraph {
   readonly levels: readonly Tensor[];
   /** [level] Counted rows: fewer at deeper levels, and only tokens that can be drafted. [1] */
   readonly rows: readonly Tensor[];
+  /** Unweighted; those in the objective. [1] */
+  readonly parts: LossParts<Tensor>;
 }
 
 export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const { depth, labels, decay, featureWeight, labelWeight, noise } = objective;
+  const { distanceWeight = 0, confidenceWeight = 0 } = objective;
   const truth = featuresInput(pair.target);
   const read = noise > 0 ? add(truth, input('noise', truth.shape)) : truth;
   const drafted = draftAlong(pair, depth, read);
+  const confidences = confidenceWeight > 0 ? drafted.confidences : undefined;
+  const hasDistance = distanceWeight > 0 || confidences !== undefined;
   // Positions count from the start of each token's own text.
   const [weights, positions] = [input('weights', [batch, row]), input('positions', [batch, row])];
   const weightsOf = (level: number): Tensor =>
     dropFirst(select(greater(positions, level + 1), weights, 0), level + 2);
   // Cut before projecting: logits are far larger. No draft predicts the first row's token or the last.
   const judging = dropLast(dropFirst(truth, 1), 1);
-  const teacher = labels === 'soft' ? describeTeacher(pair, judging) : undefined;
+  const teacher = labels === 'soft' || hasDistance ? describeTeacher(pair, judging) : undefined;
   const judged = drafted.logits.map((logits, level) => {
     const scores = logSoftmax(dropLast(logits, 1));
-    const own = weightsOf(level);
-    if (teacher === undefined) {
-      const picked = pick(scores, dropFirst(input('labels', [batch, row], 'int32'), level + 2));
-      const counted = dropFirst(input('labelWeights', [batch, row]), level + 2);
-      return countRows(negate(picked), multiply(own, counted));
-    }
     const ofLevel = (x: Tensor): Tensor => dropFirst(x, level);
-    const entropies = negate(flatten(sum(multiply(ofLevel(teacher.distribution), scores), [-1])));
-    const counted = teacher.isInside === undefined ? own : multiply(own, ofLevel(teacher.isInside));
-    return countRows(entropies, counted);
+    const own = weightsOf(level);
+    const isCounted = labels === 'tokens' ? input('labelWeights', [batch, row]) : teacher?.isInside;
+    const skipped = labels === 'tokens' ? level + 2 : level;
+    const counted = isCounted === undefined ? own : multiply(own, dropFirst(isCounted, skipped));
+    const entropies =
+      labels === 'tokens'
+        ? negate(pick(scores, dropFirst(input('labels', [batch, row], 'int32'), skipped)))
+        : negate(flatten(sum(multiply(ofLevel(teacher!.distribution), scores), [-1])));
+    const distances = hasDistance
+      ? measureDistances(exponential(scores), ofLevel(teacher!.distribution))
+      : undefined;
+    const confidence = confidences && judgeConfidence(dropLast(confidences[level]!, 1), distances!);
+    return {
+      rows: total(counted),
+      entropy: total(multiply(entropies, counted)),
+      distance: distances && total(multiply(flatten(distances), counted)),
+      confidence: confidence && total(multiply(confidence, counted)),
+    };
   });
   const levels = judged.map(({ entropy }) => entropy);
-  let loss = levels
-    .map((entropy, level) => multiply(entropy, labelWeight * decay ** level))
-    .reduce((left, right) => add(left, right));
+  const weigh = (sums: readonly Tensor[], weight: number): Tensor =>
+    sums.map((each, level) => multiply(each, weight * decay ** level)).reduce(plus);
+  let loss = weigh(levels, labelWeight);
+  const parts: Record<string, Tensor> = {};
+  for (const [part, weight] of [
+    ['distance', distanceWeight],
+    ['confidence', confidenceWeight],
+  ] as const) {
+    const sums = judged.flatMap((level) => level[part] ?? []);
+    if (weight === 0 || sums.length === 0) continue;
+    loss = add(loss, weigh(sums, weight));
+    parts[part] = sums.reduce(plus);
+  }
   if (featureWeight > 0 && drafted.features !== undefined) {
     const apart = smoothDistance(dropLast(drafted.features, 1), judging);
     loss = add(loss, multiply(total(multiply(apart, weightsOf(0))), featureWeight));
   }
-  return { loss, levels, rows: judged.map(({ rows }) => rows) };
+  return { loss, levels, rows: judged.map(({ rows }) => rows), parts };
 }
 
-/** `entropies` and `counted`: [batch, row - 2 - level]. */
-function countRows(entropies: Tensor, counted: Tensor): { readonly entropy: Tensor; readonly rows: Tensor } {
-  return { entropy: total(multiply(entropies, counted)), rows: total(counted) };
+/** L1, from 0 to 2. [batch, row, vocabulary] -> [batch, row, 1] */
+function measureDistances(drafted: Tensor, taught: Tensor): Tensor {
+  const difference = subtract(drafted, taught);
+  return sum(maximum(difference, negate(difference)), [-1]);
+}
+
+/** Cross-entropy to the probability of acceptance, which does not learn from it. [batch, row, 1] -> [batch, row] */
+function judgeConfidence(logits: Tensor, distances: Tensor): Tensor {
+  const rejected = stopGradient(multiply(distances, 0.5));
+  const scores = logSoftmax(concatenate([logits, multiply(logits, 0)], -1));
+  const labels = concatenate([subtract(1, rejected), rejected], -1);
+  return negate(flatten(sum(multiply(scores, labels), [-1])));
 }
 
 /** The most likely drafted token of each level. [depth] -> [batch, row - 2 - depth] */
@@ -210,3 +252,5 @@ function smoothDistance(left: Tensor, right: Tensor): Tensor {
 const flatten = (x: Tensor): Tensor => reshape(x, x.shape.slice(0, -1));
 
 const total = (x: Tensor): Tensor => reshape(sum(x, [0, 1]), [1]);
+
+const plus = (left: Tensor, right: Tensor): Tensor => add(left, right);

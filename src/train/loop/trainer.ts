@@ -21,7 +21,16 @@ import {
   updateInputs,
 } from './adamw.js';
 import { shareFrozenProducts } from './frozen-products.js';
-import { type Objective, type Pair, buildChoices, buildLoss, contextInputs, labelInputs } from './losses.js';
+import {
+  type LossParts,
+  type Objective,
+  type Pair,
+  buildChoices,
+  buildLoss,
+  contextInputs,
+  labelInputs,
+  lossParts,
+} from './losses.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
 import { findTrainable } from '../../draft/systems.js';
@@ -42,6 +51,7 @@ export interface BatchLoss {
   readonly loss: number;
   readonly levels: readonly number[];
   readonly rows: readonly number[];
+  readonly parts: LossParts<number>;
 }
 
 export class Trainer {
@@ -55,6 +65,7 @@ export class Trainer {
     private readonly teacher: TeacherStates,
     private readonly gradients: Program,
     private readonly updater: Program,
+    private readonly parts: readonly (keyof LossParts<number>)[],
     shapes: ReadonlyMap<string, readonly number[]>,
     /** [trained weight] Name of its parameter. */
     private readonly ties: ReadonlyMap<string, string>,
@@ -68,7 +79,7 @@ export class Trainer {
     values: ReadonlyMap<string, ParameterValues>,
     options: TrainerOptions,
   ): Promise<Trainer> {
-    const { loss, levels, rows } = buildLoss(pair, options.objective);
+    const { loss, levels, rows, parts } = buildLoss(pair, options.objective);
     const names = listWeights([loss])
       .map(({ attributes }) => attributes.name)
       .filter((name) => values.has(name) && !isFrozen(name, pair, options));
@@ -76,7 +87,7 @@ export class Trainer {
     const ties = new Map(names.map((name) => [name, tied.get(name)!]));
     const own = [...new Set(ties.values())];
     const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
-    const plain = { loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) };
+    const plain = { loss, ...nameLevels('level', levels), ...nameLevels('rows', rows), ...parts };
     // Measured on the CPU only.
     const isShared = pair.target.runtime.name === 'onnx';
     const losses = isShared ? shareFrozenProducts(plain, new Set(names)) : plain;
@@ -87,6 +98,7 @@ export class Trainer {
       await TeacherStates.create(pair, options.store),
       await compileFed(pair, outputs, ties),
       await pair.target.runtime.compile(buildUpdate(shapes, options.adam)),
+      lossParts.filter((part) => part in parts),
       shapes,
       ties,
     );
@@ -110,7 +122,9 @@ export class Trainer {
     const levels = levelNames('level', objective.depth);
     const rows = levelNames('rows', objective.depth);
     const outputs = await this.gradients.run(pickInputs(this.gradients, inputs), {
-      ...Object.fromEntries(['loss', ...levels, ...rows].map((name) => [name, 'host' as const])),
+      ...Object.fromEntries(
+        ['loss', ...levels, ...rows, ...this.parts].map((name) => [name, 'host' as const]),
+      ),
       ...this.buffers.destinations(['gradient']),
     });
     freeStates(states);
@@ -121,6 +135,7 @@ export class Trainer {
       loss: floatsOf(outputs, 'loss')[0]!,
       levels: levels.map((name) => floatsOf(outputs, name)[0]!),
       rows: rows.map((name) => floatsOf(outputs, name)[0]!),
+      parts: Object.fromEntries(this.parts.map((name) => [name, floatsOf(outputs, name)[0]!])),
     };
   }
 

@@ -6,7 +6,7 @@ import type { Pair } from './losses.js';
 import type { LogLine } from './training-state.js';
 import { trainSteps } from './training-loop.js';
 
-const batchLoss: BatchLoss = { count: 8, loss: 24, levels: [10, 6, 0], rows: [5, 2, 0] };
+const batchLoss: BatchLoss = { count: 8, loss: 24, levels: [10, 6, 0], parts: {}, rows: [5, 2, 0] };
 
 it('a level is logged as the mean over the rows it counts, with their number', async () => {
   const lines: LogLine[] = [];

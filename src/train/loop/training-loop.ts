@@ -137,6 +137,7 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
     let [tokens, loss] = [0, 0];
     const levels = new Array<number>(settings.depth).fill(0);
     const rows = new Array<number>(settings.depth).fill(0);
+    const parts: Record<string, number> = {};
     for (let part = 0; part < accumulation; part++) {
       const step = update * accumulation + part;
       const batch = plan.batchAt(step);
@@ -146,17 +147,23 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
       loss += own.loss;
       own.levels.forEach((value, level) => (levels[level]! += value));
       own.rows.forEach((count, level) => (rows[level]! += count));
+      for (const [part, value] of Object.entries(own.parts)) parts[part] = (parts[part] ?? 0) + value;
     }
     const norm = await trainer.update(update, rate);
     if (!Number.isFinite(norm))
       throw await brokenLoss(work, update, norm, plan.batchAt(update * accumulation));
     update += 1;
+    const counted = Math.max(
+      1,
+      rows.reduce((sum, count) => sum + count, 0),
+    );
     work.onLine({
       kind: 'update',
       update,
       loss: loss / Math.max(1, tokens),
       levels: levels.map((sum, level) => sum / Math.max(1, rows[level]!)),
       levelRows: rows,
+      ...Object.fromEntries(Object.entries(parts).map(([part, sum]) => [part, sum / counted])),
       norm,
       rate,
       tokens,

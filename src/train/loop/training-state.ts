@@ -90,6 +90,10 @@ const updateSchema = z.strictObject({
   levels: z.array(z.number()),
   /** [level] how many those are. */
   levelRows: z.array(z.number()),
+  /** Mean L1 distance to the target's distribution over those rows, from 0 to 2; if it is in the objective. */
+  distance: z.number().exactOptional(),
+  /** Mean cross-entropy of the confidence head over those rows, in nats; if it is in the objective. */
+  confidence: z.number().exactOptional(),
   /** Length of the gradient before clipping. */
   norm: z.number(),
   rate: z.number(),
