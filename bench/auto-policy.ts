@@ -10,9 +10,8 @@
 import { deepStrictEqual } from 'node:assert';
 import { parseArgs } from 'node:util';
 import { createAdaptivePolicy } from '../src/decode/policies/adaptive-policy.js';
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledTarget, findDrafter } from '../src/decode/bundled-models.js';
 import { Engine } from '../src/decode/engine/engine.js';
-import { findDrafter } from '../src/decode/find-drafter.js';
 import type { GenerationRequest } from '../src/decode/plain.js';
 import { decodePlain } from '../src/decode/plain.js';
 import type { PolicyChooser } from '../src/decode/policies/policy-chooser.js';

@@ -4,7 +4,7 @@
  * Options: [large]   also a random 1.1 B checkpoint beside llama.cpp (16 GB of disk)
  */
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { prefill } from '../src/decode/prefill.js';
+import { prefill } from '../src/decode/plain.js';
 import type { CausalModel } from '../src/model/causal-model.js';
 import { loadModel } from '../src/model/causal-model.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';

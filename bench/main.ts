@@ -6,8 +6,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { packageRoot } from '../src/decode/bundled-models.js';
-import type { Machine } from '../src/measure/machine.js';
-import { describeMachine } from '../src/measure/machine.js';
+import { describeMachine, type Machine } from '../src/runs/run-device.js';
 import type { Recording } from './stopwatch.js';
 import { formatTable, recording } from './stopwatch.js';
 

@@ -3,9 +3,8 @@
  * last column is the growth from the second tenth, when programs are compiled and pools have grown, to the last.
  * Options: [GENERATIONS [NEW_TOKENS [DRAFTER]]]
  */
-import { bundledPrompts, bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledPrompts, bundledTarget, findDrafter } from '../src/decode/bundled-models.js';
 import { Engine } from '../src/decode/engine/engine.js';
-import { findDrafter } from '../src/decode/find-drafter.js';
 import { generateSpeculatively } from '../src/decode/speculative-text.js';
 import { generateText, openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/systems.js';

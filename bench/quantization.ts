@@ -5,8 +5,7 @@
  */
 import { parseArgs } from 'node:util';
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { decodePlain } from '../src/decode/plain.js';
-import { prefill } from '../src/decode/prefill.js';
+import { decodePlain, prefill } from '../src/decode/plain.js';
 import type { Target } from '../src/decode/target.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';

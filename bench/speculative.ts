@@ -3,8 +3,7 @@
  * taking turns. `mistletoe bench` measures the same on models of your own.
  * Options: [PROMPTS_PER_SET [POLICY [DRAFTER,...]]]
  */
-import { bundledDrafters, bundledTarget } from '../src/decode/bundled-models.js';
-import { findDrafter } from '../src/decode/find-drafter.js';
+import { bundledDrafters, bundledTarget, findDrafter } from '../src/decode/bundled-models.js';
 import { always } from '../src/decode/policies/policy-chooser.js';
 import { openTarget } from '../src/decode/target.js';
 import { resolvePolicy } from '../src/draft/tree/grow-tree.js';

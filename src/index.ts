@@ -7,20 +7,22 @@
  */
 
 // Errors a user can cause or run into.
-export { MistletoeError } from './core/errors.js';
-export type { ErrorCode } from './core/errors.js';
+export { MistletoeError, type ErrorCode } from './core/errors.js';
 
 // Open a model folder and generate text, with or without a drafter.
-export { bundledTarget, bundledPrompts } from './decode/bundled-models.js';
-export { openTarget, generateText, encodePrompt } from './decode/target.js';
-export { generateSpeculatively, createPolicy } from './decode/speculative-text.js';
+export { bundledTarget, bundledPrompts, findDrafter } from './decode/bundled-models.js';
+export {
+  openTarget,
+  generateText,
+  encodePrompt,
+  type Target,
+  type GenerateOptions,
+} from './decode/target.js';
+export { generateSpeculatively, createPolicy, type SpeculativeOptions } from './decode/speculative-text.js';
 export { loadDrafter } from './draft/systems.js';
-export { findDrafter } from './decode/find-drafter.js';
 export { parseDraftPolicy } from './draft/tree/policy.js';
-export type { Target, GenerateOptions } from './decode/target.js';
 export type { Drafter } from './draft/drafter.js';
 export type { Generation } from './decode/plain.js';
-export type { SpeculativeOptions } from './decode/speculative-text.js';
 export type { SpeculativeGeneration } from './decode/speculative.js';
 
 // Token by token, and many requests at once.
@@ -30,75 +32,58 @@ export { Engine } from './decode/engine/engine.js';
 export { createEngineWorker } from './decode/engine/engine-worker.js';
 
 // `mistletoe serve`.
-export { startServer } from './serve/serve.js';
-export type { ServeOptions } from './serve/serve.js';
+export { startServer, type ServeOptions } from './serve/serve.js';
 
 // `mistletoe bench`.
-export { runBenchmark } from './measure/benchmark.js';
+export { runBenchmark, type BenchmarkOptions, type BenchmarkResult } from './measure/benchmark.js';
 export { formatBenchmark } from './report/benchmark-table.js';
-export { describeMachine } from './measure/machine.js';
-export type { BenchmarkOptions, BenchmarkResult } from './measure/benchmark.js';
+export { describeMachine } from './runs/run-device.js';
 
 // `mistletoe inspect`, models from the Hugging Face hub, and `mistletoe cache`.
-export { inspectCheckpoint } from './draft/inspection.js';
-export type { Inspection } from './draft/inspection.js';
-export { parseHubId } from './checkpoint/hub/hub-settings.js';
-export { findCachedModel } from './checkpoint/hub/hub-cache.js';
+export { inspectCheckpoint, type Inspection } from './draft/inspection.js';
+export { findCachedModel, parseHubId } from './checkpoint/hub/hub-settings.js';
 export { downloadModel } from './checkpoint/hub/hub-download.js';
 export { defaultCacheFolder } from './core/default-cache-folder.js';
 export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
 export { trimCache, clearCache } from './checkpoint/cache/cache-removal.js';
 
 // `mistletoe audit` and `mistletoe compare`.
-export { runAudit } from './audit/run-audit.js';
-export { createRequest } from './audit/audit-request.js';
-export { planAudit, startAudit, resumeAudit } from './audit/run-audit.js';
-export { judge } from './report/audit/verdict.js';
+export { runAudit, planAudit, startAudit, resumeAudit, type AuditOptions } from './audit/run-audit.js';
+export { createRequest, type AuditPlan } from './audit/audit-request.js';
+export { judge, type Gate, type Verdict } from './report/audit/verdict.js';
 export { writeReports } from './report/audit/write-reports.js';
 export { verifyFinishedRun } from './report/audit/verify-run.js';
 export { checkWorse, compareRuns } from './report/compare/comparison.js';
-export type { AuditPlan } from './audit/audit-request.js';
-export type { AuditOptions } from './audit/run-audit.js';
 export type { AuditResult } from './audit/result.js';
-export type { Gate, Verdict } from './report/audit/verdict.js';
 export type { Comparison } from './report/compare/comparison-record.js';
 
 // `mistletoe train`.
-export { createTrainRequest } from './train/train-request.js';
-export { startTraining, resumeTraining } from './train/train-run.js';
+export { createTrainRequest, type TrainPlan } from './train/train-request.js';
+export { startTraining, resumeTraining, type TrainOptions, type TrainingResult } from './train/train-run.js';
 export { writeTrainingReports } from './report/training/training-report.js';
-export type { TrainPlan } from './train/train-request.js';
-export type { TrainOptions } from './train/train-run.js';
-export type { TrainingResult } from './train/train-run.js';
 
 // `mistletoe harden`.
-export { createHardenRequest } from './train/harden/harden-request.js';
-export { startHardening, resumeHardening } from './train/harden/harden-run.js';
+export { createHardenRequest, type HardenPlan } from './train/harden/harden-request.js';
+export { startHardening, resumeHardening, type HardenOptions } from './train/harden/harden-run.js';
 export { writeHardeningReports } from './report/harden/hardening-report.js';
-export type { HardenPlan } from './train/harden/harden-request.js';
-export type { HardenOptions } from './train/harden/harden-run.js';
 export type { HardeningResult } from './train/harden/hardening-result.js';
 
 // `mistletoe doctor` and `mistletoe guard`.
-export { examineEngine } from './guard/engines/doctor.js';
+export { examineEngine, type EngineReport } from './guard/engines/doctor.js';
 export { findSpeculation } from './guard/engines/engine-list.js';
-export { startGuard } from './guard/guard.js';
+export { startGuard, type Guard } from './guard/guard.js';
 export { configureGuard } from './guard/config-file.js';
 export { pageHandler as guardPage } from './dashboard/page-handler.js';
 export { watchMetrics } from './guard/engines/scrape.js';
 export { replayFile, describeReplay } from './guard/records/replay.js';
 export { rehearse } from './guard/rehearse/rehearsal.js';
-export type { EngineReport } from './guard/engines/doctor.js';
-export type { Guard } from './guard/guard.js';
 export type { GivenConfiguration as GuardSettings } from './guard/guard-config.js';
 export type { Observation as GuardRecord } from './guard/observation.js';
 
 // Models, tokenizers, prompts and devices on their own.
-export { loadModel } from './model/causal-model.js';
+export { loadModel, type CausalModel } from './model/causal-model.js';
 export { loadTokenizer } from './text/tokenizer/tokenizer.js';
-export { inlinePrompt, loadPrompts } from './text/prompts/prompt-set.js';
+export { inlinePrompt, loadPrompts, type Prompt } from './text/prompts/prompt-set.js';
 export { createRuntime } from './runtime/create-runtime.js';
 export { createOnnxRuntime } from './runtime/onnx/onnx-runtime.js';
-export type { CausalModel } from './model/causal-model.js';
-export type { Prompt } from './text/prompts/prompt-set.js';
 export type { Runtime } from './runtime/program.js';

@@ -1,23 +1,41 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { describeMachine } from '../measure/machine.js';
-import { nameDevice } from '../runtime/device-choice.js';
+import {
+  describeMachine,
+  deviceOf,
+  findSameDevice,
+  requireSameKind,
+  tellToResume,
+  type WorkerPlan,
+} from '../runs/run-device.js';
+import { nameDevice, type RecordedDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
-import type { AuditEvents } from './audit-events.js';
+import type { AuditEvents } from './units/audit-unit.js';
 import { openModels } from './audit-models.js';
 import { type AuditPlan, type AuditRequest, createRequest, requestSchema } from './audit-request.js';
 import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
 import { type Effort, estimateEffort } from './effort.js';
 import { Interrupted } from './arms/prompt-audit.js';
-import type { AuditResult, FailedUnit } from './result.js';
+import {
+  type AuditResult,
+  type DrafterResult,
+  type FailedUnit,
+  resultSchema,
+  transferSchema,
+  unitSchema,
+  universalSchema,
+} from './result.js';
 import { type AuditTimings, timingSchema } from './arms/phase-clock.js';
-import { rebuildResult } from './rebuild-result.js';
 import { findRuntime, openBackend } from './units/executors.js';
 import { runUnits } from './units/run-units.js';
-import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
 import { RunFolder } from '../runs/run-folder.js';
 import { type RunPlace, refuseUsedFolder } from '../runs/run-place.js';
-import type { WorkerPlan } from '../runs/worker-devices.js';
+import { basename } from 'node:path';
+import { collectTransfer, transferKey } from './arms/transfer.js';
+import { armKeys, collectPrompt, unitKey } from './arms/drafter-units.js';
+import type { UnitSource } from '../runs/run-units.js';
+import { summariseDrafter } from './summary.js';
+import { universalKey } from './arms/universal.js';
 
 export interface AuditOptions {
   readonly events?: AuditEvents | undefined;
@@ -146,5 +164,86 @@ function collectTimings(folder: RunFolder, request: AuditRequest, label: string)
     machine: `${gpu}${processor} (${architecture}), ${cores} cores${label === '' ? '' : `, ${label}`}`,
     arms: folder.readTimings(timingSchema),
     totalMs: folder.elapsedMs(),
+  };
+}
+
+// The result of a run from its request and its finished units alone: what result.json must say, models or not.
+export function rebuildResult(request: AuditRequest, units: UnitSource): AuditResult {
+  const drafters = request.drafters.map(({ id }): DrafterResult => {
+    const prompts = request.prompts.map((prompt) => collectPrompt(units, request, id, prompt));
+    return { drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) };
+  });
+  const failedUnits = listFailed(request, units);
+  return {
+    schema: resultSchema,
+    setup: describeSetup(request),
+    drafters,
+    transfer: request.transfer ? collectTransfer(units, request, drafters) : null,
+    universal: request.drafters.flatMap(({ id }) => {
+      const found = units.get(universalKey(id), universalSchema) ?? null;
+      return found === null || 'failed' in found ? [] : [found];
+    }),
+    ...(failedUnits.length === 0 ? {} : { failedUnits }),
+  };
+}
+
+/** In the order of the run. */
+function listFailed(request: AuditRequest, units: UnitSource): FailedUnit[] {
+  const { drafters, prompts } = request;
+  const failed: FailedUnit[] = [];
+  const add = (unit: string, data: object | null | undefined): void => {
+    if (data != null && 'failed' in data) failed.push({ unit, error: String(data.failed) });
+  };
+  for (const { id } of drafters) {
+    for (const prompt of prompts)
+      for (const key of armKeys(request, id, prompt.id)) {
+        const unit = unitKey(id, prompt.id, key);
+        const data = units.get(unit, unitSchema);
+        if (data !== undefined && 'failed' in data) add(unit, { failed: data.skipped });
+      }
+    add(universalKey(id), units.get(universalKey(id), universalSchema));
+  }
+  for (const { id: found } of drafters)
+    for (const { id: measured } of drafters)
+      for (const { id } of prompts) {
+        const unit = transferKey(found, measured, id);
+        add(unit, units.get(unit, transferSchema));
+      }
+  return failed;
+}
+
+const describeDevice = (device: RecordedDevice): { readonly device: string; readonly dtype: string } => ({
+  device: device.kind === 'cpu' ? 'cpu' : device.name,
+  dtype: device.dtype,
+});
+
+function describeSetup(request: AuditRequest): AuditResult['setup'] {
+  const { version, node, target, preset, seed, settings, command, prompts } = request;
+  return {
+    version,
+    node,
+    target,
+    drafters: request.drafters.map(({ name, parameterCount, sha256, id, system, policy }) => ({
+      name,
+      parameterCount,
+      sha256,
+      id,
+      system,
+      policy: policy.replace(/(?<=^tree:).*\.json$/s, (path) => basename(path)),
+    })),
+    preset,
+    seed,
+    options: {
+      ...settings,
+      suffixes: request.suffixes.length,
+      threads: request.threads,
+      ...(request.device === undefined ? {} : describeDevice(request.device)),
+      ...(request.chatTemplate === undefined ? {} : { chatTemplate: request.chatTemplate.origin }),
+      ...(request.date === undefined ? {} : { date: request.date }),
+      transfer: request.transfer,
+      universal: request.universal,
+    },
+    command,
+    promptCount: prompts.length,
   };
 }

@@ -1,8 +1,7 @@
 /** Turns --drafter, --draft and --prompts into what is measured, with unique names. */
 import { basename, extname, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters, bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
-import { findDrafter } from '../decode/find-drafter.js';
+import { bundledDrafters, bundledPrompts, bundledTarget, findDrafter } from '../decode/bundled-models.js';
 import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { nameDrafter } from '../draft/systems.js';
 import { checkPromptSource } from './long-runs.js';

@@ -1,17 +1,16 @@
 /** `mistletoe bench`. */
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { nameModel } from '../checkpoint/hub/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { BenchmarkResult, PromptSet } from '../measure/benchmark.js';
-import { describeMachine } from '../measure/machine.js';
+import { describeMachine, findDevices, seatWorkers } from '../runs/run-device.js';
 import { toSpecBenchFiles } from '../measure/benchmark-record.js';
 import { type BenchmarkSetting, formatBenchmark } from '../report/benchmark-table.js';
 import { writeWhole } from '../report/document.js';
 import { type BenchPlan, openBench, runBenchUnits } from '../runs/bench-units.js';
-import { findDevices, seatWorkers } from '../runs/worker-devices.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { type RecordedDevice, chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { loadPrompts } from '../text/prompts/prompt-set.js';

@@ -1,9 +1,8 @@
 /** A command: its flag table, its help, and what it runs. */
 import type { Command } from 'commander';
 import { parseDocument, stringify } from 'yaml';
-import { quoteWord } from '../core/display-paths.js';
+import { quoteWord, readBoundedFile } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
-import { readBoundedFile } from '../core/files.js';
 import { text, toFlagName } from '../core/settings.js';
 import { findNearMiss } from './failure.js';
 import type { Flag, FlagTable, FlagsOf } from './flags.js';

@@ -5,7 +5,7 @@ import type { SamplingOptions } from '../core/sampling.js';
 import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { type ReadingOptions, tapConventions } from '../draft/draft-system.js';
-import { readDeviceList } from '../runs/worker-devices.js';
+import { readDeviceList } from '../runs/run-device.js';
 import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
 import { quantizedTypes } from '../runtime/weights.js';
 import { builtInTemplateNames } from '../text/template/built-in-templates.js';

@@ -1,10 +1,9 @@
 /** `mistletoe generate`. */
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters } from '../decode/bundled-models.js';
+import { bundledDrafters, findDrafter } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { integer, oneOf, text } from '../core/settings.js';
-import { findDrafter } from '../decode/find-drafter.js';
 import { checkRule } from '../decode/verification/verifier.js';
 import { createPolicy, defaultDraftPolicy, generateSpeculatively } from '../decode/speculative-text.js';
 import { type VerificationRule, verificationRules } from '../decode/verification/verification.js';
@@ -15,7 +14,7 @@ import { type Target, generateText, openTarget } from '../decode/target.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
 import { type Prompt, inlinePrompt, loadPrompts } from '../text/prompts/prompt-set.js';
-import { decodeText } from '../text/text-file.js';
+import { decodeText } from '../core/files.js';
 import { type Invocation, defineCommand } from './command.js';
 import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';

@@ -1,8 +1,8 @@
 /** Shared by audit, train and harden: Ctrl-C saves, and runs resume with their original settings. */
 import { basename, extname, isAbsolute, relative } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/display-paths.js';
-import { pushAll } from '../core/long-lists.js';
+import { quoteWord } from '../core/files.js';
+import { pushAll } from '../core/vector.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { type Prompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { RunOptions } from '../train/training-run.js';

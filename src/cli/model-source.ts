@@ -1,9 +1,14 @@
 /** Finds the folder of a model or a drafter: a path, a bundled drafter, or a name on the Hugging Face hub. */
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { findCachedModel } from '../checkpoint/hub/hub-cache.js';
+import {
+  findCachedModel,
+  formatHubId,
+  hubIdForm,
+  parseHubId,
+  readHubSettings,
+} from '../checkpoint/hub/hub-settings.js';
 import { type DownloadOptions, downloadModel } from '../checkpoint/hub/hub-download.js';
-import { formatHubId, hubIdForm, parseHubId, readHubSettings } from '../checkpoint/hub/hub-settings.js';
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
 import { mapFolder } from '../draft/systems.js';

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { findDrafter } from '../decode/find-drafter.js';
+import { bundledDrafters, findDrafter, readVersion } from '../decode/bundled-models.js';
 import { pageHandler } from '../dashboard/page-handler.js';
 import { nameDrafter } from '../draft/systems.js';
 import { type NamedKey, parseKeys, readKeys } from '../serve/access.js';
@@ -10,7 +10,6 @@ import { watchRecords } from '../serve/record-watch.js';
 import { type RunningServer, type ServeOptions, startServer } from '../serve/serve.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
-import { bundledDrafters, readVersion } from '../decode/bundled-models.js';
 import { type Invocation, defineCommand } from './command.js';
 import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { quoteWord, shortenPath } from './display-paths.js';
+import { quoteWord, shortenPath } from './files.js';
 
 describe('shortenPath', () => {
   it.each([

@@ -4,8 +4,10 @@
  */
 import { mkdirSync, readFileSync, statSync, type Stats } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { basename, dirname, isAbsolute, relative } from 'node:path';
 import { fileLimits } from './limits.js';
+import { describeCause, MistletoeError } from './errors.js';
+import { parseJsonText } from './json-text.js';
 
 /** Default limit, also for text from a pipe. */
 export const maxTextBytes = fileLimits.promptSet;
@@ -63,5 +65,63 @@ export function isFolder(path: string): boolean {
     return statSync(path).isDirectory();
   } catch {
     return false;
+  }
+}
+
+// Paths and command-line words in files that a user may share.
+/**
+ * A report must not reveal its author's folders. An absolute path inside the current folder becomes relative, any
+ * other is cut to its last part, and a relative path stays as typed.
+ */
+export function shortenPath(path: string): string {
+  if (!isAbsolute(path)) return path;
+  const inside = relative('.', path);
+  if (inside === '') return '.';
+  return inside.startsWith('..') || isAbsolute(inside) ? `.../${basename(path)}` : inside;
+}
+
+/** One word of a command line that can be pasted into a shell. */
+export function quoteWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** The file's text without a byte order mark, or undefined when there is no such file; a model's folder may be a GGUF file. */
+export async function readTextFile(path: string, maxBytes: number): Promise<string | undefined> {
+  let bytes: Buffer;
+  try {
+    bytes = await readBoundedFile(path, maxBytes);
+  } catch (cause) {
+    if (isMissing(cause) || isBelowFile(cause)) return undefined;
+    throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, {
+      hint: 'Give a file that you may read, of the size that such files have.',
+      cause,
+    });
+  }
+  return decodeText(bytes, path);
+}
+
+function isBelowFile(cause: unknown): boolean {
+  return cause instanceof Error && 'code' in cause && cause.code === 'ENOTDIR';
+}
+
+export function decodeText(bytes: Uint8Array, place: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new MistletoeError('text', `${place} is not UTF-8 text.`, {
+      hint: 'Convert it to UTF-8, or fetch it again if it was cut short.',
+      cause,
+    });
+  }
+}
+
+export function parseJson(text: string, place: string): unknown {
+  try {
+    return parseJsonText(text);
+  } catch (cause) {
+    throw new MistletoeError('text', `${place} is not valid JSON: ${describeCause(cause)}.`, {
+      hint: 'The file may be truncated or edited by hand; compare it with its origin.',
+      cause,
+    });
   }
 }

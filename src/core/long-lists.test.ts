@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { largest, pushAll, smallest } from './long-lists.js';
+import { largest, pushAll, smallest } from './vector.js';
 
 const million = new Float64Array(1_000_000).map((_, index) => (index * 7919) % 1_000_003);
 

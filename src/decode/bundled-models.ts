@@ -1,6 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { findNearNames } from '../checkpoint/stored-tensor.js';
+import { MistletoeError } from '../core/errors.js';
+import { mtp } from '../draft/mtp/mtp.js';
+import { parseHybrid, withLookup } from '../draft/ngram/ngram.js';
+import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
 
 export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url)));
 
@@ -30,4 +35,33 @@ function findPackageRoot(start: string): string {
     folder = parent;
   }
   return folder;
+}
+
+/**
+ * Resolves a folder, a bundled name, a system without weights such as `ngram:1,4`, or both as in `ngram+eagle3`. Names
+ * take precedence; write `./eagle3` for a folder of that name.
+ */
+export function findDrafter(given: string): string {
+  const hybrid = parseHybrid(given);
+  if (hybrid !== undefined) return withLookup(hybrid.lookup, findDrafter(hybrid.behind));
+  const name = bundledDrafters.find((bundled) => bundled === given);
+  if (name !== undefined) return bundledDrafterFolder(name);
+  const weightless = findWeightless(given);
+  if (weightless !== undefined) return weightless.normalise(given);
+  if (/[/\\.]/.test(given) || existsSync(given)) return given;
+  if (given === mtp.name) {
+    throw new MistletoeError(
+      'usage',
+      '"mtp" names no folder: an MTP module is in the checkpoint of its target.',
+      {
+        hint: 'Give the folder or name of the target as --drafter, too, or the folder of a module that you trained.',
+      },
+    );
+  }
+  const known = [...bundledDrafters, ...systems.map(({ name }) => name).filter(findWeightless)];
+  const near = findNearNames(given.toLowerCase(), known);
+  const guess = near.length === 0 ? '' : `Did you mean ${near.join(' or ')}? `;
+  throw new MistletoeError('usage', `There is no bundled drafter "${given}", and no folder of that name.`, {
+    hint: `${guess}Bundled: ${bundledDrafters.join(', ')}. Without weights: ${weightlessForms.join(', ')}. A drafter of your own is given by its folder.`,
+  });
 }

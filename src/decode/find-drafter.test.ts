@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';
-import { findDrafter } from './find-drafter.js';
+import { bundledDrafterFolder, bundledDrafters, findDrafter } from './bundled-models.js';
 
 describe('finding a drafter', () => {
   it.each(bundledDrafters)('%s is there by name', (name) => {

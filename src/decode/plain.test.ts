@@ -6,9 +6,7 @@ import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import { loadTokenizer } from '../text/tokenizer/tokenizer.js';
 import type { TokenEvent } from './answer.js';
-import type { GenerationRequest } from './plain.js';
-import { decodePlain } from './plain.js';
-import { prefill } from './prefill.js';
+import { decodePlain, type GenerationRequest, prefill } from './plain.js';
 
 const folder = resolve(import.meta.dirname, '../../models/reference/target');
 const runtime = createOnnxRuntime();

@@ -5,9 +5,8 @@
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { createRandom, type Random } from '../core/random.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
-import { isGrownAtOnce } from '../draft/tree/dynamic-tree.js';
+import { chainTree, isGrownAtOnce, type TokenTree } from '../draft/tree/token-tree.js';
 import { growTree } from '../draft/tree/grow-tree.js';
-import { chainTree, type TokenTree } from '../draft/tree/token-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
@@ -17,9 +16,16 @@ import { summariseAcceptance, type AcceptanceRecord, type StepRecord } from './a
 import type { LikelihoodReader, TokenLikelihood, TokenOrigin } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
 import type { DraftChoice, Guarding, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
-import type { Chooser, Generation, GenerationRequest, LogitsOnDevice } from './plain.js';
-import { createChooser, finishGeneration, locateLogits } from './plain.js';
-import { prefill } from './prefill.js';
+import {
+  type Chooser,
+  createChooser,
+  finishGeneration,
+  type Generation,
+  type GenerationRequest,
+  locateLogits,
+  type LogitsOnDevice,
+  prefill,
+} from './plain.js';
 import type { Verification, VerificationRule } from './verification/verification.js';
 import { checkRule, createHeldVerifier, createVerifier, type Verifier } from './verification/verifier.js';
 

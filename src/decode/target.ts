@@ -19,7 +19,7 @@ import {
   renderChat,
   requireChatTemplate,
 } from '../text/template/chat-template.js';
-import { parseJson, readTextFile } from '../text/text-file.js';
+import { parseJson, readTextFile } from '../core/files.js';
 import { loadTokenizer, type Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { AnswerOptions } from './answer.js';
 import { countGpuBytes } from './gpu-fit.js';

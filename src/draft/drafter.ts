@@ -35,7 +35,7 @@ export interface Drafter {
   readonly taps: readonly number[];
   /** Without weights borrowed from the target. */
   readonly parameterCount: number;
-  /** Matches in the text that replace its chains (hybrid.ts). */
+  /** Matches in the text that replace its chains (ngram.ts). */
   readonly lookup?: MatchLengths | undefined;
   /** Compiles programs ahead of time. */
   prepare(drafts?: PreparedDrafts): Promise<void>;
@@ -53,7 +53,7 @@ export interface DraftSession {
   /** Proposals depend only on the text, at any temperature; it has draftChain. */
   readonly isDeterministic?: boolean | undefined;
   /**
-   * Tokens found in the text itself (hybrid.ts), at most `length`: they replace a chain and are merged into a tree. Empty
+   * Tokens found in the text itself (ngram.ts), at most `length`: they replace a chain and are merged into a tree. Empty
    * where nothing was found.
    */
   lookUp?(length: number): readonly number[];

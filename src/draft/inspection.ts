@@ -8,7 +8,7 @@ import { listFolder, readConfig } from '../checkpoint/checkpoint-folder.js';
 import { findProblems, openCheckpoint, type Problem } from '../checkpoint/open-checkpoint.js';
 import { countElements, type Checkpoint, type StoredDType } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
-import { pushAll } from '../core/long-lists.js';
+import { pushAll } from '../core/vector.js';
 import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
 import { decoderRecipes } from '../model/weights.js';
 import { loadChatTemplate, renderChat } from '../text/template/chat-template.js';

@@ -1,4 +1,4 @@
-import { nameModel } from '../checkpoint/hub/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { dflash, dspark } from './dflash/dflash.js';
@@ -8,11 +8,10 @@ import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
 import { eagle3, pEagle } from './eagle/eagle3.js';
-import { addLookup, parseHybrid, withLookup } from './hybrid/hybrid.js';
+import { addLookup, ngram, parseHybrid, withLookup } from './ngram/ngram.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { mtp } from './mtp/mtp.js';
-import { ngram } from './ngram/ngram.js';
 import { pard } from './pard/pard.js';
 import { misfit } from './reading/checks.js';
 import type { TrainingRecipe } from './training-recipe.js';

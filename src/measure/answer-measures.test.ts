@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { editSimilarity, findAdded, firstDifference } from './answer-measures.js';
+import { editSimilarity, findAdded, firstDifference } from './kept-class.js';
 
 const tokens = fc.array(fc.nat(4), { maxLength: 12 });
 const codes = (text: string) => Array.from(text, (letter) => letter.charCodeAt(0));

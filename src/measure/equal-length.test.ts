@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { countPasses } from './answer-measures.js';
+import { countPasses } from './kept-class.js';
 
 const lengths = fc.array(fc.integer({ min: 1, max: 6 }), { maxLength: 20 });
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { perplexityOf } from './answer-measures.js';
+import { perplexityOf } from './kept-class.js';
 
 it('is the number of tokens that are equally likely', () => {
   expect(perplexityOf(new Float32Array(3 * 5), [0, 4, 2])).toBeCloseTo(5, 5);

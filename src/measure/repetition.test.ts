@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { repetitionShare } from './answer-measures.js';
+import { repetitionShare } from './kept-class.js';
 
 describe('repetitionShare', () => {
   it('counts repeated 4-grams by hand', () => {

@@ -2,7 +2,7 @@
  * Charts as inline SVG. Positions are percentages of the plot and text is in pixels, so a chart fills its card at any
  * width while its text keeps the size of the page. Colors are variables of the page's theme.
  */
-import { largest } from '../core/long-lists.js';
+import { largest } from '../core/vector.js';
 import { acceptedLengthText, percentText } from '../core/number-text.js';
 import type { Interval } from '../measure/bootstrap.js';
 import { type Content, type Markup, fragment } from './markup.js';

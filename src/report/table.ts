@@ -1,5 +1,5 @@
 /** One table for every report: columns and rows of cells that print as text, as Markdown and as HTML. */
-import { largest } from '../core/long-lists.js';
+import { largest } from '../core/vector.js';
 import { type Content, type Markup, escapeMarkdown, fragment } from './markup.js';
 
 export interface Column {

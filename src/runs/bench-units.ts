@@ -25,7 +25,7 @@ import type { RecordedDevice } from '../runtime/device-choice.js';
 import type { TemplateOptions } from '../text/template/chat-template.js';
 import { UnitPool } from './unit-pool.js';
 import { type UnitFailed, driveUnits } from './unit.js';
-import type { WorkerSeat } from './worker-devices.js';
+import type { WorkerSeat } from './run-device.js';
 
 export interface BenchPlan
   extends

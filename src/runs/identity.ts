@@ -6,10 +6,10 @@ import { z } from 'zod';
 import { readExactly, withFile } from '../checkpoint/binary-file.js';
 import { defaultCacheFolder } from '../core/default-cache-folder.js';
 import { hashFile } from '../checkpoint/cache/content-hash.js';
-import { nameModel } from '../checkpoint/hub/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { makeFolder } from '../core/files.js';
-import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
+import { parseHybrid, withLookup } from '../draft/ngram/ngram.js';
 import { findWeightless } from '../draft/systems.js';
 
 export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });

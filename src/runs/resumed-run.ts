@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/display-paths.js';
+import { quoteWord } from '../core/files.js';
 import { identifyModel, readVersion } from './identity.js';
 import { hashData } from './json-lines.js';
 import { lockRun } from './run-lock.js';

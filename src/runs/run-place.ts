@@ -2,8 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/files.js';
-import { quoteWord } from '../core/display-paths.js';
+import { makeFolderSync, quoteWord } from '../core/files.js';
 import { type RunLock, isLockFile, lockRun } from './run-lock.js';
 import { configFile } from './run-units.js';
 import { type RunCommand, codeOf, syncFolder, writeAtomically } from './run-writes.js';

@@ -2,7 +2,7 @@
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/display-paths.js';
+import { quoteWord } from '../core/files.js';
 
 /** Commands whose runs are folders that can be resumed. */
 export type RunCommand = 'audit' | 'train' | 'harden';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { countGpuBytes } from '../decode/gpu-fit.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
-import { requireRoom, seatWorkers } from './worker-devices.js';
+import { requireRoom, seatWorkers } from './run-device.js';
 
 const gpu: RecordedDevice = { kind: 'cuda', dtype: 'bfloat16', ordinal: 0, name: 'Alpha' };
 const alphas = [0, 1].map((ordinal) => ({ ordinal, name: 'Alpha' }));

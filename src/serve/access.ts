@@ -3,8 +3,10 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { MistletoeError } from '../core/errors.js';
-import { readTextFile } from '../text/text-file.js';
-import { ApiError } from './api-error.js';
+import { readTextFile } from '../core/files.js';
+import { ApiError, badRequest } from './api-error.js';
+import { parseJsonText } from '../core/json-text.js';
+import type { AnswerRequest } from './answer-request.js';
 
 export interface Access {
   /** False if no key is needed. */
@@ -78,4 +80,97 @@ export async function readKeys(path: string): Promise<readonly NamedKey[]> {
 
 function hashOf(key: string): Buffer {
   return createHash('sha256').update(key).digest();
+}
+
+// Limits for one client and for all together.
+export interface ServerLimits {
+  readonly bodyBytes: number;
+  /** Default: the model's context. */
+  readonly promptTokens: number | undefined;
+  readonly newTokens: number | undefined;
+  /** Answers to one request: its prompts times `n`. */
+  readonly choices: number;
+  readonly queue: number;
+  /** Since the request arrived; an unfinished answer then ends with what it has. */
+  readonly seconds: number;
+}
+
+export const defaultLimits: ServerLimits = {
+  bodyBytes: 4 * 2 ** 20,
+  promptTokens: undefined,
+  newTokens: undefined,
+  choices: 16,
+  queue: 64,
+  seconds: 600,
+};
+
+/** @param contextLength of the model: as in vLLM, the largest max_tokens */
+export function checkAgainst(limits: ServerLimits, contextLength: number, request: AnswerRequest): void {
+  const { maxNewTokens = 1, prompts } = request;
+  const max = Math.min(limits.newTokens ?? Infinity, contextLength);
+  if (maxNewTokens > max) {
+    const reason = max === contextLength ? 'the context length of the model' : 'the limit of this server';
+    throw badRequest(
+      `max_tokens is ${maxNewTokens}; at most ${max} are allowed, which is ${reason}.`,
+      'max_tokens',
+    );
+  }
+  const asked = prompts.length * request.choices;
+  if (asked > limits.choices)
+    throw badRequest(
+      `${asked} answers were asked for at once; at most ${limits.choices} are given here.`,
+      'n',
+    );
+}
+
+export function tooBusy(waiting: number, seconds: number): ApiError {
+  return new ApiError(`${waiting} answers are waiting already; try again later.`, {
+    status: 429,
+    code: 'queue_full',
+    headers: { 'retry-after': String(Math.min(60, Math.max(1, Math.ceil(seconds)))) },
+  });
+}
+
+/** The body as JSON. Too large a body is refused by its declared length, or while it is read. */
+export async function readJsonBody(
+  request: Request,
+  { bodyBytes }: Pick<ServerLimits, 'bodyBytes'>,
+): Promise<unknown> {
+  const type = request.headers.get('content-type') ?? '';
+  // Browsers send this type to another origin only after a CORS preflight.
+  if (!/^application\/json\s*(;|$)/i.test(type))
+    throw new ApiError('The content type is not application/json.', {
+      status: 415,
+      code: 'unsupported_media_type',
+    });
+  const bytes = await readBytes(request, bodyBytes);
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw badRequest('The body is not UTF-8 text.', undefined, 'invalid_json');
+  }
+  try {
+    return parseJsonText(text);
+  } catch {
+    throw badRequest('The body is not valid JSON.', undefined, 'invalid_json'); // the cause would quote it
+  }
+}
+
+async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
+  const tooLarge = (): ApiError =>
+    new ApiError(`The body has more than ${maxBytes} bytes.`, {
+      status: 413,
+      code: 'body_too_large',
+      headers: { connection: 'close' },
+    });
+  if (Number(request.headers.get('content-length') ?? 0) > maxBytes) throw tooLarge();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of (request.body ?? []) as AsyncIterable<Uint8Array>) {
+    size += chunk.length;
+    if (size > maxBytes) throw tooLarge();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
 }

@@ -2,13 +2,12 @@
 import { Hono, type Context, type MiddlewareHandler } from 'hono';
 import type { Logger } from 'pino';
 import type { Observation } from '../guard/observation.js';
-import type { Access } from './access.js';
+import { type Access, checkAgainst, readJsonBody } from './access.js';
 import { type AnswerRequest, readChatRequest, readCompletionRequest } from './answer-request.js';
 import { ApiError, apiErrorOf } from './api-error.js';
 import { respond } from './completions.js';
 import type { EngineHost } from './engine-host.js';
 import { Exchange } from './exchange.js';
-import { checkAgainst, readJsonBody } from './limits.js';
 import type { MetricsLevel } from './request-schema.js';
 import type { ServeMetrics } from './serve-metrics.js';
 

@@ -10,7 +10,7 @@ import type { EngineWorker } from '../decode/engine/engine-worker.js';
 import type { Generation } from '../decode/plain.js';
 import type { AnswerRequest } from './answer-request.js';
 import { ApiError, badRequest } from './api-error.js';
-import { type ServerLimits, tooBusy } from './limits.js';
+import { type ServerLimits, tooBusy } from './access.js';
 import type { Drafting } from './speculation-report.js';
 
 export interface ServedModel {

@@ -4,7 +4,7 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import { findTrainable } from '../draft/systems.js';
-import { describeMachine } from '../measure/machine.js';
+import { describeMachine } from '../runs/run-device.js';
 import type { ModelIdentity } from '../runs/identity.js';
 import { withResumption } from '../runs/resumed-run.js';
 import { nameDevice } from '../runtime/device-choice.js';

@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildForcedPass, embedIds } from '../../src/audit/search/forced-pass.js';
 import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
-import { prefill } from '../../src/decode/prefill.js';
+import { prefill } from '../../src/decode/plain.js';
 import { floatsOf, int32 } from '../../src/runtime/program.js';
 import { casesOfTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';

@@ -2,9 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { createRandom } from '../../src/core/random.js';
-import type { GenerationRequest } from '../../src/decode/plain.js';
-import { decodePlain } from '../../src/decode/plain.js';
-import { readPrefix } from '../../src/decode/prefill.js';
+import { decodePlain, type GenerationRequest, readPrefix } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter, DraftSession } from '../../src/draft/drafter.js';

@@ -1,9 +1,8 @@
 /** Every buffer of a request is freed when the request ends, and none before its last use. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Engine } from '../../src/decode/engine/engine.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import { decodePlain, readPrefix } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { readPrefix } from '../../src/decode/prefill.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';

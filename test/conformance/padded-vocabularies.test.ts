@@ -8,8 +8,7 @@ import { passInputs, readPromptState } from '../../src/audit/search/prompt-state
 import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
-import { decodePlain } from '../../src/decode/plain.js';
-import { prefill } from '../../src/decode/prefill.js';
+import { decodePlain, prefill } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../src/audit/result.js';
-import { shortenPath } from '../../src/core/display-paths.js';
+import { shortenPath } from '../../src/core/files.js';
 import type { Outcome } from '../support/run-command.js';
 import { AuditCommands } from './audit-commands.js';
 

@@ -5,7 +5,7 @@ import { judge } from '../../src/report/audit/verdict.js';
 import { RunFolder } from '../../src/runs/run-folder.js';
 import { UnitFailed } from '../../src/runs/unit.js';
 import { createRequest } from '../../src/audit/audit-request.js';
-import { rebuildResult } from '../../src/audit/rebuild-result.js';
+import { rebuildResult } from '../../src/audit/run-audit.js';
 import { openBackend } from '../../src/audit/units/executors.js';
 import { runUnits } from '../../src/audit/units/run-units.js';
 

@@ -4,12 +4,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditPlan } from '../../src/audit/audit-request.js';
 import { createRequest } from '../../src/audit/audit-request.js';
-import type { AuditEvents } from '../../src/audit/audit-events.js';
+import type { AuditEvents } from '../../src/audit/units/audit-unit.js';
 import type { PhaseTimes } from '../../src/audit/arms/phase-clock.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import { startAudit } from '../../src/audit/run-audit.js';
-import { rebuildResult } from '../../src/audit/rebuild-result.js';
+import { rebuildResult, startAudit } from '../../src/audit/run-audit.js';
 import { judge } from '../../src/report/audit/verdict.js';
 import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import {

@@ -4,7 +4,7 @@ import { afterAll, expect, it } from 'vitest';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { BenchmarkResult } from '../../src/measure/benchmark.js';
 import * as units from '../../src/runs/bench-units.js';
-import { seatWorkers } from '../../src/runs/worker-devices.js';
+import { seatWorkers } from '../../src/runs/run-device.js';
 import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';

@@ -29,7 +29,13 @@ describe('docs/library.md', () => {
     const exported = [...source.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list]) =>
       list!
         .split(',')
-        .map((name) => name.trim().split(' as ').at(-1)!)
+        .map((name) =>
+          name
+            .trim()
+            .replace(/^type /, '')
+            .split(' as ')
+            .at(-1)!,
+        )
         .filter((name) => name !== ''),
     );
     const [, section] = page.split('## All names');

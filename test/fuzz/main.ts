@@ -6,7 +6,7 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { describeMachine } from '../../src/measure/machine.js';
+import { describeMachine } from '../../src/runs/run-device.js';
 import { findCommandFault } from './command-run.js';
 import { runCorpus } from './corpus.js';
 import { maxBytes } from './kind.js';

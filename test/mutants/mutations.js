@@ -392,7 +392,7 @@ export const mutations = [
   },
   {
     name: 'unknown paths are not watched',
-    file: 'src/guard/proxy/routes.ts',
+    file: 'src/guard/proxy/request-router.ts',
     search: 'const isWatched = !harmless.has(path);',
     replace: "const isWatched = normalizePath(path).startsWith('/v1/');",
     tests: ['src/guard/proxy/no-way-around.test.ts'],

@@ -1,4 +1,4 @@
-import { largest } from '../../src/core/long-lists.js';
+import { largest } from '../../src/core/vector.js';
 import { ownersOfMask } from '../../src/graph/operations/attention-view.js';
 import type { TensorOf } from '../../src/graph/tensor.js';
 import type { DenseValue, Index } from './dense-value.js';

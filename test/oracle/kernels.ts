@@ -1,7 +1,7 @@
 /** The definition of each operation. If a runtime differs from this table, the table is right. */
 import { MistletoeError } from '../../src/core/errors.js';
 import { isHalf, roundToHalf } from '../../src/core/half-floats.js';
-import { largest } from '../../src/core/long-lists.js';
+import { largest } from '../../src/core/vector.js';
 import type { Dimension } from '../../src/graph/dimension.js';
 import { largestUniform } from '../../src/graph/operations/indexing.js';
 import type { OperationName, Tensor, TensorOf } from '../../src/graph/tensor.js';

@@ -3,7 +3,7 @@
  * if its text survives: the whole prompt with it, encoded as usual, must give the same ids.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { perplexityOf } from '../../measure/answer-measures.js';
+import { perplexityOf } from '../../measure/kept-class.js';
 import { type Generation, decodePlain } from '../../decode/plain.js';
 import { type Target, refuseLongText } from '../../decode/target.js';
 import {
@@ -13,7 +13,7 @@ import {
   listRoleMarkers,
 } from '../../text/template/chat-template.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
-import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/prompts/suffix-place.js';
+import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/prompts/suffix-list.js';
 import type { AuditSettings } from '../settings.js';
 
 export interface AuditPrompt {

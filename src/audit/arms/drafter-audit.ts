@@ -5,7 +5,7 @@ import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { findAddedMarkers } from '../../text/template/chat-template.js';
-import type { UnitEvents } from '../audit-events.js';
+import type { UnitEvents } from '../units/audit-unit.js';
 import { type AuditPrompt, encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { type ArmTiming, PhaseClock } from './phase-clock.js';

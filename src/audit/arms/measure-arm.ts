@@ -4,14 +4,19 @@
  */
 import type { AcceptanceRecord } from '../../decode/acceptance.js';
 import type { TokenOrigin } from '../../decode/answer.js';
-import { decodePlain } from '../../decode/plain.js';
+import { decodePlain, prefill, type ReadPrefix } from '../../decode/plain.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
-import { type ReadPrefix, prefill } from '../../decode/prefill.js';
 import { type SpeculativeGeneration, decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { countPasses, perplexityOf, repetitionShare } from '../../measure/answer-measures.js';
-import { classifyAnswer, satisfies, taskOf } from '../../measure/kept-class.js';
+import {
+  classifyAnswer,
+  countPasses,
+  perplexityOf,
+  repetitionShare,
+  satisfies,
+  taskOf,
+} from '../../measure/kept-class.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import { findAddedMarkers } from '../../text/template/chat-template.js';
 import { createTextStream } from '../../text/text-stream.js';

@@ -5,7 +5,7 @@
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
-import { readPrefix } from '../../decode/prefill.js';
+import { readPrefix } from '../../decode/plain.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { isSearched, type SearchedArm } from '../result.js';
 import { suffixText } from './audit-prompt.js';

@@ -6,7 +6,7 @@ import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
-import type { UnitName } from '../audit-events.js';
+import type { UnitName } from '../units/audit-unit.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';

@@ -7,7 +7,7 @@ import { Engine } from '../../decode/engine/engine.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { testSignedRanks } from '../../measure/significance.js';
-import type { UnitName } from '../audit-events.js';
+import type { UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, keepRoundTrips, preparePrompt } from './audit-prompt.js';
 import { type LoadedDrafter, countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
 import type { Candidate } from '../search/candidates.js';

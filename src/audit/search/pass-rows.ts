@@ -2,7 +2,7 @@
  * Copies of a sequence per pass: as many as the runtime wants, fewer after the device ran out of memory. Scorers of
  * one run share what was learned.
  */
-import { pushAll } from '../../core/long-lists.js';
+import { pushAll } from '../../core/vector.js';
 import { OutOfMemoryError, type Runtime } from '../../runtime/program.js';
 import type { Candidate } from './candidates.js';
 

@@ -20,10 +20,9 @@ import {
 import type { ArmKey } from '../arms/measure-arm.js';
 import { attackOf, listShared, transferKey, transferName } from '../arms/transfer.js';
 import { universalKey, universalName } from '../arms/universal.js';
-import type { UnitName } from '../audit-events.js';
+import type { AuditUnit, AuditUnitInput, UnitName } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { Effort } from '../effort.js';
-import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
 
 type RequestDrafter = AuditRequest['drafters'][number];
 

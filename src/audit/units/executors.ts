@@ -2,8 +2,13 @@
 import { fileURLToPath } from 'node:url';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import type { Runtime } from '../../runtime/program.js';
-import { findSameDevice, requireSameKind } from '../../runs/run-device.js';
-import { type WorkerPlan, requireRoom, seatWorkers } from '../../runs/worker-devices.js';
+import {
+  findSameDevice,
+  requireRoom,
+  requireSameKind,
+  seatWorkers,
+  type WorkerPlan,
+} from '../../runs/run-device.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import { openModels } from '../audit-models.js';
 import type { AuditRequest } from '../audit-request.js';

@@ -1,18 +1,16 @@
 /** A worker of a queue: finds the models of a run on this machine by their hashes and runs its units in processes. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { nameModel } from '../../checkpoint/hub/hub-cache.js';
-import { readHubSettings } from '../../checkpoint/hub/hub-settings.js';
+import { nameModel, readHubSettings } from '../../checkpoint/hub/hub-settings.js';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../../decode/bundled-models.js';
-import { parseHybrid, withLookup } from '../../draft/hybrid/hybrid.js';
+import { parseHybrid, withLookup } from '../../draft/ngram/ngram.js';
 import { findWeightless } from '../../draft/systems.js';
 import { identifyModel } from '../../runs/identity.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
-import { deviceSchema } from '../../runs/run-device.js';
+import { deviceSchema, requireRoom } from '../../runs/run-device.js';
 import type { Refusal } from '../../runs/queue/queue-worker.js';
 import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
 import { UnitPool } from '../../runs/unit-pool.js';
-import { requireRoom } from '../../runs/worker-devices.js';
 import { type AuditUnitInput, strangeUnitSchema } from './audit-unit.js';
 import { unitProcess } from './executors.js';
 import type { ProcessSetup } from './unit-process.js';

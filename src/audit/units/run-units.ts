@@ -8,15 +8,14 @@ import {
   type UnitPart,
   type WorkerName,
 } from '../../runs/unit.js';
-import type { WorkerPlan } from '../../runs/worker-devices.js';
+import type { WorkerPlan } from '../../runs/run-device.js';
 import type { Runtime } from '../../runtime/program.js';
 import { withoutFolders } from '../arms/drafter-audit.js';
-import type { AuditEvents, UnitName } from '../audit-events.js';
+import type { AuditEvents, AuditUnit, AuditUnitInput, UnitName } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { Effort } from '../effort.js';
 import { type FailedUnit, transferSchema, unitSchema, universalSchema } from '../result.js';
 import { AuditSchedule } from './audit-schedule.js';
-import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
 import { progressSchema } from './unit-runner.js';
 
 // What runs the units of an audit, whichever it is.

@@ -14,12 +14,11 @@ import { nameUnit, skipOf, unitKey } from '../arms/drafter-units.js';
 import type { ArmKey } from '../arms/measure-arm.js';
 import { type LoadedDrafter, measureTransfer, transferKey, transferName } from '../arms/transfer.js';
 import { searchUniversal, universalKey, universalName } from '../arms/universal.js';
-import type { UnitName } from '../audit-events.js';
+import type { AuditUnitInput, UnitName } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
 import { type TracePoint, tracePointSchema } from '../result.js';
 import { PassRows } from '../search/pass-rows.js';
 import type { SearchPrograms } from '../search/search-programs.js';
-import type { AuditUnitInput } from './audit-unit.js';
 
 export interface OpenedUnit {
   readonly request: AuditRequest;

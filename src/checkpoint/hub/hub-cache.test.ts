@@ -2,9 +2,7 @@ import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { hashOf } from '../../../test/support/hub-server.js';
-import { findCachedModel, nameModel } from './hub-cache.js';
-import type { HubSettings } from './hub-settings.js';
-import { parseHubId, readHubSettings } from './hub-settings.js';
+import { findCachedModel, type HubSettings, nameModel, parseHubId, readHubSettings } from './hub-settings.js';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 
 const commit = 'c0ffee'.padEnd(40, '0');

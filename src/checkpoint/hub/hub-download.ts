@@ -13,9 +13,14 @@ import { makeProcessTag } from '../../core/processes.js';
 import { chooseLayout, describingNames, readShardIndex } from '../checkpoint-folder.js';
 import { quote, refuse } from '../stored-tensor.js';
 import { fetchBlob, listPartialFiles, type BlobRequest } from './hub-blob.js';
-import { repositoryFolders } from './hub-cache.js';
+import {
+  formatHubId,
+  type HubId,
+  type HubSettings,
+  readHubSettings,
+  repositoryFolders,
+} from './hub-settings.js';
 import { openRepository, type HubFile, type HubRepository } from './hub-client.js';
-import { formatHubId, readHubSettings, type HubId, type HubSettings } from './hub-settings.js';
 
 export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
   /** Not called if nothing is missing. */

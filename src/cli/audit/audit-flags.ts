@@ -9,7 +9,7 @@ import {
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
 import { decimal, integer, omitSetting, oneOf, text } from '../../core/settings.js';
-import { findDevices, type WorkerPlan } from '../../runs/worker-devices.js';
+import { findDevices, type WorkerPlan } from '../../runs/run-device.js';
 import * as common from '../common-flags.js';
 import { flag, type FlagsOf, type Given, group, list, pickGiven, settingFlags, toggle } from '../flags.js';
 import type { Terminal } from '../terminal.js';

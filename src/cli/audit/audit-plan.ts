@@ -18,10 +18,9 @@ import {
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../../core/errors.js';
 import { countText, durationText, formatBytes } from '../../core/number-text.js';
-import { bundledDrafters } from '../../decode/bundled-models.js';
-import { findDrafter } from '../../decode/find-drafter.js';
+import { bundledDrafters, findDrafter } from '../../decode/bundled-models.js';
 import { countGpuBytes } from '../../decode/gpu-fit.js';
-import { parseHybrid } from '../../draft/hybrid/hybrid.js';
+import { parseHybrid } from '../../draft/ngram/ngram.js';
 import { findWeightless } from '../../draft/systems.js';
 import { deviceOf } from '../../runs/run-device.js';
 import { openRuntime } from '../../runtime/create-runtime.js';

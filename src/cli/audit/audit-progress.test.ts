@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { UnitName } from '../../audit/audit-events.js';
+import type { UnitName } from '../../audit/units/audit-unit.js';
 import type { TracePoint } from '../../audit/result.js';
 import { createAuditProgress } from './audit-progress.js';
 import type { ProgressMode } from '../progress.js';

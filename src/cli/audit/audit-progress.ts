@@ -1,5 +1,5 @@
 /** The progress of an audit: the plan, the running unit or what each worker does, and the time left. */
-import type { AuditEvents, AuditPlanned, UnitName } from '../../audit/audit-events.js';
+import type { AuditEvents, AuditPlanned, UnitName } from '../../audit/units/audit-unit.js';
 import { fixed } from '../../core/number-text.js';
 import type { WorkerName } from '../../runs/unit.js';
 import {

@@ -3,7 +3,7 @@ import { relative } from 'node:path';
 import { createRequest, type AuditRequest } from '../../audit/audit-request.js';
 import { type AuditOptions, type AuditOutcome, resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { MistletoeError } from '../../core/errors.js';
-import { quoteWord, shortenPath } from '../../core/display-paths.js';
+import { quoteWord, shortenPath } from '../../core/files.js';
 import { renderJson, renderMarkdown, writeReports } from '../../report/audit/write-reports.js';
 import { countText } from '../../core/number-text.js';
 import { judge } from '../../report/audit/verdict.js';

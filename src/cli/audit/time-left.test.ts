@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { UnitName } from '../../audit/audit-events.js';
+import type { UnitName } from '../../audit/units/audit-unit.js';
 import { kindOf, TimeEstimate } from './audit-progress.js';
 
 const unit = (prompt: string, arm: string): UnitName => ({ drafter: 'd', prompt, arm });

@@ -9,7 +9,7 @@ import { maxThreads } from '../../core/limits.js';
 import { decimal, integer, text } from '../../core/settings.js';
 import { parseQueueUrl, QueueConnection } from '../../runs/queue/queue-connection.js';
 import { serveQueue } from '../../runs/queue/queue-worker.js';
-import { findDevices } from '../../runs/worker-devices.js';
+import { findDevices } from '../../runs/run-device.js';
 import { chooseDevice } from '../../runtime/device-choice.js';
 import { defineCommand, type Invocation } from '../command.js';
 import { cacheFolderFlag, devicesFlag, queueFlag, workerFlags } from '../common-flags.js';

@@ -2,7 +2,7 @@ import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createColors } from '../terminal.js';
-import { createWrapper, sayBars } from './demo-stage.js';
+import { createWrapper, sayBars } from './demo-audit.js';
 
 function wrap(pieces: readonly string[], width: number): string {
   let written = '';

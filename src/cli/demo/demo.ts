@@ -20,7 +20,6 @@ import { exitCodes } from '../failure.js';
 import { flag } from '../flags.js';
 import { createTokenMarker, draftBrackets } from '../generate-output.js';
 import { createNotice, type Terminal } from '../terminal.js';
-import { showAudit } from './demo-audit.js';
 import {
   type Act,
   createStage,
@@ -28,9 +27,10 @@ import {
   type DemoFlags,
   sayBars,
   sayHeading,
+  showAudit,
   type Stage,
   stageWidth,
-} from './demo-stage.js';
+} from './demo-audit.js';
 
 const flags = {
   act: flag('run only one part: 1 is decoding, 2 the audit', oneOf(['1', '2']), 'number'),

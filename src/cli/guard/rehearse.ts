@@ -1,6 +1,5 @@
 import { MistletoeError } from '../../core/errors.js';
-import { bundledPrompts } from '../../decode/bundled-models.js';
-import { findDrafter } from '../../decode/find-drafter.js';
+import { bundledPrompts, findDrafter } from '../../decode/bundled-models.js';
 import { settleDevice } from '../../decode/gpu-fit.js';
 import { encodePrompt, openTarget } from '../../decode/target.js';
 import { loadDrafter } from '../../draft/systems.js';

@@ -1,9 +1,9 @@
 /** `mistletoe harden`. */
 import { applyPreset } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
-import { smallest } from '../../core/long-lists.js';
+import { smallest } from '../../core/vector.js';
 import { acceptedLengthText, countText, fixed } from '../../core/number-text.js';
-import { findDrafter } from '../../decode/find-drafter.js';
+import { findDrafter } from '../../decode/bundled-models.js';
 import { writeReports } from '../../report/audit/write-reports.js';
 import { renderReportMarkdown } from '../../report/document.js';
 import {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import { durationText } from '../../core/number-text.js';
 import { omitSetting, text } from '../../core/settings.js';
-import { findDrafter } from '../../decode/find-drafter.js';
+import { findDrafter } from '../../decode/bundled-models.js';
 import { findTrainable, trainableSystems } from '../../draft/systems.js';
 import { drafterSizes, type DrafterShape } from '../../draft/training-recipe.js';
 import { renderReportMarkdown } from '../../report/document.js';

@@ -4,13 +4,18 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { spellToken, type TokenSpelling } from '../../text/tokenizer/token-spelling.js';
+import { spellToken, type TokenSpelling } from '../../text/text-stream.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
-import { decodePlain, type Generation, type GenerationRequest } from '../plain.js';
+import {
+  decodePlain,
+  type Generation,
+  type GenerationRequest,
+  readPrefix,
+  type ReadPrefix,
+} from '../plain.js';
 import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
 import type { PolicyChooser } from '../policies/policy-chooser.js';
-import { readPrefix, type ReadPrefix } from '../prefill.js';
 import { choosePolicy } from '../speculative-text.js';
 import { decodeSpeculative, type SpeculativeRequest } from '../speculative.js';
 import { completeRequest, requestFor, type Target } from '../target.js';

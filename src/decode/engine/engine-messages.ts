@@ -8,7 +8,7 @@ import { maxNewTokensLimit } from '../../core/limits.js';
 import { tapConventions } from '../../draft/draft-system.js';
 import { computeTypes, deviceForm, deviceForms } from '../../runtime/device-choice.js';
 import { quantizedTypes } from '../../runtime/weights.js';
-import type { TokenSpelling } from '../../text/tokenizer/token-spelling.js';
+import type { TokenSpelling } from '../../text/text-stream.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
 import type { Generation } from '../plain.js';

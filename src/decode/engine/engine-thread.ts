@@ -9,7 +9,7 @@ import { Answering, type AnswerListener, type OpenedModels } from './answering.j
 import { Engine } from './engine.js';
 import type { EngineAnswer, EngineRequest, EngineSettings, EngineTask } from './engine-messages.js';
 import { describeFailure } from './engine-messages.js';
-import { findDrafter } from '../find-drafter.js';
+import { findDrafter } from '../bundled-models.js';
 import { settleDevice } from '../gpu-fit.js';
 import { BudgetedDrafting } from '../policies/budgeted-drafting.js';
 import type { Generation } from '../plain.js';

@@ -12,7 +12,7 @@
  * another `grant` to read it is skipped. Only the request's own passes count, not waiting.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { ShareEvidence } from '../../core/share-evidence.js';
+import { ShareEvidence } from './draft-estimates.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import type { DraftChoice, PolicyChooser, StepOutcome, SwitchReason } from './policy-chooser.js';
 import { minMeasures, StepPrices } from './step-prices.js';

@@ -1,6 +1,6 @@
 /**
  * How scores become a tree. A chain takes one token per level; a static tree fills a shape by rank; a dynamic tree
- * follows the drafter's confidence (dynamic-tree.ts). Above temperature 0 chains and static trees draw without
+ * follows the drafter's confidence (token-tree.ts). Above temperature 0 chains and static trees draw without
  * replacement from the drafter's processed distribution, which verification needs.
  */
 import { MistletoeError } from '../../core/errors.js';
@@ -10,9 +10,16 @@ import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { DraftSession, GrowingDraft } from '../drafter.js';
 import type { SiblingDrawer } from '../programs/program-drafts.js';
 import { detailFor } from '../programs/scores.js';
-import { growDynamicTree, isGrownAtOnce } from './dynamic-tree.js';
+import {
+  addPath,
+  chainTree,
+  Draft,
+  finishTree,
+  growDynamicTree,
+  isGrownAtOnce,
+  type TokenTree,
+} from './token-tree.js';
 import { formatDraftPolicy, loadTreeShape, type DraftPolicy, type DynamicPolicy } from './policy.js';
-import { addPath, chainTree, Draft, finishTree, type TokenTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
 
 type Expand = DraftSession['expand'];

@@ -4,7 +4,7 @@ import { equalDimensions, formatDimension, type Dimension, type Shape } from '..
 import type { DType, GradientRules, OperationName, Tensor } from '../tensor.js';
 import { createTensor, isFloat, refuse, requireDType } from '../tensor.js';
 import { constant } from './leaves.js';
-import { reduceTo } from './reduce-to.js';
+import { reduceTo } from './shaping.js';
 
 export { reduceTo };
 

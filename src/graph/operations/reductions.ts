@@ -12,8 +12,7 @@ import {
   reciprocalSquareRoot,
   subtract,
 } from './elementwise.js';
-import { sum } from './reduce-to.js';
-import { broadcast, reshape } from './shaping.js';
+import { broadcast, reshape, sum } from './shaping.js';
 
 export { sum };
 

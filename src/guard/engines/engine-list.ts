@@ -4,12 +4,11 @@ import type { EngineAdapter } from './adapter.js';
 import { asList, asObject } from './claim.js';
 import { type Probes, metricsOf, modelsOf } from './probe.js';
 import { llamaCpp } from './llama-cpp.js';
-import { lmdeploy } from './lmdeploy.js';
+import { lmdeploy, vllm } from './vllm.js';
 import { mistletoe } from './mistletoe.js';
 import { sglang } from './sglang.js';
 import { tensorRtLlm } from './tensorrt-llm.js';
 import { tgi } from './tgi.js';
-import { vllm } from './vllm.js';
 
 /** Our own server has vLLM's fields and a signature, so it comes first. */
 export const engines: readonly EngineAdapter[] = [

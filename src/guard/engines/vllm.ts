@@ -4,12 +4,16 @@
  * vllm/v1/spec_decode/metrics.py. Flags: vllm/engine/arg_utils.py. v0.28.0rc1 had `speculative_decoding_stats` on each
  * choice instead, with the histogram as an object.
  */
-import type { Drafting, EngineAdapter, Findings, Seen } from './adapter.js';
 import {
   askForUsage,
   countersTelemetry,
+  type Drafting,
   draftingByCounters,
+  type EngineAdapter,
+  estimatedFromStreams,
+  type Findings,
   report,
+  type Seen,
   shownCount,
   shownText,
 } from './adapter.js';
@@ -105,3 +109,21 @@ function readConfig(probes: Probes): Partial<Drafting> {
 function readSetting(probes: Probes, pattern: RegExp): string | null {
   return pattern.exec(probes.get('/server_info')?.text ?? '')?.[1] ?? null;
 }
+
+// LMDeploy (v0.11, lmdeploy/metrics/): vLLM's counters under its own prefix, and nothing per request.
+export const lmdeploy: EngineAdapter = {
+  name: 'lmdeploy',
+  title: 'LMDeploy',
+  routes: ['/generate'],
+  ask: askForUsage,
+  owner: 'lmdeploy',
+  metricPrefix: /^lmdeploy:/,
+  counters: vllmCounters('lmdeploy:', 'generation_tokens'),
+  examine: (seen) => ({
+    version: null,
+    drafting: draftingByCounters(seen),
+    perRequest: report('never', estimatedFromStreams),
+    aggregate: countersTelemetry(seen, 'start it without --disable-metrics'),
+    notes: [],
+  }),
+};

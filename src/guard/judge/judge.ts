@@ -5,9 +5,8 @@
 import { type MeasureOptions, Measures } from '../actions/measures.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { Observation } from '../observation.js';
-import { type Cost, weighCost } from './cost.js';
+import { type Cost, StepTimes, weighCost } from './cost.js';
 import { type Rank, type StreamBaseline, Baselines } from './rank.js';
-import { StepTimes } from './step-times.js';
 import { percent } from './tail.js';
 import { type Outcome, TenantTests } from './tenant.js';
 import type { Alert, Decision, Judgment, VerdictName, VerdictNumbers } from './verdict.js';

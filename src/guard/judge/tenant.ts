@@ -10,14 +10,15 @@
  * An alert never raises the evidence that the next one needs. A fourth test is about all tenants together.
  */
 import { RecentMap } from '../state/recent-map.js';
-import { type Comparison, NewTenants } from './new-tenants.js';
 import {
   average,
   chance,
+  type Comparison,
   findLoss,
   findTail,
   meanRanks,
   minCount,
+  NewTenants,
   normalTail,
   percent,
   rankVariance,

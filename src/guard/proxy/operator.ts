@@ -7,7 +7,6 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import { isIP } from 'node:net';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { isLoopback } from '../../core/loopback.js';
 import { type ErrorResponse, bad, sendError } from './message-headers.js';
 
 export interface PageAnswer {
@@ -128,4 +127,9 @@ function refuseOperator(
 function equalKeys(one: string, other: string): boolean {
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(one), digest(other));
+}
+
+/** Whether a host name or address is reachable from this machine only. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
 }

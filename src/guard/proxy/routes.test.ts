@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { matchRoute } from './routes.js';
+import { matchRoute } from './request-router.js';
 
 describe('matchRoute', () => {
   it.each([

@@ -3,8 +3,7 @@ import { tiny, writeDecoder, writeLetterTokenizer } from '../../../test/support/
 import type { TinyPair } from '../../../test/support/tiny-pair.js';
 import { randomTokens, TinyModels } from '../../../test/support/tiny-pair.js';
 import { createRandom } from '../../core/random.js';
-import { spoilDrafter } from './rehearsal-drafter.js';
-import { rehearse } from './rehearsal.js';
+import { rehearse, spoilDrafter } from './rehearsal.js';
 
 describe('a rehearsal', () => {
   const sizes = { ...tiny, contextLength: 128 };

@@ -15,7 +15,7 @@ import {
   percentText,
   perplexityText,
 } from '../../core/number-text.js';
-import { findAdded } from '../../measure/answer-measures.js';
+import { findAdded } from '../../measure/kept-class.js';
 import { extractCode } from '../../measure/code-form.js';
 import { type Content, type Markup, fragment } from '../markup.js';
 import { armLabels, findPromptArms, keptNames, promptChange } from './audit-words.js';

@@ -3,7 +3,7 @@ import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { ArmName, ArmSummary, AuditResult, AuditSetup, DrafterResult } from '../../audit/result.js';
 import { arms } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
-import { largest } from '../../core/long-lists.js';
+import { largest } from '../../core/vector.js';
 import { acceptedLengthText } from '../../core/number-text.js';
 import { type Series, drawChart, drawDepths, drawKey } from '../chart.js';
 import { type Content, type Markup, fragment } from '../markup.js';

@@ -3,7 +3,7 @@
  * of the divergence shows the bound that no kept suffix may exceed.
  */
 import type { ArmName, DrafterResult, TracePoint } from '../../audit/result.js';
-import { largest } from '../../core/long-lists.js';
+import { largest } from '../../core/vector.js';
 import { acceptedLengthText, divergenceText } from '../../core/number-text.js';
 import { type Level, type Point, drawChart } from '../chart.js';
 import type { Markup } from '../markup.js';

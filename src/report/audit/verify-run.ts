@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { type AuditRequest, requestSchema } from '../../audit/audit-request.js';
 import { readRequest } from '../../runs/resumed-run.js';
 import { readVersion } from '../../runs/identity.js';
-import { rebuildResult } from '../../audit/rebuild-result.js';
+import { rebuildResult } from '../../audit/run-audit.js';
 import type { AuditResult } from '../../audit/result.js';
 import { type UnitSource, verifyRun } from '../../runs/run-units.js';
 import { isMissing, readBoundedFile } from '../../core/files.js';

@@ -3,11 +3,10 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { arms, resultSchema } from '../../audit/result.js';
-import { isMissing, readBoundedFile } from '../../core/files.js';
+import { isMissing, quoteWord, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
-import { quoteWord } from '../../core/display-paths.js';
 import { keptClasses } from '../../measure/kept-class.js';
 
 const count = z.number().nonnegative();

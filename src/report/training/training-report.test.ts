@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
-import { describeMachine } from '../../measure/machine.js';
+import { describeMachine } from '../../runs/run-device.js';
 import { defaultSettings } from '../../train/settings.js';
 import type { LogLine } from '../../train/loop/training-state.js';
 import { renderReportHtml, renderReportMarkdown } from '../document.js';

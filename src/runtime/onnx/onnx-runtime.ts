@@ -19,8 +19,7 @@ import { CheckedSession, createSession, type Session } from './session.js';
 import { lowerToOnnx, type LoweredModel } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';
-import { QuantizedWeights } from './quantized-weights.js';
-import { listProducts } from './weight-products.js';
+import { listProducts, QuantizedWeights } from './quantized-weights.js';
 
 export interface OnnxRuntimeOptions {
   readonly threads?: number | undefined;

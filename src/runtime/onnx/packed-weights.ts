@@ -23,7 +23,7 @@ import type { NamedTensors } from '../program.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';
 import { createSession } from './session.js';
-import { listProducts, type WeightProduct } from './weight-products.js';
+import { listProducts, type WeightProduct } from './quantized-weights.js';
 
 interface SavedCopy {
   readonly hash: string;

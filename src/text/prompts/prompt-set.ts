@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
-import { parseJson, readTextFile } from '../text-file.js';
+import { parseJson, readTextFile } from '../../core/files.js';
 
 export interface Prompt {
   readonly id: string;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { renderChat, requireChatTemplate, type ChatMessage } from '../template/chat-template.js';
-import { renderChatWithSuffix, splitAroundSuffix, splitChatAroundSuffix } from './suffix-place.js';
+import { renderChatWithSuffix, splitAroundSuffix, splitChatAroundSuffix } from './suffix-list.js';
 import { bundledTarget, writeFolder } from '../../../test/support/text/sample-folders.js';
 
 describe('the place of a suffix', () => {

@@ -4,7 +4,7 @@
  */
 import { join, resolve } from 'node:path';
 import { fileLimits } from '../../core/limits.js';
-import { parseJson, readTextFile } from '../text-file.js';
+import { parseJson, readTextFile } from '../../core/files.js';
 
 export const builtInTemplateNames = ['vicuna', 'llama-2'] as const;
 export type BuiltInTemplateName = (typeof builtInTemplateNames)[number];

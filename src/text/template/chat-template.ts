@@ -7,7 +7,7 @@ import type { Template } from '@huggingface/jinja';
 import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
-import { readTextFile } from '../text-file.js';
+import { readTextFile } from '../../core/files.js';
 import { readTokenizerConfig, type TokenizerConfig } from '../tokenizer/tokenizer-config.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import {

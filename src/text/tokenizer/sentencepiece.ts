@@ -5,7 +5,7 @@
  * longer right side, then the order of the vocabulary.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { pushAll } from '../../core/long-lists.js';
+import { pushAll } from '../../core/vector.js';
 import type { SentencePieceModel } from './sentencepiece-file.js';
 
 export interface ConversionOptions {

@@ -1,6 +1,6 @@
 import { join, resolve } from 'node:path';
 import { expect, it } from 'vitest';
-import { spellToken } from './token-spelling.js';
+import { spellToken } from '../text-stream.js';
 import type { Tokenizer } from './tokenizer.js';
 import { loadTokenizer } from './tokenizer.js';
 

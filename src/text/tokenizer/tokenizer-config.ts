@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
-import { parseJson, readTextFile } from '../text-file.js';
+import { parseJson, readTextFile } from '../../core/files.js';
 import { readGgufText } from './gguf-text.js';
 
 export const specialTokenNames = ['bos_token', 'eos_token', 'unk_token', 'pad_token'] as const;

@@ -6,7 +6,7 @@ import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { MistletoeError } from '../../core/errors.js';
 import { countEntries } from '../../core/json-text.js';
 import { fileLimits, maxVocabularySize } from '../../core/limits.js';
-import { parseJson, readTextFile } from '../text-file.js';
+import { parseJson, readTextFile } from '../../core/files.js';
 import { readGgufText, readGgufTokenizer } from './gguf-text.js';
 import { readSentencePiece } from './sentencepiece-file.js';
 import { convertSentencePiece } from './sentencepiece.js';

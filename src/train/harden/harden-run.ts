@@ -7,12 +7,11 @@
  * audits/NAME/: runs of mistletoe audit
  * result.json
  */
-import type { AuditEvents } from '../../audit/audit-events.js';
-import { quoteWord } from '../../core/display-paths.js';
+import type { AuditEvents } from '../../audit/units/audit-unit.js';
+import { quoteWord } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
-import { describeMachine } from '../../measure/machine.js';
+import { describeMachine, type WorkerPlan } from '../../runs/run-device.js';
 import { withResumption } from '../../runs/resumed-run.js';
-import type { WorkerPlan } from '../../runs/worker-devices.js';
 import { nameDevice } from '../../runtime/device-choice.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from '../training-run.js';
 import { defineRuns, readTexts, writeResult } from '../training-run.js';

@@ -5,14 +5,14 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { AuditEvents } from '../../audit/audit-events.js';
+import type { AuditEvents } from '../../audit/units/audit-unit.js';
 import { createRequest, type AuditRequest } from '../../audit/audit-request.js';
 import type { AuditResult } from '../../audit/result.js';
 import { resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { configFile } from '../../runs/run-units.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { WorkerPlan } from '../../runs/worker-devices.js';
+import type { WorkerPlan } from '../../runs/run-device.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { HardenRequest } from './harden-request.js';
 import type { DrafterRole } from './hardening-result.js';

@@ -2,7 +2,7 @@
 import type { AuditResult, DrafterResult, PairedTest, PromptResult } from '../../audit/result.js';
 import type { Interval, StepCounts } from '../../measure/bootstrap.js';
 import { acceptedLengthOf, bootstrapInterval, poolCounts } from '../../measure/bootstrap.js';
-import type { describeMachine } from '../../measure/machine.js';
+import type { describeMachine } from '../../runs/run-device.js';
 import { minPairs, testSignedRanks } from '../../measure/significance.js';
 import type { ModelIdentity } from '../../runs/identity.js';
 import type { ExampleCounts } from '../data/examples.js';

@@ -2,9 +2,8 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
-import { findSameDevice } from '../../runs/run-device.js';
+import { findSameDevice, requireRoom, seatWorkers, type WorkerPlan } from '../../runs/run-device.js';
 import { UnitPool } from '../../runs/unit-pool.js';
-import { type WorkerPlan, requireRoom, seatWorkers } from '../../runs/worker-devices.js';
 import type { RecordedDevice } from '../../runtime/device-choice.js';
 import type { HardenRequest } from './harden-request.js';
 import type { SuffixSource } from './suffix-hunt.js';

@@ -6,7 +6,7 @@ import { drafterVariants } from '../../../test/support/tiny-drafters.js';
 import { TinyModels } from '../../../test/support/tiny-pair.js';
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
-import { saveDrafter } from './saved-drafter.js';
+import { saveDrafter } from './train-drafter.js';
 import type { Values } from '../../../test/support/train/saved-tensors.js';
 import { parametersOf, tensorsOf, weightsOf } from '../../../test/support/train/saved-tensors.js';
 

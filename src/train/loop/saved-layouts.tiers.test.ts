@@ -14,7 +14,7 @@ import { decodeSpeculative } from '../../decode/speculative.js';
 import { refuseAtOnce } from '../../draft/reading/checks.js';
 import { inspectCheckpoint } from '../../draft/inspection.js';
 import { recogniseCheckpoint } from '../../draft/systems.js';
-import { saveDrafter } from './saved-drafter.js';
+import { saveDrafter } from './train-drafter.js';
 import { parametersOf, tensorsOf } from '../../../test/support/train/saved-tensors.js';
 
 const models = new TinyModels(tiny);

@@ -4,11 +4,14 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import type { FakeHub, HubContents } from '../hub-server.js';
 import { startHub } from '../hub-server.js';
-import { findCachedModel } from '../../../src/checkpoint/hub/hub-cache.js';
+import {
+  findCachedModel,
+  type HubSettings,
+  parseHubId,
+  readHubSettings,
+} from '../../../src/checkpoint/hub/hub-settings.js';
 import type { DownloadOptions } from '../../../src/checkpoint/hub/hub-download.js';
 import { downloadModel } from '../../../src/checkpoint/hub/hub-download.js';
-import { parseHubId, readHubSettings } from '../../../src/checkpoint/hub/hub-settings.js';
-import type { HubSettings } from '../../../src/checkpoint/hub/hub-settings.js';
 import { makeTemporaryFolder } from './temporary-folder.js';
 
 export const weights = Buffer.alloc(100_000, 'weights of some length ');

@@ -1,13 +1,11 @@
 /** The routes in front of a scripted engine, with what they logged. */
 import { pino } from 'pino';
 import type { Observation } from '../../../src/guard/observation.js';
-import { createAccess } from '../../../src/serve/access.js';
+import { createAccess, defaultLimits, type ServerLimits } from '../../../src/serve/access.js';
 import type { AppOptions } from '../../../src/serve/app.js';
 import { createApp } from '../../../src/serve/app.js';
 import type { HostOptions } from '../../../src/serve/engine-host.js';
 import { EngineHost } from '../../../src/serve/engine-host.js';
-import type { ServerLimits } from '../../../src/serve/limits.js';
-import { defaultLimits } from '../../../src/serve/limits.js';
 import { createServeMetrics } from '../../../src/serve/serve-metrics.js';
 import type { Script, ScriptedWorker } from './scripted-worker.js';
 import { createScriptedWorker } from './scripted-worker.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { isLoopback } from './loopback.js';
+import { isLoopback } from './operator.js';
 
 it.each([
   ['localhost', true],
