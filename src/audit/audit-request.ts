@@ -218,13 +218,7 @@ function chooseDrafters(given: readonly string[], target: string): Map<string, s
   return named;
 }
 
-interface DrafterKind {
-  readonly system: string;
-  readonly heads: number | undefined;
-  readonly hasGradient: boolean;
-}
-
-async function describeDrafter(source: string): Promise<DrafterKind> {
+async function describeDrafter(source: string) {
   const folder = folderOf(source);
   if (folder === undefined) return { system: nameDrafter(source), heads: undefined, hasGradient: false };
   const checkpoint = await openCheckpoint(folder);

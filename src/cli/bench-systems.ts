@@ -59,16 +59,7 @@ function parseDraftChoice(text: string, names: readonly string[]): DraftChoice {
   return { name, policy: parseDraftPolicy(policy) };
 }
 
-export interface PromptSource {
-  readonly name: string;
-  readonly source: string;
-}
-
-export function planPromptSets({
-  prompts,
-}: {
-  readonly prompts: readonly string[];
-}): readonly PromptSource[] {
+export function planPromptSets({ prompts }: { readonly prompts: readonly string[] }) {
   prompts.forEach(checkPromptSource);
   const given = prompts.length === 0 ? [bundledPrompts] : prompts;
   const sources = nameUniquely('--prompts', given, (path) => basename(resolve(path), extname(path)));

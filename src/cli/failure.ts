@@ -3,13 +3,7 @@ import { CommanderError } from 'commander';
 import { MistletoeError, type ErrorCode } from '../core/errors.js';
 import { asOneLine, colorsFor, type StopSignal, type Terminal } from './terminal.js';
 
-export const exitCodes = {
-  success: 0,
-  failure: 1,
-  badInput: 2,
-  incomplete: 3,
-  interrupted: 130,
-} as const;
+export const exitCodes = { success: 0, failure: 1, badInput: 2, incomplete: 3, interrupted: 130 } as const;
 
 /** The shells' convention: 128 plus the signal's number. */
 export const signalCodes: Readonly<Record<StopSignal, number>> = {

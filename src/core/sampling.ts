@@ -21,9 +21,7 @@ export function checkSamplingOptions(options: SamplingOptions): SamplingOptions 
     throw new MistletoeError(
       'usage',
       `The temperature is ${temperature}; a number of 0 or more was expected.`,
-      {
-        hint: 'Use 0 for greedy decoding, 1 for the distribution of the model as it is.',
-      },
+      { hint: 'Use 0 for greedy decoding, 1 for the distribution of the model as it is.' },
     );
   }
   if (topK !== undefined && (!Number.isInteger(topK) || topK < 1)) {

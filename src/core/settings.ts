@@ -107,11 +107,7 @@ const checkText = (value: unknown): string | undefined => (typeof value === 'str
 
 /** Text that is further checked by `read`, which returns undefined or throws if it is not valid. */
 export function textOf<T>(expected: string, read: (text: string) => T | undefined): ValueType<T> {
-  return {
-    expected,
-    read,
-    check: (value) => (typeof value === 'string' ? read(value) : undefined),
-  };
+  return { expected, read, check: (value) => (typeof value === 'string' ? read(value) : undefined) };
 }
 
 export const text: ValueType<string> = { expected: 'text', check: checkText, read: checkText };

@@ -112,10 +112,7 @@ export interface TensorNames {
 
 export function namesOf({ tensors }: Pick<Checkpoint, 'tensors'>): TensorNames {
   const names = [...tensors.keys()];
-  return {
-    has: (name) => tensors.has(name),
-    some: (pattern) => names.some((name) => pattern.test(name)),
-  };
+  return { has: (name) => tensors.has(name), some: (pattern) => names.some((name) => pattern.test(name)) };
 }
 
 export function holdsDecoder(names: TensorNames): boolean {

@@ -24,11 +24,6 @@ export interface SideLayout {
   readonly batchInside: boolean;
 }
 
-export interface MatrixProduct {
-  readonly left: SideLayout;
-  readonly right: SideLayout;
-}
-
 const same = (left: Names, right: Names): boolean =>
   left.length === right.length && left.every((name, index) => name === right[index]);
 
@@ -53,7 +48,7 @@ function findLayout(names: Names, batch: Names, outer: Names, inner: Names): Sid
  * The product that a contraction is, as it stands: matrices, stacks of them with one batch axis, or rows on any number
  * of axes times one matrix. Undefined if it must be planned first.
  */
-export function readMatrixProduct({ left, right, output }: Contraction): MatrixProduct | undefined {
+export function readMatrixProduct({ left, right, output }: Contraction) {
   const column = output.slice(-1);
   const leading = output.slice(0, -1);
   if (right.length === 2 && left.length >= 2 && same(leading, left.slice(0, -1))) {

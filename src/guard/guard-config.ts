@@ -38,9 +38,9 @@ const duration = z.codec(time, z.number(), {
   encode: formatDuration,
 });
 
-const sizeText = z.string().refine((text) => parseBytes(text) !== undefined, {
-  error: 'expected a size with a unit, such as 64MB',
-});
+const sizeText = z
+  .string()
+  .refine((text) => parseBytes(text) !== undefined, { error: 'expected a size with a unit, such as 64MB' });
 const size = z.codec(sizeText, z.number(), { decode: (text) => parseBytes(text)!, encode: formatSize });
 
 /** In bytes where rounding to three digits would change it. */

@@ -340,9 +340,7 @@ function checkSystems(systems: readonly BenchmarkSystem[]): void {
       throw new MistletoeError(
         'usage',
         `${key} is in the benchmark already; each system may be measured once.`,
-        {
-          hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.',
-        },
+        { hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.' },
       );
     }
     seen.add(key);

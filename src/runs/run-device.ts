@@ -77,9 +77,7 @@ export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name
   throw new MistletoeError(
     'usage',
     `The run computes on ${nameDevice(device)}; the given runtime is ${name}.`,
-    {
-      hint: 'Create the request with the device of the runtime.',
-    },
+    { hint: 'Create the request with the device of the runtime.' },
   );
 }
 
@@ -141,9 +139,7 @@ export async function findDevices(
     throw new MistletoeError(
       'usage',
       `--device is ${given}, but no GPU can be used: ${reason ?? 'the driver reports none'}`,
-      {
-        hint: 'Leave --device out to use the CPU.',
-      },
+      { hint: 'Leave --device out to use the CPU.' },
     );
   }
   const wanted =

@@ -130,10 +130,7 @@ export function readConfigBytes(folder: string, command: RunCommand = 'audit'): 
     throw new MistletoeError(
       'usage',
       `${folder} holds no run of mistletoe ${command} that can be read: ${describeCause(cause)}.`,
-      {
-        hint: `Give the folder that an earlier \`mistletoe ${command}\` named.`,
-        cause,
-      },
+      { hint: `Give the folder that an earlier \`mistletoe ${command}\` named.`, cause },
     );
   }
 }

@@ -124,9 +124,7 @@ export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine
     throw new MistletoeError(
       'usage',
       `--dtype is ${dtype}, which the CPU alone has; the device is ${device}.`,
-      {
-        hint: 'Give --device cpu, or --dtype bfloat16 for the GPU.',
-      },
+      { hint: 'Give --device cpu, or --dtype bfloat16 for the GPU.' },
     );
   }
   if (device === 'auto' && !host.hasDriver()) return processor(dtype, 'This machine has no NVIDIA driver');

@@ -127,12 +127,7 @@ const name = z.custom<string>(isText, 'expected a text').nullish();
 
 const message = z.discriminatedUnion('role', [
   z.strictObject({ role: z.enum(['system', 'developer', 'user']), content, name }),
-  z.strictObject({
-    role: z.literal('assistant'),
-    content: content.nullish(),
-    name,
-    ...neutralAnswerFields,
-  }),
+  z.strictObject({ role: z.literal('assistant'), content: content.nullish(), name, ...neutralAnswerFields }),
 ]);
 
 const maxMessages = 2048;

@@ -176,10 +176,7 @@ function spelled(text: string): TokenSpelling {
 function spellBytes(bytes: readonly number[]): TokenSpelling {
   const text = Buffer.from(bytes).toString();
   if (!text.includes(replacement)) return { text, bytes };
-  return {
-    text: `bytes:${bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`,
-    bytes,
-  };
+  return { text: `bytes:${bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`, bytes };
 }
 
 let letters: ReadonlyMap<string, number> | undefined;

@@ -181,11 +181,7 @@ export async function describeFrom(
   folder: string,
   { cacheFolder, taps }: Pick<TrainPlan, 'cacheFolder' | 'taps'>,
 ): Promise<z.infer<typeof startSchema>> {
-  return {
-    ...(await identifyModel(folder, cacheFolder)),
-    folder,
-    ...(taps === undefined ? {} : { taps }),
-  };
+  return { ...(await identifyModel(folder, cacheFolder)), folder, ...(taps === undefined ? {} : { taps }) };
 }
 
 export async function describeStart(

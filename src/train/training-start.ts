@@ -110,9 +110,5 @@ export function chooseDraftVocabulary(
   const total = counts.reduce((sum, count) => sum + count, 0);
   const covered = tokens.reduce((sum, token) => sum + counts[token]!, 0);
   const notice = `The data has fewer distinct tokens than the draft vocabulary's ${size}: ${unseen} that were never seen fill it up, those with the lowest ids.`;
-  return {
-    tokens,
-    coverage: total === 0 ? 1 : covered / total,
-    notice: unseen === 0 ? undefined : notice,
-  };
+  return { tokens, coverage: total === 0 ? 1 : covered / total, notice: unseen === 0 ? undefined : notice };
 }

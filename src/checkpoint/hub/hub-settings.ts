@@ -128,13 +128,7 @@ async function readTokenFile(path: string): Promise<string | undefined> {
 // models--ORG--NAME/refs/REVISION: a commit, as text
 // models--ORG--NAME/snapshots/COMMIT/...: links to models--ORG--NAME/blobs/HASH
 // Other programs may fetch only part of a model, so a snapshot counts only if all its weights are present.
-export interface RepositoryFolders {
-  readonly refs: string;
-  readonly snapshots: string;
-  readonly blobs: string;
-}
-
-export function repositoryFolders(cacheFolder: string, { repository, kind }: HubId): RepositoryFolders {
+export function repositoryFolders(cacheFolder: string, { repository, kind }: HubId) {
   const root = resolve(cacheFolder, `${kind ?? 'model'}s--${repository.replace('/', '--')}`);
   return { refs: join(root, 'refs'), snapshots: join(root, 'snapshots'), blobs: join(root, 'blobs') };
 }

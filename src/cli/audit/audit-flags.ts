@@ -90,9 +90,7 @@ export const auditFlags = {
       'exit code 100 if it is lower under attack',
       decimal({ min: 1 }),
       'length',
-      {
-        rare: true,
-      },
+      { rare: true },
     ),
     ...common.reportFormatFlag,
     ...common.progressFlag,

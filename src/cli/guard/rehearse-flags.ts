@@ -9,9 +9,7 @@ export const falseAlertsFlag = {
     'share of benign requests that may be called low',
     decimal({ above: 0, max: 0.5 }),
     'share',
-    {
-      shownDefault: '0.01',
-    },
+    { shownDefault: '0.01' },
   ),
 };
 

@@ -27,9 +27,7 @@ export const replay = defineCommand({
       'false alerts about tenants per week',
       decimal({ above: 0, max: 1e6 }),
       'number',
-      {
-        shownDefault: '1',
-      },
+      { shownDefault: '1' },
     ),
     ...formatFlag,
   },

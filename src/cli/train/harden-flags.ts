@@ -96,9 +96,7 @@ export const hardenFlags = {
       `of ${auditNames.join(', ')}; fresh always runs`,
       textOf(`one of ${auditNames.join(', ')}`, (given) => auditNames.find((name) => name === given)),
       'name',
-      {
-        shownDefault: 'fresh',
-      },
+      { shownDefault: 'fresh' },
     ),
     strongerPrompts: flag('prompts of the stronger audit', integer(1), 'count', { default: 4, rare: true }),
     auditSteps: flag('steps of the audits’ searches', auditSettings.steps.type, 'count', { rare: true }),
@@ -110,9 +108,7 @@ export const hardenFlags = {
       'max length of the answers that they measure',
       auditSettings.maxNewTokens.type,
       'count',
-      {
-        rare: true,
-      },
+      { rare: true },
     ),
     ...sharedAudit,
   }),

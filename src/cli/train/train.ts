@@ -159,9 +159,7 @@ async function prepare(
     throw new MistletoeError(
       'usage',
       'Neither --system nor --from was given, so there is nothing to train.',
-      {
-        hint: `Give --system with one of ${trainableSystems.join(', ')}, or --from with a drafter.`,
-      },
+      { hint: `Give --system with one of ${trainableSystems.join(', ')}, or --from with a drafter.` },
     );
   }
   const data = await createPromptFinder(flags, terminal)(requireData(flags.data));

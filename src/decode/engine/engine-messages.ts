@@ -72,11 +72,7 @@ export const taskSchema = z.strictObject({
    */
   needsRoom: z.boolean().optional(),
   sampling: z
-    .strictObject({
-      temperature: z.number(),
-      topK: z.number().optional(),
-      topP: z.number().optional(),
-    })
+    .strictObject({ temperature: z.number(), topK: z.number().optional(), topP: z.number().optional() })
     .optional(),
   /** Each further answer to the prompt uses the next number. */
   seed: z.number().int().optional(),

@@ -63,13 +63,6 @@ interface Ask {
   readonly reject: (cause: unknown) => void;
 }
 
-export interface EngineCounts {
-  readonly verifyRuns: number;
-  readonly draftRuns: number;
-  readonly promptRuns: number;
-  readonly programMs: number;
-}
-
 export interface EngineLoad {
   readonly running: number;
   readonly waiting: number;
@@ -104,7 +97,7 @@ export class Engine {
     this.memoryBytes = memoryBytes;
   }
 
-  get counts(): EngineCounts {
+  get counts() {
     return { ...this.counted };
   }
 

@@ -138,13 +138,7 @@ export function describeMedusa(
   };
 }
 
-interface FoundLayout {
-  readonly layout: Layout;
-  readonly heads: number;
-  readonly layers: number;
-}
-
-function findLayout({ tensors }: Checkpoint): FoundLayout {
+function findLayout({ tensors }: Checkpoint) {
   const found = layouts.map((layout) => {
     const counts = countHeads(tensors, (name) => {
       const place = name.startsWith(layout.prefix) && layout.place.exec(name.slice(layout.prefix.length));

@@ -51,13 +51,8 @@ export function sizeIn(config: Readonly<Record<string, unknown>>, key: string): 
   return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : undefined;
 }
 
-interface TensorReading {
-  readonly problems: readonly Problem[];
-  readonly notes: readonly string[];
-}
-
 /** Throws if config.json names too many layers. */
-export function readDecoderTensors(checkpoint: Checkpoint, model: ModelConfiguration): TensorReading {
+export function readDecoderTensors(checkpoint: Checkpoint, model: ModelConfiguration) {
   requireLayers(checkpoint, model.layerCount);
   const recipes = decoderRecipes(model, '');
   const unread = findUnreadTensors(checkpoint.tensors.keys(), recipes, model);
@@ -101,16 +96,11 @@ export function toProblem(failure: unknown): Problem {
   return { problem: failure.message, remedy: failure.hint ?? 'Take the file from its origin again.' };
 }
 
-export interface DrafterReading {
-  readonly facts: DrafterFacts;
-  readonly problems: readonly Problem[];
-}
-
 export function readDrafter(
   system: Pick<WeightedSystem, 'describe'>,
   checkpoint: Checkpoint,
   options: ReadingOptions = {},
-): DrafterReading {
+) {
   const refused: Problem[] = [];
   const note = (fault: MistletoeError): void => {
     refused.push(toProblem(fault));

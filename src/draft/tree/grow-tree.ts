@@ -122,9 +122,7 @@ export function resolvePolicy(
     throw new MistletoeError(
       'usage',
       `The draft policy asks for ${levels} levels; ${name} has ${maximumDepth} heads.`,
-      {
-        hint: `Use a policy of at most ${maximumDepth} levels, for example chain:${maximumDepth}.`,
-      },
+      { hint: `Use a policy of at most ${maximumDepth} levels, for example chain:${maximumDepth}.` },
     );
   }
   if (policy.kind === 'dynamic' && policy.topK > vocabularySize) {

@@ -43,10 +43,7 @@ export class Upstream {
     const { protocol, hostname, port, pathname, host } = new URL(url);
     this.isSecure = protocol === 'https:';
     const defaultPort = this.isSecure ? 443 : 80;
-    this.address = {
-      host: hostname.replace(/^\[|\]$/g, ''),
-      port: port === '' ? defaultPort : Number(port),
-    };
+    this.address = { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? defaultPort : Number(port) };
     this.hostHeader = host;
     this.basePath = pathname.replace(/\/+$/, '');
     this.timer = setInterval(() => {

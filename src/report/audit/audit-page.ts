@@ -86,11 +86,7 @@ bounds: lower is worse for the service. Below, how far the suffix that the searc
 distribution. Thick lines are medians over prompts, thin ones single prompts under attack. A curve that still falls at
 its end says that a longer search may find worse; an undirected search that falls as far says that luck would do.</p>
 ${drawKey(present(drafters, convergenceArms).map(armLine))}${drawGrid(drafters, (drafter) => [
-    drawConvergence(drafter, {
-      quantity: 'acceptedLength',
-      level: cleanLevel(drafter),
-      scale: lengths,
-    }),
+    drawConvergence(drafter, { quantity: 'acceptedLength', level: cleanLevel(drafter), scale: lengths }),
     drawConvergence(drafter, { quantity: 'divergence', level: bounded, scale: divergences }),
   ])}`;
 }

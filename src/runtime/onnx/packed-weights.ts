@@ -176,17 +176,8 @@ async function packAll(
   return table;
 }
 
-interface PackedWeight {
-  readonly hash: string;
-  readonly location: Pick<WeightLocation, 'offsetBytes'> & { readonly copies: string[] };
-}
-
 /** Undefined if the kernel does not pack the weight, or no stand-in works. */
-async function packOne(
-  store: FileWeights,
-  { weight, alone }: WeightProduct,
-  place: PlacePiece,
-): Promise<PackedWeight | undefined> {
+async function packOne(store: FileWeights, { weight, alone }: WeightProduct, place: PlacePiece) {
   const { name } = weight.attributes;
   const shape = weight.shape as readonly number[];
   const folder = dirname(store.path);

@@ -160,9 +160,6 @@ function unreadable(name: string, path: string, cause: unknown): MistletoeError 
   return new MistletoeError(
     'text',
     `The prompt set ${name} in ${path} cannot be read: ${describeCause(cause)}.`,
-    {
-      hint: 'Remove the file and give --download again, or give your own copy with --prompts-dir.',
-      cause,
-    },
+    { hint: 'Remove the file and give --download again, or give your own copy with --prompts-dir.', cause },
   );
 }

@@ -47,12 +47,7 @@ export function convertSentencePiece(
       : null,
     pre_tokenizer: legacy
       ? null
-      : {
-          type: 'Metaspace',
-          replacement: '▁',
-          prepend_scheme: hasPrefix ? 'first' : 'never',
-          split: false,
-        },
+      : { type: 'Metaspace', replacement: '▁', prepend_scheme: hasPrefix ? 'first' : 'never', split: false },
     post_processor: beginWith(pieces.findIndex(({ piece }) => piece === '<s>')),
     decoder: {
       type: 'Sequence',

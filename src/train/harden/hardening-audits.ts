@@ -45,16 +45,8 @@ export interface AuditedDrafter {
 
 export const auditFolder = (folder: string, name: HardeningAudit): string => join(folder, 'audits', name);
 
-export interface FinishedAudit {
-  readonly result: AuditResult;
-  readonly elapsedMs: number;
-}
-
 /** Undefined if interrupted. */
-export async function auditHardened(
-  work: AuditWork,
-  name: HardeningAudit,
-): Promise<FinishedAudit | undefined> {
+export async function auditHardened(work: AuditWork, name: HardeningAudit) {
   const { runtime, folder, signal, events, cacheFolder, verifyCache, workers } = work;
   const place = auditFolder(folder, name);
   const options = { runtime, signal, events, cacheFolder, verifyCache, workers };

@@ -23,11 +23,6 @@ export interface StateStoreOptions {
   readonly onNotice?: ((message: string) => void) | undefined;
 }
 
-export interface StoredStates {
-  readonly states: Float32Array; // [row, width]
-  readonly shape: readonly [number, number];
-}
-
 interface Entry {
   readonly position: number;
   readonly shape: readonly [number, number];
@@ -83,7 +78,7 @@ export class StateStore {
     return this.entries.has(exampleId);
   }
 
-  get(exampleId: string): StoredStates | undefined {
+  get(exampleId: string) {
     const entry = this.entries.get(exampleId);
     if (entry === undefined) return undefined;
     const [rows, width] = entry.shape;
