@@ -7,10 +7,8 @@ import { cutEarly } from '../../graph/cut-early.js';
 import { decomposeAttention } from '../../graph/operations/attention.js';
 import { pick, topIndices } from '../../graph/operations/indexing.js';
 import { broadcast, reshape } from '../../graph/operations/shaping.js';
-import type { RewriteRule } from '../../graph/simplify.js';
-import { simplify } from '../../graph/simplify.js';
-import type { Tensor, TensorOf } from '../../graph/tensor.js';
-import { sortTopologically } from '../../graph/tensor.js';
+import { type RewriteRule, simplify } from '../../graph/simplify.js';
+import { type Tensor, type TensorOf, sortTopologically } from '../../graph/tensor.js';
 import {
   type CompileOptions,
   ignoreLoss,
@@ -24,16 +22,12 @@ import type { WeightStore } from '../weights.js';
 import { isAttentionFusable } from './kernels/attention-kernel.js';
 import { CudaProgram, RecordingShelf } from './programs/cuda-program.js';
 import { DeviceMemory } from './driver/device-memory.js';
-import type { Allocation } from './driver/device-rows.js';
-import { allocateRows } from './driver/device-rows.js';
+import { type Allocation, allocateRows } from './driver/device-rows.js';
 import { DeviceWeights } from './programs/device-weights.js';
 import type { Address, Device, ElementType, Kernel, KernelModule } from './driver/device.js';
-import type { KernelPlan } from './kernels/kernel-plan.js';
-import { kernelPrelude } from './kernels/kernel-plan.js';
-import type { Place } from './programs/step.js';
-import { plansOf, rootOf } from './programs/step.js';
-import type { ProductType, Schedule } from './programs/schedule.js';
-import { scheduleGraph } from './programs/schedule.js';
+import { type KernelPlan, kernelPrelude } from './kernels/kernel-plan.js';
+import { type Place, plansOf, rootOf } from './programs/step.js';
+import { type ProductType, type Schedule, scheduleGraph } from './programs/schedule.js';
 import { isTileable } from './kernels/tile-attention-kernel.js';
 
 /** Enough rows to keep a large GPU busy; more would share less of the unchanged prefix. */

@@ -1,7 +1,6 @@
 /** Rows in device memory. Views share an allocation, which is returned when freed or when no view is left. */
 import { MistletoeError } from '../../../core/errors.js';
-import type { RowBuffer } from '../../row-buffer.js';
-import { countRows, requireRows } from '../../row-buffer.js';
+import { type RowBuffer, countRows, requireRows } from '../../row-buffer.js';
 import type { Address } from './device.js';
 
 export interface RowMemory {

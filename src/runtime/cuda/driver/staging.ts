@@ -3,8 +3,7 @@
  * once. Downloads land in it, because an asynchronous copy into ordinary memory would block the thread until all
  * earlier work is done.
  */
-import type { Driver } from './driver.js';
-import { statusCodes } from './driver.js';
+import { type Driver, statusCodes } from './driver.js';
 import type { Native } from './native-library.js';
 
 interface PinnedMemory {

@@ -8,13 +8,10 @@ import type { HalfType } from '../../../core/half-floats.js';
 import { countElements, equalShapes } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { FindOperand } from './element-code.js';
-import type { KernelPlan } from './kernel-plan.js';
-import { writeKernel } from './kernel-plan.js';
-import type { KernelOperand } from './kernel-text.js';
-import { narrow } from './kernel-text.js';
+import { type KernelPlan, writeKernel } from './kernel-plan.js';
+import { type KernelOperand, narrow } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
-import type { TileWriting } from './tile-softmax.js';
-import { declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
+import { type TileWriting, declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
 import { loadEight, pairOf, storeFour } from './wide-kernels.js';
 
 const warps = 4;

@@ -4,9 +4,8 @@
  * number of threads.
  */
 import type { TensorOf } from '../../../graph/tensor.js';
-import type { RowWriting } from './kernel-plan.js';
 import type { KernelText } from './kernel-text.js';
-import { overRow, writeMaximum } from './kernel-plan.js';
+import { type RowWriting, overRow, writeMaximum } from './kernel-plan.js';
 
 function writeCount({ text, element }: RowWriting, name: string, condition: string): void {
   text.line(`int ${name};`);

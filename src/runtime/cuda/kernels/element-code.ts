@@ -3,8 +3,7 @@
  * them; values in memory end the chain. Indices stay flat (row-major) until axes are needed, which avoids divisions.
  */
 import { MistletoeError } from '../../../core/errors.js';
-import type { Shape } from '../../../graph/dimension.js';
-import { equalShapes } from '../../../graph/dimension.js';
+import { type Shape, equalShapes } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { KernelOperand, KernelText, ValueType } from './kernel-text.js';
 

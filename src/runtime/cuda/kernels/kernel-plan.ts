@@ -1,10 +1,8 @@
 /** Kernels of a schedule and what they share. */
 import type { Dimension } from '../../../graph/dimension.js';
-import type { FindOperand } from './element-code.js';
-import { ElementCode } from './element-code.js';
+import { type FindOperand, ElementCode } from './element-code.js';
 import { halfCode, tensorCoreCode } from './device-code.js';
-import type { KernelOperand } from './kernel-text.js';
-import { KernelText } from './kernel-text.js';
+import { type KernelOperand, KernelText } from './kernel-text.js';
 
 /** Sum over a block, the same in every thread. */
 const writeBlockSum = (name: string, type: string, zero: string): string =>

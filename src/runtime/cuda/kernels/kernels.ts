@@ -4,10 +4,8 @@
  */
 import { countElements, multiplyDimensions } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
-import type { FindOperand } from './element-code.js';
-import { axesOf } from './element-code.js';
-import type { KernelPlan, RowWriting } from './kernel-plan.js';
-import { overRow, writeKernel, writeMaximum } from './kernel-plan.js';
+import { type FindOperand, axesOf } from './element-code.js';
+import { type KernelPlan, type RowWriting, overRow, writeKernel, writeMaximum } from './kernel-plan.js';
 import type { KernelOperand } from './kernel-text.js';
 import { writeDraw, writeKeepLikeliest } from './drawing-kernels.js';
 import { planWideMap, planWideNorm } from './wide-kernels.js';

@@ -10,12 +10,9 @@
 import type { Shape } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { FloatType } from '../driver/device.js';
-import type { FindOperand } from './element-code.js';
-import { axesOf, ElementCode } from './element-code.js';
-import type { KernelPlan } from './kernel-plan.js';
-import { finishKernel } from './kernel-plan.js';
-import type { KernelOperand, KernelText } from './kernel-text.js';
-import { bytesOf, narrow, storageTypes } from './kernel-text.js';
+import { type FindOperand, axesOf, ElementCode } from './element-code.js';
+import { type KernelPlan, finishKernel } from './kernel-plan.js';
+import { type KernelOperand, type KernelText, bytesOf, narrow, storageTypes } from './kernel-text.js';
 
 /** Rows that come from an rmsNorm: each block computes them itself. */
 interface NormWriting {

@@ -5,15 +5,12 @@
  * Groups of threads share a column for the scores, a warp has a row for the softmax, and each thread has four places
  * for the mixture. Rotated keys of the new rows are computed here and stored for other readers.
  */
-import type { Dimension } from '../../../graph/dimension.js';
-import { countElements } from '../../../graph/dimension.js';
+import { type Dimension, countElements } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { rootOf } from '../programs/step.js';
 import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-kernel.js';
-import type { FindOperand } from './element-code.js';
-import { ElementCode } from './element-code.js';
-import type { KernelPlan } from './kernel-plan.js';
-import { finishKernel } from './kernel-plan.js';
+import { type FindOperand, ElementCode } from './element-code.js';
+import { type KernelPlan, finishKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
 /** One chunk of columns of split attention: scores, softmax, mixture. */

@@ -7,12 +7,10 @@
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { countElements } from '../../../graph/dimension.js';
 import type { FindOperand } from './element-code.js';
-import type { KernelPlan } from './kernel-plan.js';
-import { writeKernel } from './kernel-plan.js';
+import { type KernelPlan, writeKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
-import type { TileWriting } from './tile-softmax.js';
-import { declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
+import { type TileWriting, declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
 import { storeEight } from './wide-kernels.js';
 
 /** Warps per block, and columns per step. */

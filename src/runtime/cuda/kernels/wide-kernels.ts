@@ -2,14 +2,11 @@
  * Kernels that process eight or four adjacent elements per thread: memory-bound kernels need 16-byte loads.
  */
 import type { HalfType } from '../../../core/half-floats.js';
-import type { Shape } from '../../../graph/dimension.js';
-import { countElements, equalShapes } from '../../../graph/dimension.js';
+import { type Shape, countElements, equalShapes } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { rootOf } from '../programs/step.js';
-import type { FindOperand } from './element-code.js';
-import { ElementCode, isElementwise } from './element-code.js';
-import type { KernelPlan } from './kernel-plan.js';
-import { finishKernel } from './kernel-plan.js';
+import { type FindOperand, ElementCode, isElementwise } from './element-code.js';
+import { type KernelPlan, finishKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
 /** Elements 8 * at to 8 * at + 7. */

@@ -21,8 +21,7 @@ import type { Address, Kernel, Recording } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
 import { bindValues, layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
-import type { OutputKind, RunPlan } from './run-plan.js';
-import { describeRows, findExact, listRows, planRun } from './run-plan.js';
+import { type OutputKind, type RunPlan, describeRows, findExact, listRows, planRun } from './run-plan.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
 

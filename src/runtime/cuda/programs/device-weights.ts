@@ -2,8 +2,7 @@
 import { open } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../../../core/errors.js';
 import type { TensorOf } from '../../../graph/tensor.js';
-import type { DirectPart, FileWeights, WeightStore } from '../../weights.js';
-import { findWeight } from '../../weights.js';
+import { type DirectPart, type FileWeights, type WeightStore, findWeight } from '../../weights.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import type { Allocation } from '../driver/device-rows.js';
 import type { Address, ElementType, FloatType, KernelModule } from '../driver/device.js';

@@ -4,8 +4,7 @@
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { Address, Kernel, KernelModule, Launch } from '../driver/device.js';
-import type { Driver } from '../driver/driver.js';
-import { statusCodes } from '../driver/driver.js';
+import { type Driver, statusCodes } from '../driver/driver.js';
 import type { Native } from '../driver/native-library.js';
 
 const slotBytes = 8;

@@ -11,16 +11,13 @@ import {
   type TensorValue,
 } from '../../program.js';
 import { bindInputs, checkTypes } from '../../program-values.js';
-import type { RowMemory } from '../driver/device-rows.js';
-import { deviceRowsOf } from '../driver/device-rows.js';
+import { type RowMemory, deviceRowsOf } from '../driver/device-rows.js';
 import type { Launch } from '../driver/device.js';
 import type { KernelPlan, ThreadNeed } from '../kernels/kernel-plan.js';
 import { bytesOf } from '../kernels/kernel-text.js';
-import type { ProductShape } from './product-shape.js';
-import { shapeProduct } from './product-shape.js';
+import { type ProductShape, shapeProduct } from './product-shape.js';
 import type { RunPlan } from './run-plan.js';
-import type { KernelStep, Place, ProductStep, SmallBatchStep } from './step.js';
-import { resultsOf } from './step.js';
+import { type KernelStep, type Place, type ProductStep, type SmallBatchStep, resultsOf } from './step.js';
 
 /** Host values to and from the device, in one piece each way. */
 export function bindValues(

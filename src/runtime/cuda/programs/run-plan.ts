@@ -1,9 +1,7 @@
 /** What a run of certain outputs does, for any lengths. */
-import type { Dimension } from '../../../graph/dimension.js';
-import { formatDimension } from '../../../graph/dimension.js';
+import { type Dimension, formatDimension } from '../../../graph/dimension.js';
 import type { Schedule } from './schedule.js';
-import type { Place, Step } from './step.js';
-import { maxSmallBatchRows, readsOf, resultsOf } from './step.js';
+import { type Place, type Step, maxSmallBatchRows, readsOf, resultsOf } from './step.js';
 
 export type OutputKind = 'host' | 'buffer';
 

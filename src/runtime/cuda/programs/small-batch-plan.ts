@@ -6,8 +6,7 @@
 import { countElements, equalDimensions, equalShapes } from '../../../graph/dimension.js';
 import type { Tensor } from '../../../graph/tensor.js';
 import type { FloatType } from '../driver/device.js';
-import type { FindOperand } from '../kernels/element-code.js';
-import { isElementwise } from '../kernels/element-code.js';
+import { type FindOperand, isElementwise } from '../kernels/element-code.js';
 import type { SmallBatchPart, SmallBatchWork } from '../kernels/small-batch-kernel.js';
 import {
   defaultTuning,
