@@ -6,6 +6,7 @@
 import { equalShapes } from './dimension.js';
 import { attentionGradients, rotationGradients } from './operations/attention.js';
 import { contractionGradients } from './operations/contraction.js';
+import { expertGradients } from './operations/expert-product.js';
 import { drawingGradients, indexingGradients } from './operations/indexing.js';
 import { add, elementwiseGradients } from './operations/elementwise.js';
 import { constant, input, leafGradients } from './operations/leaves.js';
@@ -19,6 +20,7 @@ const rules: GradientRules<OperationName> = {
   ...leafGradients,
   ...elementwiseGradients,
   ...contractionGradients,
+  ...expertGradients,
   ...attentionGradients,
   ...shapingGradients,
   ...reductionGradients,

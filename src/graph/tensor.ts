@@ -40,6 +40,7 @@ export interface Attributes {
   select: None;
 
   contract: Contraction;
+  expertProduct: { readonly count: number; readonly transposed: boolean };
   attention: Attention;
 
   reshape: None;

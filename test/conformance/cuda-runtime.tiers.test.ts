@@ -60,7 +60,7 @@ const oneOfEach = new Set(
     return cases.find(({ sizes }) => sizes.length > 1) ?? cases[0]!;
   }),
 );
-const intricate: readonly string[] = ['keepLikeliest', 'draw'];
+const intricate: readonly string[] = ['keepLikeliest', 'draw', 'expertProduct'];
 const chosen = runtimeCases.filter(
   (each, index) => intricate.includes(each.operation) || oneOfEach.has(each) || countEarlier(each, index) < 3,
 );

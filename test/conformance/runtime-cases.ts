@@ -9,6 +9,7 @@ import type { Dimension } from '../../src/graph/dimension.js';
 import { addDimensions, evaluateDimension, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
 import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { contract, matmul } from '../../src/graph/operations/contraction.js';
+import { expertProduct } from '../../src/graph/operations/expert-product.js';
 import * as drawing from '../../src/graph/operations/indexing.js';
 import * as indexing from '../../src/graph/operations/indexing.js';
 import * as elementwise from '../../src/graph/operations/elementwise.js';
@@ -340,6 +341,41 @@ function contraction(equation: string, lengths: Readonly<Record<string, Dimensio
 const heads = { b: batch, t: position, u: past, h: 3, d: 4 };
 const groups = { b: batch, t: position, u: past, k: 2, g: 3, d: 4 };
 const layers = { b: batch, t: position, i: 5, o: 3 };
+
+const expertCases: readonly RuntimeCase[] = [
+  ...[false, true].map((transposed) =>
+    describeCase(
+      'expertProduct',
+      transposed ? 'transposed matrices' : 'rows',
+      expertProduct(x(position, transposed ? 4 : 3), y(3, 20), integers('at', position), 5, transposed),
+      { draws: { at: below(5) } },
+    ),
+  ),
+  describeCase(
+    'expertProduct',
+    'one expert for all',
+    expertProduct(x(position, 3), y(3, 8), integers('at', position), 2),
+    { draws: { at: () => 1 } },
+  ),
+  describeCase(
+    'expertProduct',
+    'many long rows',
+    expertProduct(x(20, 70), weight('table', [70, 2 * 36]), integers('at', 20), 2),
+    {
+      draws: { at: below(2), x: (random) => random.next() / 16 },
+      weights: memory('table', [70, 2 * 36]),
+      sources: [],
+    },
+  ),
+  ...(['bfloat16', 'float16'] as const).map((type) =>
+    describeCase(
+      'expertProduct',
+      `${type} weights`,
+      expertProduct(x(position, 3), weight('halves', [3, 10]), integers('at', position), 5),
+      { draws: { at: below(5) }, weights: memory('halves', [3, 10], type) },
+    ),
+  ),
+];
 
 const contractionCases: readonly RuntimeCase[] = [
   contraction('b t h d, b u h d -> b h t u', heads, 0.5),
@@ -697,6 +733,7 @@ export const runtimeCases: readonly RuntimeCase[] = [
   ...binaryCases,
   ...selectCases,
   ...contractionCases,
+  ...expertCases,
   ...attentionCases,
   ...shapingCases,
   ...reductionCases,

@@ -31,6 +31,7 @@ const operations: Readonly<Record<keyof Attributes, true>> = {
   equal: true,
   select: true,
   contract: true,
+  expertProduct: true,
   attention: true,
   reshape: true,
   transpose: true,

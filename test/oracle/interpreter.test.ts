@@ -6,6 +6,7 @@ import { addDimensions, symbol } from '../../src/graph/dimension.js';
 import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { contract, matmul } from '../../src/graph/operations/contraction.js';
 import * as elementwise from '../../src/graph/operations/elementwise.js';
+import { expertProduct } from '../../src/graph/operations/expert-product.js';
 import * as drawing from '../../src/graph/operations/indexing.js';
 import * as indexing from '../../src/graph/operations/indexing.js';
 import { constant, input, weight } from '../../src/graph/operations/leaves.js';
@@ -133,6 +134,18 @@ const sums: readonly (readonly [string, Tensor, readonly number[], readonly numb
     ),
     [1, 1, 2, 1],
     [1, 4],
+  ],
+  [
+    'expertProduct',
+    expertProduct(constant([1, 2, 1, 2], [2, 2]), constant([1, 2, 3, 4], [2, 2]), integers(1, 0), 2),
+    [2, 1],
+    [10, 7],
+  ],
+  [
+    'expertProduct with transposed matrices',
+    expertProduct(constant([1, 2], [2, 1]), constant([1, 2, 3, 4], [2, 2]), integers(1, 0), 2, true),
+    [2, 2],
+    [2, 4, 2, 6],
   ],
   ['gatherRows', indexing.gatherRows(matrix, integers(1, 0, 1)), [3, 3], [4, 5, 6, 1, 2, 3, 4, 5, 6]],
   [

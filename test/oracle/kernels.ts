@@ -109,6 +109,17 @@ export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<
       return scale * total;
     });
   },
+  expertProduct: ({ attributes: { count, transposed } }, [rows, table, chosen], { shape }) => {
+    const width = table!.shape[1]! / count;
+    return fill(shape, ([row, column]) => {
+      const first = checkIndex('expertProduct', chosen!.data[row!]!, count) * width;
+      const terms = Array.from({ length: rows!.shape[1]! }, (_, at) => {
+        const place = transposed ? [column!, first + at] : [at, first + column!];
+        return read(rows!, [row!, at]) * read(table!, place);
+      });
+      return terms.reduce((sum, term) => sum + term, 0);
+    });
+  },
   attention: runAttention,
 
   reshape: (_, [x]) => x!.data.slice(),

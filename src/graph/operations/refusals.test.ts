@@ -6,6 +6,7 @@ import type { SegmentKind, Tensor } from '../tensor.js';
 import { attention, rotate } from './attention.js';
 import { contract, matmul } from './contraction.js';
 import { add, cast, equal, greater, select, sigmoid } from './elementwise.js';
+import { expertProduct } from './expert-product.js';
 import {
   argmax,
   draw,
@@ -47,6 +48,16 @@ const refusals: readonly (readonly [string, () => unknown, string])[] = [
     'matmul of symbols',
     () => matmul(floats(5, 'past'), floats('new', 7)),
     'matmul: inner dimensions past and new differ (given float32 [5, past] and float32 [new, 7])',
+  ],
+  [
+    'experts that do not divide the table',
+    () => expertProduct(floats(5, 3), floats(3, 8), integers(5), 3),
+    'expertProduct: 8 columns are not 3 matrices',
+  ],
+  [
+    'rows that do not fit an expert',
+    () => expertProduct(floats(5, 3), floats(3, 8), integers(5), 2, true),
+    'expertProduct: needs rows of 4 values',
   ],
   ['matmul of a vector', () => matmul(floats(5), floats(5, 7)), 'matmul: needs two matrices'],
   [

@@ -18,7 +18,8 @@ export const elementTypes = {
 } as const;
 export type ElementType = keyof typeof elementTypes;
 
-type Attribute = number | string | readonly number[] | { readonly float: number };
+type Attribute =
+  number | string | readonly number[] | { readonly float: number } | { readonly graph: MessageWriter };
 
 export interface NodeOptions {
   readonly attributes?: Readonly<Record<string, Attribute>> | undefined;
@@ -43,11 +44,11 @@ const opset = 20;
 const irVersion = 10;
 
 export class OnnxBuilder {
-  private readonly nodes: MessageWriter[] = [];
+  private nodes: MessageWriter[] = [];
   private readonly initializers: MessageWriter[] = [];
   private readonly inputs: MessageWriter[] = [];
   private readonly outputs: MessageWriter[] = [];
-  private readonly memo = new Map<string, readonly string[]>();
+  private memo = new Map<string, readonly string[]>();
   private readonly symbols = new Map<string, { input: string; axis: number }>();
   private count = 0;
 
@@ -90,6 +91,41 @@ export class OnnxBuilder {
     this.nodes.push(writeNode(operator, inputs, outputs, options));
     this.memo.set(key, outputs);
     return outputs;
+  }
+
+  /**
+   * A Loop that updates one value; its body may read any value outside.
+   * @param trips an int64 scalar
+   */
+  loop(
+    trips: string,
+    initial: string,
+    { shape, dtype }: { readonly shape: Shape; readonly dtype: DType },
+    write: (trip: string, value: string) => string,
+  ): string {
+    const [nodes, memo] = [this.nodes, this.memo];
+    const [trip, going, value, stillGoing, next] = Array.from({ length: 5 }, () => `t${this.count++}`);
+    this.nodes = [];
+    // The body sees what is known outside; what it computes itself stays inside.
+    this.memo = new Map(memo);
+    const result = write(trip!, value!);
+    const body = [
+      ...this.nodes,
+      writeNode('Identity', [going!], [stillGoing!], {}),
+      writeNode('Identity', [result], [next!], {}),
+    ];
+    [this.nodes, this.memo] = [nodes, memo];
+    const graph = new MessageWriter();
+    for (const node of body) graph.message(1, node);
+    graph
+      .string(2, `loop ${trip!}`)
+      .message(11, describeValue(trip!, [], 'int64'))
+      .message(11, describeValue(going!, [], 'bool'))
+      .message(11, describeValue(value!, shape, dtype))
+      .message(12, describeValue(stillGoing!, [], 'bool'))
+      .message(12, describeValue(next!, shape, dtype));
+    const always = this.constant('bool', [1], []);
+    return this.freshNode('Loop', [trips, always, initial], { attributes: { body: { graph } } });
   }
 
   floats(values: readonly number[], shape: readonly number[]): string {
@@ -215,11 +251,12 @@ function writeAttribute(name: string, value: Attribute): MessageWriter {
   const attribute = new MessageWriter().string(1, name);
   if (typeof value === 'number') return attribute.integer(3, value).integer(20, 2);
   if (typeof value === 'string') return attribute.string(4, value).integer(20, 3);
+  if ('graph' in value) return attribute.message(6, value.graph).integer(20, 5);
   if ('float' in value) return attribute.float(2, value.float).integer(20, 1);
   return attribute.integers(8, value).integer(20, 7);
 }
 
-function describeValue(name: string, shape: Shape, dtype: DType): MessageWriter {
+function describeValue(name: string, shape: Shape, dtype: ElementType): MessageWriter {
   const dimensions = new MessageWriter();
   for (const dimension of shape) {
     const entry = new MessageWriter();

@@ -11,7 +11,12 @@ import { type WeightStore, quantizedBlock } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './session.js';
 import { onnxForms } from './onnx-forms.js';
-import { WeightPlacement, type ExternalFile, type PlacedMatrix } from './weight-placement.js';
+import {
+  WeightPlacement,
+  type ExternalFile,
+  type PlacedMatrix,
+  type PlacedWeight,
+} from './weight-placement.js';
 
 /** MatMul, or FusedMatMul if a side is transposed or the product is scaled. */
 function lowerContraction(
@@ -31,6 +36,38 @@ function lowerContraction(
   return builder.node('FusedMatMul', inputs, {
     domain: 'com.microsoft',
     attributes: { ...transposed, alpha: { float: attributes.scale } },
+  });
+}
+
+/**
+ * A loop over the chosen experts, each with all of its rows: a matrix is copied out of the table (and widened) once per
+ * pass, and experts that no row chose are not read.
+ */
+function lowerExperts(
+  builder: OnnxBuilder,
+  { attributes: { count, transposed }, inputs, shape, dtype }: TensorOf<'expertProduct'>,
+  [rows, chosen]: readonly [string, string],
+  table: PlacedWeight,
+): string {
+  const width = (inputs[1]!.shape[1] as number) / count;
+  const indices = castTo(builder, chosen, elementTypes.int64);
+  const experts = builder.node('Unique', [indices], { attributes: { sorted: 1 } });
+  const found = builder.node('Squeeze', [builder.node('Shape', [experts]), builder.integers([0])]);
+  const zeros = builder.node('Expand', [builder.floats([0], []), builder.shape(shape, false)]);
+  return builder.loop(found, zeros, { shape, dtype }, (trip, result) => {
+    const place = builder.node('Unsqueeze', [trip, builder.integers([0])]);
+    const expert = builder.node('Gather', [experts, place]);
+    const start = builder.node('Mul', [expert, builder.integers([width])]);
+    const end = builder.node('Add', [start, builder.integers([width])]);
+    const cut = builder.node('Slice', [table.name, start, end, builder.integers([1])]);
+    const matrix = table.dtype === 'float32' ? cut : castTo(builder, cut, elementTypes.float32);
+    const isOwn = builder.node('Equal', [indices, expert]);
+    const own = builder.node('Transpose', [builder.node('NonZero', [isOwn])]); // [row, 1]
+    const product = builder.node('FusedMatMul', [builder.node('GatherND', [rows, own]), matrix], {
+      domain: 'com.microsoft',
+      attributes: { transB: Number(transposed) },
+    });
+    return builder.node('ScatterND', [result, own, product]);
   });
 }
 
@@ -102,7 +139,7 @@ type Lowering<Name extends OperationName> = (
 ) => string;
 
 /** Leaves, and operations that simplified graphs no longer have. */
-type Elsewhere = 'input' | 'weight' | 'attention' | 'stopGradient';
+type Elsewhere = 'input' | 'weight' | 'attention' | 'stopGradient' | 'expertProduct';
 
 const direct =
   (operator: string) =>
@@ -254,6 +291,15 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
       continue;
     }
     const [rows, matrix] = tensor.inputs;
+    if (tensor.operation === 'expertProduct') {
+      const placed =
+        matrix!.operation === 'weight'
+          ? placement.place(builder, matrix, tensor)
+          : { name: names.get(matrix!)!, dtype: matrix!.dtype };
+      const [ofRows, chosen] = [names.get(rows!)!, names.get(tensor.inputs[2]!)!];
+      names.set(tensor, lowerExperts(builder, tensor, [ofRows, chosen], placed));
+      continue;
+    }
     if (tensor.operation === 'contract' && matrix?.operation === 'weight') {
       const { name, quantized } = placement.place(builder, matrix, tensor);
       if (quantized !== undefined) {

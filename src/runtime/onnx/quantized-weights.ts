@@ -35,6 +35,8 @@ export class QuantizedWeights {
   /** To be searched before the stores they were made from. */
   async find(outputs: NamedTensors, weights: readonly WeightStore[]): Promise<readonly FileWeights[]> {
     const groups = new Map<FileWeights, WeightProduct[]>();
+    const all = sortTopologically(Object.values(outputs));
+    if (all.some(({ operation }) => operation === 'expertProduct')) throw withExperts(this.type);
     for (const product of listProducts(outputs).values()) {
       const store = findWeight(weights, product.weight);
       if (store.kind !== 'file' || store.derived === undefined) throw withoutCache(this.type);
@@ -55,6 +57,11 @@ export class QuantizedWeights {
 const withoutCache = (type: QuantizedType): MistletoeError =>
   new MistletoeError('runtime', `--dtype ${type} needs the weight cache, which cannot be written.`, {
     hint: 'Set MISTLETOE_CACHE to a folder with room, or leave --dtype out.',
+  });
+
+const withExperts = (type: QuantizedType): MistletoeError =>
+  new MistletoeError('runtime', `--dtype ${type} does not support models with experts.`, {
+    hint: 'Leave --dtype out: a 16-bit checkpoint keeps its experts in 16 bits.',
   });
 
 function isRowsTimesMatrix({ weight, alone, others }: WeightProduct): boolean {

@@ -18,6 +18,7 @@ import { readsOf, resultsOf, rootOf } from './step.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import { fuseAttention } from './split-attention-plan.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from '../kernels/kernels.js';
+import { planExperts } from '../kernels/expert-kernel.js';
 import { isTileable, planTileAttention } from '../kernels/tile-attention-kernel.js';
 import { ValueStorage } from './value-storage.js';
 
@@ -103,7 +104,7 @@ class Scheduler {
         operation === 'attention'
           ? inputs.slice(1).filter((side) => !this.isRotatedIn(tensor, side))
           : inputs;
-      if (operation === 'contract' || operation === 'attention')
+      if (operation === 'contract' || operation === 'attention' || operation === 'expertProduct')
         for (const side of inMemory) resident.add(rootOf(side));
       if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
       if (operation === 'input' || operation === 'weight' || this.isTable(tensor)) resident.add(tensor);
@@ -153,6 +154,8 @@ class Scheduler {
     } else if (tensor.operation === 'contract') {
       const [left, right] = tensor.inputs.map((side) => this.forProduct(this.places.get(rootOf(side))!));
       this.steps.push({ kind: 'product', tensor, left: left!, right: right!, result });
+    } else if (tensor.operation === 'expertProduct') {
+      push(planExperts(tensor, result, find));
     } else if (isRowOperation(tensor)) {
       push(planRows(tensor, result, find));
     } else if (tensor.operation === 'sum') {

@@ -43,6 +43,7 @@ export class ValueStorage {
     const isForProducts = this.readersOf(tensor).every(
       (reader) =>
         reader.operation === 'contract' ||
+        reader.operation === 'expertProduct' ||
         reader.operation === 'reshape' ||
         (reader.operation === 'attention' && this.isNarrowIn(reader, tensor)),
     );
