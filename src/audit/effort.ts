@@ -9,6 +9,7 @@ import { levelsOf } from '../draft/tree/grow-tree.js';
 import { matmul } from '../graph/operations/contraction.js';
 import { input, weight } from '../graph/operations/leaves.js';
 import type { CausalModel } from '../model/causal-model.js';
+import { mlpWidthPerToken } from '../model/experts.js';
 import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';
 import { float32, type Runtime } from '../runtime/program.js';
 import type { FileWeights, MemoryWeights, WeightStore } from '../runtime/weights.js';
@@ -81,11 +82,12 @@ function countBytes(store: FileWeights | MemoryWeights): number {
   return bytes;
 }
 
-/** Look-up tables count too; they are the smaller part. */
+/** Look-up tables count too; they are the smaller part. Experts are not packed. */
 function countProducts({ tensors }: WeightStore): number {
   let count = 0;
-  for (const { shape } of tensors.values())
-    if (shape.length > 1) count += shape.reduce((product, size) => product * size, 1);
+  for (const [name, { shape }] of tensors)
+    if (shape.length > 1 && !name.includes('.mlp.experts.'))
+      count += shape.reduce((product, size) => product * size, 1);
   return count;
 }
 
@@ -95,10 +97,10 @@ function estimateSearch(
   drafters: readonly DrafterMemory[],
   { search, candidates, starts, suffixLength, window }: SearchSizes,
 ): number {
-  const { vocabularySize, hiddenSize, intermediateSize, layerCount } = configuration;
+  const { vocabularySize, hiddenSize, layerCount } = configuration;
   const rowsOfOne = suffixLength + window;
   const rows = Math.min(rowsPerBatch, Math.max(candidates, starts) * rowsOfOne);
-  const layerWidth = keptWidths.hidden * hiddenSize + keptWidths.inner * intermediateSize;
+  const layerWidth = keptWidths.hidden * hiddenSize + keptWidths.inner * mlpWidthPerToken(configuration);
   const needs = drafters.map(({ drafter, levels }) => {
     const wide = vocabularySize * (targetScores + (drafter.graph === undefined ? 0 : levels));
     const share = 1 + (levels * drafter.parameterCount) / countParameters(weights);

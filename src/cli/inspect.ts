@@ -7,6 +7,7 @@ import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../dr
 import { inspectCheckpoint } from '../draft/inspection.js';
 import type { DrafterFacts } from '../draft/draft-system.js';
 import type { ModelConfiguration } from '../model/configuration.js';
+import { countSparseLayers, type Experts } from '../model/experts.js';
 import type { ComputeType, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
 import { type Invocation, defineCommand } from './command.js';
@@ -151,11 +152,18 @@ function modelLines(model: ModelConfiguration): readonly Line[] {
     ['family', [model.family, ...traits].join(', ')],
     ['layers', formatCount(model.layerCount)],
     ['hidden size', `${formatCount(model.hiddenSize)} (MLP ${formatCount(model.intermediateSize)})`],
+    ...lineIf('experts', model.experts, (experts) => describeExperts(model, experts)),
     ['heads', `${headCount} of ${headSize}, ${keyValueHeadCount} for keys and values`],
     ['vocabulary', `${formatCount(model.vocabularySize)} tokens`],
     ['context', `${formatCount(model.contextLength)} tokens${seen}`],
     ['rotary', `base ${formatCount(model.rotaryBase)} (${model.rotaryOrigin})${scaling}`],
   ];
+}
+
+function describeExperts(model: ModelConfiguration, experts: Experts): string {
+  const { count, perToken, intermediateSize } = experts;
+  const layers = `${countSparseLayers(model)} of ${model.layerCount} layers`;
+  return `${perToken} of ${count} per token, each MLP ${formatCount(intermediateSize)}, in ${layers}`;
 }
 
 function drafterLines(facts: DrafterFacts): readonly Line[] {

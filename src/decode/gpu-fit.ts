@@ -2,6 +2,7 @@
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
 import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
+import { countSparseLayers } from '../model/experts.js';
 import { layerRecipes } from '../model/weights.js';
 import type { ComputeType, DeviceChoice, GpuHost } from '../runtime/device-choice.js';
 import { keepIfRoom, nameDevice, thisMachine } from '../runtime/device-choice.js';
@@ -27,14 +28,17 @@ export const passBytes = 2 ** 29;
 export function estimateGpuMemory(configuration: ModelConfiguration, dtype: ComputeType): GpuMemory {
   const { vocabularySize, hiddenSize, layerCount, keyValueHeadCount, headSize, tiedEmbeddings } =
     configuration;
-  const layerBytes = layerRecipes('', '', configuration).reduce(
-    (sum, { shape }) => sum + weightBytesOf(shape, dtype),
-    0,
-  );
+  const sparse = countSparseLayers(configuration);
+  const bytesOf = (experts: ModelConfiguration['experts']): number =>
+    layerRecipes('', '', configuration, { experts }).reduce(
+      (sum, { shape }) => sum + weightBytesOf(shape, dtype),
+      0,
+    );
+  const layerBytes = (layerCount - sparse) * bytesOf(undefined) + sparse * bytesOf(configuration.experts);
   const table = vocabularySize * hiddenSize;
   const outputBytes = tiedEmbeddings && dtype === 'float32' ? 0 : typeBytes[dtype] * table;
   return {
-    weightBytes: layerCount * layerBytes + floatBytes * (table + hiddenSize) + outputBytes,
+    weightBytes: layerBytes + floatBytes * (table + hiddenSize) + outputBytes,
     bytesPerToken: floatBytes * 2 * layerCount * keyValueHeadCount * headSize,
   };
 }

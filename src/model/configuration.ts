@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { findPositions, readContext, type ContextReach } from './context-length.js';
+import { parseExperts, type Experts } from './experts.js';
 import { families, type FamilyName, type FamilyTraits } from './families.js';
 import type { RotaryScaling } from './rotary/rotary.js';
 import { parseRotary } from './rotary/rotary-settings.js';
@@ -10,6 +11,7 @@ export interface ModelConfiguration extends ContextReach, FamilyTraits {
   readonly family: FamilyName;
   readonly hiddenSize: number;
   readonly intermediateSize: number;
+  readonly experts?: Experts | undefined;
   readonly layerCount: number;
   readonly headCount: number;
   readonly keyValueHeadCount: number;
@@ -94,6 +96,7 @@ export function parseConfiguration(
     family: name,
     hiddenSize: fields.hidden_size,
     intermediateSize: fields.intermediate_size,
+    ...(families[name].hasExperts === true ? { experts: parseExperts(config, place) } : {}),
     layerCount: fields.num_hidden_layers,
     headCount,
     keyValueHeadCount,
@@ -162,7 +165,7 @@ function findFamily(config: Readonly<Record<string, unknown>>, place: string): F
 function unusable(
   place: string,
   fault: string,
-  hint = 'Use a checkpoint of the Llama, Mistral, Qwen2, Qwen3 or MiMo family as transformers writes it.',
+  hint = 'Use a checkpoint of the Llama, Mistral, Qwen2, Qwen3, Qwen3-MoE or MiMo family as transformers writes it.',
 ): MistletoeError {
   return new MistletoeError('checkpoint', `${place} ${fault}.`, { hint });
 }

@@ -13,6 +13,7 @@ import { rmsNorm } from '../graph/operations/reductions.js';
 import { concatenate, reshape } from '../graph/operations/shaping.js';
 import type { SegmentKind, Tensor } from '../graph/tensor.js';
 import type { ModelConfiguration } from './configuration.js';
+import { expertsOf, mixExperts, type Experts } from './experts.js';
 
 export type LayerSizes = Pick<
   ModelConfiguration,
@@ -170,18 +171,28 @@ export function feedForward(x: Tensor, name: string, { hiddenSize, intermediateS
   return project(multiply(gate, up), `${name}.down_proj`, intermediateSize, hiddenSize);
 }
 
+export interface LayerOptions {
+  readonly inputNorm?: boolean | undefined;
+  /** Instead of one MLP. */
+  readonly experts?: Experts | undefined;
+}
+
 export function runLayer(
   x: Tensor, // [batch, position, hidden]
   name: string,
   sizes: LayerSizes,
   context: AttentionContext,
   memory: AttentionMemory,
-  hasInputNorm = true,
+  { inputNorm = true, experts }: LayerOptions = {},
 ): LayerResult {
-  const normed = hasInputNorm ? normalise(x, `${name}.input_layernorm`, sizes) : x;
+  const normed = inputNorm ? normalise(x, `${name}.input_layernorm`, sizes) : x;
   const attended = attend(normed, `${name}.self_attn`, sizes, context, memory);
   const middle = add(x, attended.hidden);
-  const mlp = feedForward(normalise(middle, `${name}.post_attention_layernorm`, sizes), `${name}.mlp`, sizes);
+  const after = normalise(middle, `${name}.post_attention_layernorm`, sizes);
+  const mlp =
+    experts === undefined
+      ? feedForward(after, `${name}.mlp`, sizes)
+      : mixExperts(after, `${name}.mlp`, experts);
   return { hidden: add(middle, mlp), rows: attended.rows };
 }
 
@@ -214,12 +225,15 @@ export function runDecoder(
   const rows: KeyValueRows[] = [];
   for (let layer = 0; layer < configuration.layerCount; layer++) {
     streams.push(hidden);
-    const result = runLayer(hidden, `${scope}layers.${layer}`, configuration, context, {
+    const memory = {
       prefix: prefix?.[layer],
       past: past?.[layer],
       earlier: earlier?.[layer],
       drafted: drafted?.[layer],
-    });
+    };
+    const experts = expertsOf(configuration, layer);
+    const name = `${scope}layers.${layer}`;
+    const result = runLayer(hidden, name, configuration, context, memory, { experts });
     hidden = result.hidden;
     rows.push(result.rows);
   }

@@ -14,9 +14,15 @@ interface Family {
   readonly modelType: string;
   readTraits(config: Readonly<Record<string, unknown>>): FamilyTraits;
   readWindow(fields: ContextFields): LayerWindow | undefined;
+  /** Whether layers have a router and experts (experts.ts). */
+  readonly hasExperts?: true;
 }
 
-const plainTraits: FamilyTraits = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
+const plainTraits: FamilyTraits = {
+  queryKeyValueBias: false,
+  outputBias: false,
+  queryKeyNorm: false,
+};
 
 /** transformers' default; null means no window. */
 const defaultWindow = 4096;
@@ -29,7 +35,13 @@ function readQwenWindow(fields: ContextFields): LayerWindow | undefined {
   return { length, layers: windowedLayers(fields, (layer) => layer >= first) };
 }
 
-export type FamilyName = 'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'mimo';
+const readQwen3Traits: Family['readTraits'] = ({ attention_bias: bias }) => ({
+  queryKeyValueBias: bias === true,
+  outputBias: bias === true,
+  queryKeyNorm: true,
+});
+
+export type FamilyName = 'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'qwen3-moe' | 'mimo';
 
 export const families: Readonly<Record<FamilyName, Family>> = {
   llama: {
@@ -64,11 +76,7 @@ export const families: Readonly<Record<FamilyName, Family>> = {
     name: 'Qwen3',
     architecture: 'Qwen3ForCausalLM',
     modelType: 'qwen3',
-    readTraits: ({ attention_bias: bias }) => ({
-      queryKeyValueBias: bias === true,
-      outputBias: bias === true,
-      queryKeyNorm: true,
-    }),
+    readTraits: readQwen3Traits,
     readWindow: readQwenWindow,
   },
   mimo: {
@@ -77,5 +85,14 @@ export const families: Readonly<Record<FamilyName, Family>> = {
     modelType: 'mimo',
     readTraits: () => ({ ...plainTraits, queryKeyValueBias: true }),
     readWindow: readQwenWindow,
+  },
+  'qwen3-moe': {
+    name: 'Qwen3-MoE',
+    architecture: 'Qwen3MoeForCausalLM',
+    modelType: 'qwen3_moe',
+    readTraits: readQwen3Traits,
+    // Of all layers, unlike Qwen3.
+    readWindow: (fields) => readQwenWindow({ ...fields, max_window_layers: 0 }),
+    hasExperts: true,
   },
 };

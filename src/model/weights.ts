@@ -6,6 +6,7 @@ import { listRead, type WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { ModelConfiguration } from './configuration.js';
 import type { LayerSizes } from './decoder.js';
+import { expertsOf, type Experts } from './experts.js';
 import { families } from './families.js';
 
 /**
@@ -60,14 +61,15 @@ const shown = 3;
 export function describeUnknownTensors(
   place: string,
   { unknown }: UnreadTensors,
-  { family, layerCount }: Pick<ModelConfiguration, 'family' | 'layerCount'>,
+  { family, layerCount, experts }: Pick<ModelConfiguration, 'family' | 'layerCount' | 'experts'>,
 ): MistletoeError | undefined {
   if (unknown.length === 0) return undefined;
   const named = unknown.slice(0, shown).map(quote).join(', ');
   const more = unknown.length > shown ? ` and ${unknown.length - shown} more` : '';
   return refuse(
     `${place} holds ${named}${more}, which a ${families[family].name} decoder of ${layerCount} layers does not read`,
-    'Without them it would be another model: check architectures, num_hidden_layers, attention_bias and ' +
+    'Without them it would be another model: check architectures, num_hidden_layers, attention_bias' +
+      `${experts === undefined ? '' : ', num_experts, decoder_sparse_step, mlp_only_layers'} and ` +
       'tie_word_embeddings in config.json, or take it and the weights from the same checkpoint.',
   );
 }
@@ -111,6 +113,8 @@ export interface LayerRecipeOptions {
   readonly inputNorm?: boolean | undefined;
   /** Width of the attention's input; the hidden size unless a drafter says otherwise. */
   readonly attentionInputSize?: number | undefined;
+  /** Instead of one MLP. */
+  readonly experts?: Experts | undefined;
 }
 
 /** Recipes of runLayer's weights: `name` in the program, `source` in the checkpoint. */
@@ -118,7 +122,7 @@ export function layerRecipes(
   name: string,
   source: string,
   sizes: LayerSizes,
-  { inputNorm = true, attentionInputSize = sizes.hiddenSize }: LayerRecipeOptions = {},
+  { inputNorm = true, attentionInputSize = sizes.hiddenSize, experts }: LayerRecipeOptions = {},
 ): WeightRecipe[] {
   const { hiddenSize, intermediateSize, headSize } = sizes;
   const queryWidth = sizes.headCount * headSize;
@@ -140,9 +144,40 @@ export function layerRecipes(
     projection('self_attn.o_proj', queryWidth, hiddenSize),
     ...(sizes.outputBias ? [vector('self_attn.o_proj.bias', hiddenSize)] : []),
     vector('post_attention_layernorm.weight', hiddenSize),
-    projection('mlp.gate_proj', hiddenSize, intermediateSize),
-    projection('mlp.up_proj', hiddenSize, intermediateSize),
-    projection('mlp.down_proj', intermediateSize, hiddenSize),
+    ...(experts === undefined
+      ? [
+          projection('mlp.gate_proj', hiddenSize, intermediateSize),
+          projection('mlp.up_proj', hiddenSize, intermediateSize),
+          projection('mlp.down_proj', intermediateSize, hiddenSize),
+        ]
+      : [
+          projection('mlp.gate', hiddenSize, experts.count),
+          ...expertRecipes(`${name}.mlp.experts`, `${source}.mlp.experts`, hiddenSize, experts),
+        ]),
+  ];
+}
+
+/** The experts' matrices side by side: [hidden, expert, gate and up], and [inner, expert, hidden]. */
+function expertRecipes(
+  name: string,
+  source: string,
+  hiddenSize: number,
+  { count, intermediateSize }: Experts,
+): WeightRecipe[] {
+  const table = (part: string, projections: readonly string[], from: number, to: number): WeightRecipe => ({
+    name: `${name}.${part}.weight`,
+    shape: [from, count * projections.length * to],
+    parts: Array.from({ length: count }, (_, expert) =>
+      projections.map((each) => ({
+        tensor: `${source}.${expert}.${each}.weight`,
+        shape: [to, from],
+        transpose: true,
+      })),
+    ).flat(),
+  });
+  return [
+    table('gate_up', ['gate_proj', 'up_proj'], hiddenSize, intermediateSize),
+    table('down', ['down_proj'], intermediateSize, hiddenSize),
   ];
 }
 
@@ -166,7 +201,9 @@ export function decoderRecipes(configuration: ModelConfiguration, scope: string)
   return [
     matrixRecipe(`${scope}embed_tokens.weight`, embeddingName, [vocabularySize, hiddenSize]),
     ...Array.from({ length: layerCount }, (_, layer) =>
-      layerRecipes(`${scope}layers.${layer}`, `model.layers.${layer}`, configuration),
+      layerRecipes(`${scope}layers.${layer}`, `model.layers.${layer}`, configuration, {
+        experts: expertsOf(configuration, layer),
+      }),
     ).flat(),
     vectorRecipe(`${scope}norm.weight`, 'model.norm.weight', hiddenSize),
     ...(tiedEmbeddings

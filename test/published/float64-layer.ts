@@ -1,6 +1,6 @@
 /** One layer of a Llama-like decoder over a whole sequence, as the papers write it: causal, without any cache. */
 import type { Float64Weights, Vector } from './float64-tensors.js';
-import { addVectors, logSoftmax, silu } from './float64-tensors.js';
+import { addVectors, logSoftmax, scaleVector, silu } from './float64-tensors.js';
 
 export interface RotaryFacts {
   readonly base: number;
@@ -23,6 +23,14 @@ export interface LayerFacts {
   readonly rotary: RotaryFacts;
   /** Positions that a token sees, itself included; all where absent. */
   readonly window?: number;
+  readonly experts?: ExpertFacts;
+}
+
+export interface ExpertFacts {
+  /** By layer's name: which layers have experts. */
+  readonly isSparse: (name: string) => boolean;
+  readonly perToken: number;
+  readonly normalized: boolean;
 }
 
 /** The frequency of a pair, scaled as Llama 3.1 or position interpolation does. */
@@ -109,14 +117,33 @@ export function feedForward(weights: Float64Weights, name: string, x: Vector): V
   );
 }
 
+/** Softmax over all experts, the best few of them, each weighed by its share. */
+export function mixExperts(
+  weights: Float64Weights,
+  name: string,
+  x: Vector,
+  { perToken, normalized }: ExpertFacts,
+): Vector {
+  const shares = logSoftmax(weights.linear(`${name}.gate`, x)).map(Math.exp);
+  const best = [...shares.keys()].sort((a, b) => shares[b]! - shares[a]!).slice(0, perToken);
+  const total = normalized ? best.reduce((sum, expert) => sum + shares[expert]!, 0) : 1;
+  return best
+    .map((expert) =>
+      scaleVector(feedForward(weights, `${name}.experts.${expert}`, x), shares[expert]! / total),
+    )
+    .reduce(addVectors);
+}
+
 /** The MLP with its norm and residual, which every layer here ends with. */
 export function finishLayer(
   weights: Float64Weights,
   name: string,
   middle: Vector,
-  { normEpsilon }: LayerFacts,
+  { normEpsilon, experts }: LayerFacts,
 ): Vector {
   const normed = weights.norm(`${name}.post_attention_layernorm`, middle, normEpsilon);
+  if (experts?.isSparse(name) === true)
+    return addVectors(middle, mixExperts(weights, `${name}.mlp`, normed, experts));
   return addVectors(middle, feedForward(weights, `${name}.mlp`, normed));
 }
 

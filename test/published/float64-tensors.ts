@@ -71,6 +71,10 @@ export function addVectors(left: Vector, right: Vector): Vector {
   return left.map((value, index) => value + right[index]!);
 }
 
+export function scaleVector(x: Vector, factor: number): Vector {
+  return x.map((value) => factor * value);
+}
+
 export function joinVectors(...parts: readonly Vector[]): Vector {
   return Float64Array.from(parts.flatMap((part) => Array.from(part)));
 }

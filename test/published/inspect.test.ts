@@ -34,6 +34,8 @@ describe.each(publishedTargets)('$name', ({ family, facts, folder }) => {
       rotaryBase: facts.rotary.base,
       slidingWindow: facts.window,
     });
+    expect(model!.experts?.perToken).toBe(facts.experts?.perToken);
+    expect(model!.experts?.normalizesWeights).toBe(facts.experts?.normalized);
     expect(model!.rotaryScaling.kind).toBe(facts.rotary.scaling?.kind ?? 'none');
   });
 });

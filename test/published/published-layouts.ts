@@ -49,6 +49,8 @@ export interface LayerTraits {
   readonly queryKeyValueBias?: boolean;
   readonly outputBias?: boolean;
   readonly queryKeyNorm?: boolean;
+  /** A router and MLPs of this width instead of one MLP. */
+  readonly experts?: { readonly count: number; readonly intermediate: number };
 }
 
 export function layerWeights(
@@ -66,11 +68,16 @@ export function layerWeights(
     [`${attention}.k_proj.weight`]: linear(random, narrow, attentionInput, 2),
     [`${attention}.v_proj.weight`]: linear(random, narrow, attentionInput),
     [`${attention}.o_proj.weight`]: linear(random, hidden, wide),
-    [`${name}.mlp.gate_proj.weight`]: linear(random, intermediate, hidden),
-    [`${name}.mlp.up_proj.weight`]: linear(random, intermediate, hidden),
-    [`${name}.mlp.down_proj.weight`]: linear(random, hidden, intermediate),
+    ...(traits.experts === undefined ? mlpWeights(`${name}.mlp`, hidden, intermediate, random) : {}),
     [`${name}.post_attention_layernorm.weight`]: normWeight(random, hidden),
   };
+  for (let expert = 0; expert < (traits.experts?.count ?? 0); expert++) {
+    const width = traits.experts!.intermediate;
+    Object.assign(tensors, mlpWeights(`${name}.mlp.experts.${expert}`, hidden, width, random));
+  }
+  // A gain of 2: experts differ in weight, and near ties are rare.
+  if (traits.experts !== undefined)
+    tensors[`${name}.mlp.gate.weight`] = linear(random, traits.experts.count, hidden, 2);
   if (inputNorm) tensors[`${name}.input_layernorm.weight`] = normWeight(random, hidden);
   if (traits.queryKeyValueBias === true) {
     tensors[`${attention}.q_proj.bias`] = bias(random, wide);
@@ -85,7 +92,17 @@ export function layerWeights(
   return tensors;
 }
 
+function mlpWeights(name: string, hidden: number, intermediate: number, random: Random): WritableTensors {
+  return {
+    [`${name}.gate_proj.weight`]: linear(random, intermediate, hidden),
+    [`${name}.up_proj.weight`]: linear(random, intermediate, hidden),
+    [`${name}.down_proj.weight`]: linear(random, hidden, intermediate),
+  };
+}
+
 export interface DecoderTraits extends LayerTraits {
+  /** Layers with experts; all unless given. */
+  readonly sparse?: readonly number[];
   readonly tied?: boolean;
   /** Older exports keep the rotary frequencies of every layer. */
   readonly frequencies?: boolean;
@@ -94,14 +111,15 @@ export interface DecoderTraits extends LayerTraits {
 export function decoderWeights(
   sizes: DecoderSizes,
   random: Random,
-  { tied = false, frequencies = false, ...traits }: DecoderTraits = {},
+  { tied = false, frequencies = false, sparse, experts, ...traits }: DecoderTraits = {},
 ): WritableTensors {
   const tensors: Record<string, WritableTensor> = {
     'model.embed_tokens.weight': noise(random, [sizes.vocabulary, sizes.hidden], 1),
     'model.norm.weight': normWeight(random, sizes.hidden),
   };
   for (let layer = 0; layer < sizes.layers; layer++) {
-    Object.assign(tensors, layerWeights(`model.layers.${layer}`, sizes, random, traits));
+    const mixture = experts !== undefined && (sparse?.includes(layer) ?? true) ? { experts } : {};
+    Object.assign(tensors, layerWeights(`model.layers.${layer}`, sizes, random, { ...traits, ...mixture }));
     if (frequencies)
       tensors[`model.layers.${layer}.self_attn.rotary_emb.inv_freq`] = noise(random, [sizes.headSize / 2], 1);
   }

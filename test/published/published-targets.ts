@@ -10,7 +10,7 @@ import { decoderWeights, storeAs } from './published-layouts.js';
 
 export interface PublishedTarget {
   readonly name: string;
-  readonly family: 'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'mimo';
+  readonly family: 'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'qwen3-moe' | 'mimo';
   readonly facts: DecoderFacts;
   readonly folder: PublishedFolder;
 }
@@ -31,7 +31,7 @@ interface Release {
   /** What config.json says besides sizes; a key of `omitted` is one that this release does not have. */
   readonly config: Config;
   readonly omitted?: readonly string[];
-  readonly facts: Pick<DecoderFacts, 'normEpsilon' | 'rotary' | 'window'>;
+  readonly facts: Pick<DecoderFacts, 'normEpsilon' | 'rotary' | 'window' | 'experts'>;
 }
 
 const architectures = {
@@ -40,6 +40,7 @@ const architectures = {
   qwen2: 'Qwen2ForCausalLM',
   qwen3: 'Qwen3ForCausalLM',
   mimo: 'MiMoForCausalLM',
+  'qwen3-moe': 'Qwen3MoeForCausalLM',
 } as const;
 
 function describe(release: Release): PublishedTarget {
@@ -47,7 +48,7 @@ function describe(release: Release): PublishedTarget {
   const tensors = decoderWeights(sizes, createRandom(3, name), traits);
   const config: Record<string, unknown> = {
     architectures: [architectures[family]],
-    model_type: family,
+    model_type: family.replace('-', '_'),
     hidden_act: 'silu',
     hidden_size: sizes.hidden,
     intermediate_size: sizes.intermediate,
@@ -86,7 +87,12 @@ const llama2 = {
   ...llama1,
   omitted: [],
   config: {
-    ...{ bos_token_id: 1, eos_token_id: 2, pretraining_tp: 1, rope_scaling: null },
+    ...{
+      bos_token_id: 1,
+      eos_token_id: 2,
+      pretraining_tp: 1,
+      rope_scaling: null,
+    },
     ...{ max_position_embeddings: 4096, rms_norm_eps: 1e-5 },
   },
   facts: { normEpsilon: 1e-5, rotary: { base: 10_000 } },
@@ -94,8 +100,17 @@ const llama2 = {
 const llama3 = {
   dtype: 'BF16',
   config: {
-    ...{ attention_bias: false, bos_token_id: 128_000, eos_token_id: 128_001, rope_scaling: null },
-    ...{ max_position_embeddings: 8192, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+    ...{
+      attention_bias: false,
+      bos_token_id: 128_000,
+      eos_token_id: 128_001,
+      rope_scaling: null,
+    },
+    ...{
+      max_position_embeddings: 8192,
+      rms_norm_eps: 1e-5,
+      rope_theta: 500_000.0,
+    },
   },
   facts: { normEpsilon: 1e-5, rotary: { base: 500_000 } },
 } as const satisfies Omit<Release, 'name'>;
@@ -105,7 +120,11 @@ const scaled = (factor: number) =>
   ({
     config: {
       ...llama3.config,
-      ...{ mlp_bias: false, max_position_embeddings: 256, eos_token_id: [128_001, 128_008, 128_009] },
+      ...{
+        mlp_bias: false,
+        max_position_embeddings: 256,
+        eos_token_id: [128_001, 128_008, 128_009],
+      },
       rope_scaling: {
         ...{ factor, low_freq_factor: 1.0, high_freq_factor: 4.0 },
         ...{ original_max_position_embeddings: 16, rope_type: 'llama3' },
@@ -113,7 +132,10 @@ const scaled = (factor: number) =>
     },
     facts: {
       normEpsilon: 1e-5,
-      rotary: { base: 500_000, scaling: { kind: 'llama3', factor, low: 1, high: 4, original: 16 } },
+      rotary: {
+        base: 500_000,
+        scaling: { kind: 'llama3', factor, low: 1, high: 4, original: 16 },
+      },
     },
   }) as const satisfies Omit<Release, 'name'>;
 
@@ -121,7 +143,12 @@ const mistral = {
   family: 'mistral',
   dtype: 'BF16',
   config: {
-    ...{ bos_token_id: 1, eos_token_id: 2, max_position_embeddings: 64, rms_norm_eps: 1e-5 },
+    ...{
+      bos_token_id: 1,
+      eos_token_id: 2,
+      max_position_embeddings: 64,
+      rms_norm_eps: 1e-5,
+    },
     ...{ rope_theta: 10_000.0, sliding_window: 8 },
   },
   facts: { normEpsilon: 1e-5, rotary: { base: 10_000 }, window: 8 },
@@ -138,10 +165,52 @@ const qwen2 = {
   traits: { queryKeyValueBias: true },
   config: {
     ...{ bos_token_id: 151_643, eos_token_id: 151_645, attention_dropout: 0.0 },
-    ...{ max_position_embeddings: 32_768, rms_norm_eps: 1e-6, rope_theta: 1_000_000.0 },
-    ...{ sliding_window: 131_072, use_sliding_window: false, max_window_layers: 28 },
+    ...{
+      max_position_embeddings: 32_768,
+      rms_norm_eps: 1e-6,
+      rope_theta: 1_000_000.0,
+    },
+    ...{
+      sliding_window: 131_072,
+      use_sliding_window: false,
+      max_window_layers: 28,
+    },
   },
   facts: { normEpsilon: 1e-6, rotary: { base: 1_000_000 } },
+} as const satisfies Omit<Release, 'name'>;
+
+/** Published: 8 of 128 experts of 768. */
+const qwen3Moe = {
+  ...qwen2,
+  family: 'qwen3-moe',
+  sizes: { ...grouped, headSize: 16 },
+  traits: { queryKeyNorm: true, experts: { count: 8, intermediate: 12 } },
+  config: {
+    ...qwen2.config,
+    ...{
+      attention_bias: false,
+      head_dim: 16,
+      max_position_embeddings: 40_960,
+      rope_scaling: null,
+    },
+    ...{
+      sliding_window: null,
+      max_window_layers: 48,
+      decoder_sparse_step: 1,
+      mlp_only_layers: [],
+    },
+    ...{
+      num_experts: 8,
+      num_experts_per_tok: 3,
+      moe_intermediate_size: 12,
+      norm_topk_prob: true,
+    },
+    ...{ output_router_logits: false, router_aux_loss_coef: 0.001 },
+  },
+  facts: {
+    ...qwen2.facts,
+    experts: { isSparse: () => true, perToken: 3, normalized: true },
+  },
 } as const satisfies Omit<Release, 'name'>;
 
 const releases: readonly Release[] = [
@@ -156,9 +225,16 @@ const releases: readonly Release[] = [
       ...{ ...llama2.config, max_sequence_length: 16_384 },
       rope_scaling: { factor: 4.0, type: 'linear' },
     },
-    facts: { normEpsilon: 1e-5, rotary: { base: 10_000, scaling: { kind: 'linear', factor: 4 } } },
+    facts: {
+      normEpsilon: 1e-5,
+      rotary: { base: 10_000, scaling: { kind: 'linear', factor: 4 } },
+    },
   },
-  { name: 'meta-llama/Llama-2-7b-chat-hf', ...llama2, file: 'model.safetensors' },
+  {
+    name: 'meta-llama/Llama-2-7b-chat-hf',
+    ...llama2,
+    file: 'model.safetensors',
+  },
   { name: 'meta-llama/Meta-Llama-3-8B-Instruct', ...llama3 },
   { name: 'meta-llama/Llama-3.1-8B-Instruct', ...llama3, ...scaled(8.0) },
   {
@@ -193,18 +269,33 @@ const releases: readonly Release[] = [
     traits: { queryKeyNorm: true },
     config: {
       ...qwen2.config,
-      ...{ attention_bias: false, head_dim: 16, max_position_embeddings: 40_960, rope_scaling: null },
+      ...{
+        attention_bias: false,
+        head_dim: 16,
+        max_position_embeddings: 40_960,
+        rope_scaling: null,
+      },
       ...{ sliding_window: null, max_window_layers: 36 },
     },
   },
+  { name: 'Qwen/Qwen3-30B-A3B', ...qwen3Moe },
   {
     name: 'XiaomiMiMo/MiMo-7B-RL',
     ...qwen2,
     family: 'mimo',
     config: {
       ...qwen2.config,
-      ...{ attention_bias: true, head_dim: grouped.headSize, num_nextn_predict_layers: 1 },
-      ...{ rms_norm_eps: 1e-5, rope_theta: 640_000, rope_scaling: null, sliding_window: 32_768 },
+      ...{
+        attention_bias: true,
+        head_dim: grouped.headSize,
+        num_nextn_predict_layers: 1,
+      },
+      ...{
+        rms_norm_eps: 1e-5,
+        rope_theta: 640_000,
+        rope_scaling: null,
+        sliding_window: 32_768,
+      },
     },
     facts: { normEpsilon: 1e-5, rotary: { base: 640_000 } },
   },
@@ -216,8 +307,18 @@ const releases: readonly Release[] = [
     file: 'model.safetensors',
     dtype: 'BF16',
     config: {
-      ...{ bos_token_id: 1, eos_token_id: 2, attention_bias: false, rope_scaling: null, pretraining_tp: 1 },
-      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 10_000.0 },
+      ...{
+        bos_token_id: 1,
+        eos_token_id: 2,
+        attention_bias: false,
+        rope_scaling: null,
+        pretraining_tp: 1,
+      },
+      ...{
+        max_position_embeddings: 2048,
+        rms_norm_eps: 1e-5,
+        rope_theta: 10_000.0,
+      },
     },
   },
   {
@@ -226,9 +327,19 @@ const releases: readonly Release[] = [
     sizes: { ...grouped, hidden: 48, heads: 6 },
     traits: { tied: true },
     config: {
-      ...{ bos_token_id: 1, eos_token_id: 2, pad_token_id: 2, attention_bias: false, mlp_bias: false },
+      ...{
+        bos_token_id: 1,
+        eos_token_id: 2,
+        pad_token_id: 2,
+        attention_bias: false,
+        mlp_bias: false,
+      },
       ...{ is_llama_config: true, rope_interleaved: false, rope_scaling: null },
-      ...{ max_position_embeddings: 8192, rms_norm_eps: 1e-5, rope_theta: 100_000 },
+      ...{
+        max_position_embeddings: 8192,
+        rms_norm_eps: 1e-5,
+        rope_theta: 100_000,
+      },
     },
     facts: { normEpsilon: 1e-5, rotary: { base: 100_000 } },
   },
@@ -241,6 +352,32 @@ export const drafterTarget = describe({
   name: 'meta-llama/Meta-Llama-3-8B-Instruct, eight layers',
   ...llama3,
   sizes: { ...grouped, layers: 8 },
+});
+
+/** Experts in every second layer but one, with weights that are not divided by their sum; named as transformers 5 does. */
+export const partlySparseTarget = describe({
+  name: 'Qwen3-MoE with dense layers',
+  ...qwen3Moe,
+  traits: { ...qwen3Moe.traits, sparse: [1, 5] },
+  sizes: { ...qwen3Moe.sizes, layers: 6 },
+  config: {
+    ...qwen3Moe.config,
+    ...{
+      decoder_sparse_step: 2,
+      mlp_only_layers: [3],
+      norm_topk_prob: false,
+      num_local_experts: 8,
+    },
+  },
+  omitted: ['num_experts'],
+  facts: {
+    ...qwen2.facts,
+    experts: {
+      isSparse: (name) => /\.[15]$/.test(name),
+      perToken: 3,
+      normalized: false,
+    },
+  },
 });
 
 /** Vocabularies of one tokenizer, padded to different sizes: Qwen2.5 at 7B and 0.5B. */

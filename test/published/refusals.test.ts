@@ -13,7 +13,7 @@ import type { PublishedDrafter } from './drafter-row.js';
 import { publishedDrafters } from './published-drafters.js';
 import type { PublishedFolder } from './published-layouts.js';
 import { writePublished } from './published-layouts.js';
-import { drafterTarget } from './published-targets.js';
+import { drafterTarget, partlySparseTarget, publishedTargets } from './published-targets.js';
 
 const temporary = makeTemporaryFolder();
 const runtime = createOnnxRuntime({ threads: 1 });
@@ -53,10 +53,12 @@ const quantised = (method: string): Changes => ({
   config: { quantization_config: { quant_method: method } },
 });
 
+const mixture = publishedTargets.find(({ family }) => family === 'qwen3-moe')!.folder;
+
 describe('a target', () => {
   const cases: readonly [what: string, changes: Changes, message: RegExp][] = [
     ['Mixtral', architecture('MixtralForCausalLM'), /architecture MixtralForCausalLM/],
-    ['Qwen3 with experts', architecture('Qwen3MoeForCausalLM'), /architecture Qwen3MoeForCausalLM/],
+    ['Qwen2 with experts', architecture('Qwen2MoeForCausalLM'), /architecture Qwen2MoeForCausalLM/],
     ['Gemma', architecture('Gemma2ForCausalLM'), /architecture Gemma2ForCausalLM/],
     ['Phi', architecture('Phi3ForCausalLM'), /architecture Phi3ForCausalLM/],
     ['gpt-oss', architecture('GptOssForCausalLM'), /architecture GptOssForCausalLM/],
@@ -74,6 +76,55 @@ describe('a target', () => {
     const folder = write(change(drafterTarget.folder, changes));
     await expect(loadModel(folder, options)).rejects.toThrow(message);
     const { problems } = await inspectCheckpoint(folder);
+    expect(problems.map(({ problem }) => problem)).toContainEqual(expect.stringMatching(message));
+  });
+
+  const without = (left: string): PublishedFolder => ({
+    ...mixture,
+    tensors: Object.fromEntries(Object.entries(mixture.tensors).filter(([name]) => name !== left)),
+  });
+  const router = mixture.tensors['model.layers.1.mlp.gate.weight']!;
+  const experts: readonly [what: string, folder: PublishedFolder, message: RegExp][] = [
+    [
+      'more experts per token than experts',
+      change(mixture, { config: { num_experts_per_tok: 9 } }),
+      /chooses 9 experts per token \(num_experts_per_tok\) of 8 \(num_experts\)/,
+    ],
+    ['no experts', change(mixture, { config: { num_experts: 0 } }), /has a bad "num_experts"/],
+    ['a million experts', change(mixture, { config: { num_experts: 1e6 } }), /has a bad "num_experts"/],
+    ['a sparse step of 0', change(mixture, { config: { decoder_sparse_step: 0 } }), /"decoder_sparse_step"/],
+    [
+      'no size of an expert',
+      change(mixture, { config: { moe_intermediate_size: undefined } }),
+      /lacks "moe_intermediate_size"/,
+    ],
+    [
+      'a missing expert',
+      without('model.layers.2.mlp.experts.7.up_proj.weight'),
+      /no tensor "model\.layers\.2\.mlp\.experts\.7\.up_proj\.weight"/,
+    ],
+    [
+      'an expert that is not announced',
+      change(mixture, { config: { num_experts: 7 } }),
+      /holds "model\.layers\.0\.mlp\.experts\.7\..*, which a Qwen3-MoE decoder of 4 layers does not read/,
+    ],
+    [
+      'a router of another size',
+      change(mixture, {
+        tensors: { 'model.layers.1.mlp.gate.weight': { ...router, shape: [4, 64] } },
+      }),
+      /gate\.weight" of .* has shape \[4, 64\], expected \[8, 32\]/,
+    ],
+    [
+      'a sparse step that is off by one',
+      change(partlySparseTarget.folder, { config: { decoder_sparse_step: 1 } }),
+      /holds "model\.layers\.0\.mlp\.gate_proj\.weight"/,
+    ],
+  ];
+  it.each(experts)('with experts is refused: %s', async (_, folder, message) => {
+    const path = write(folder);
+    await expect(loadModel(path, options)).rejects.toThrow(message);
+    const { problems } = await inspectCheckpoint(path);
     expect(problems.map(({ problem }) => problem)).toContainEqual(expect.stringMatching(message));
   });
 

@@ -11,7 +11,7 @@ import type { DecoderFacts, DecoderPass } from './float64-model.js';
 import { Float64Model } from './float64-model.js';
 import { writePublished } from './published-layouts.js';
 import type { PublishedTarget } from './published-targets.js';
-import { drafterTarget, publishedTargets } from './published-targets.js';
+import { drafterTarget, partlySparseTarget, publishedTargets } from './published-targets.js';
 
 const temporary = makeTemporaryFolder();
 const runtime = createOnnxRuntime({ threads: 1 });
@@ -53,7 +53,7 @@ async function largestDifference(model: CausalModel, { tokens, logits }: Decoder
   );
 }
 
-describe.each([...publishedTargets, drafterTarget])('$name', (target) => {
+describe.each([...publishedTargets, drafterTarget, partlySparseTarget])('$name', (target) => {
   it('gives the logits of the reference', async () => {
     const pass = referenceOf(target).run(textFor(target));
     expect(await largestDifference(await open(target), pass)).toBeLessThan(tolerance);
@@ -81,12 +81,20 @@ describe.each(publishedTargets)('$name', (target) => {
 /** A judge that never says no proves nothing: with one fact wrong, the reference has to disagree. */
 describe('a reference with one fact wrong', () => {
   const find = (name: string): PublishedTarget => publishedTargets.find((target) => target.name === name)!;
+  const mixture = find('Qwen/Qwen3-30B-A3B');
   const llama31 = find('meta-llama/Llama-3.1-8B-Instruct');
   const cases: readonly [string, PublishedTarget, Partial<DecoderFacts>][] = [
     ['rotary base', drafterTarget, { rotary: { base: 10_000 } }],
     ['rotary scaling', llama31, { rotary: { base: 500_000 } }],
     ['sliding window', find('mistralai/Mistral-7B-Instruct-v0.1'), { window: Infinity }],
     ['epsilon', drafterTarget, { normEpsilon: 1e-2 }],
+    ['number of experts per token', mixture, { experts: { ...mixture.facts.experts!, perToken: 2 } }],
+    ['division by the sum', mixture, { experts: { ...mixture.facts.experts!, normalized: false } }],
+    [
+      'added division',
+      partlySparseTarget,
+      { experts: { ...partlySparseTarget.facts.experts!, normalized: true } },
+    ],
     ['key-value heads', drafterTarget, { heads: 2, keyValueHeads: 1 }],
   ];
   it.each(cases)('differs by its %s', async (_, target, changes) => {

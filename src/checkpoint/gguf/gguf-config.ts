@@ -29,7 +29,7 @@ export function requireFamily(header: GgufHeader): GgufFamily {
     name === undefined
       ? `${header.path} has no general.architecture in its metadata`
       : `${header.path} has the architecture ${quote(name)}, which is not supported`,
-    `Supported GGUF architectures: ${families.map((each) => each.name).join(', ')}.`,
+    `Supported GGUF architectures: ${families.map((each) => each.name).join(', ')}. Qwen3-MoE is read from safetensors.`,
   );
 }
 
@@ -104,7 +104,7 @@ export function describeConfig(
 function unsupported({ path }: GgufHeader, setting: string): Error {
   return refuse(
     `${path} has the setting ${setting}, which is not supported`,
-    'Use a model of the Llama, Mistral, Qwen2 or Qwen3 family; Mixtral and other models with experts are not among them.',
+    'Use a dense model of the Llama, Mistral, Qwen2 or Qwen3 family; of models with experts, Qwen3-MoE is read from safetensors.',
   );
 }
 

@@ -9,6 +9,7 @@ import { findWeightless } from '../../draft/systems.js';
 import { resolvePolicy, type ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { CausalModel } from '../../model/causal-model.js';
+import { mlpWidthPerToken } from '../../model/experts.js';
 import type { StepRecord } from '../acceptance.js';
 import { createBudgetedPolicy, type Rung } from './budgeted-policy.js';
 import type { DrafterSwitch, Guarding, PolicyChooser } from './policy-chooser.js';
@@ -269,6 +270,7 @@ function resolveOther(text: string | undefined, drafter: Drafter): ResolvedPolic
 
 /** By the number of weights used per token. */
 function readingShareOf({ parameterCount }: Drafter, { configuration }: CausalModel): number {
-  const { layerCount, hiddenSize, intermediateSize } = configuration;
-  return Math.min(1, parameterCount / (layerCount * hiddenSize * (4 * hiddenSize + 3 * intermediateSize)));
+  const { layerCount, hiddenSize } = configuration;
+  const layerWeights = hiddenSize * (4 * hiddenSize + 3 * mlpWidthPerToken(configuration));
+  return Math.min(1, parameterCount / (layerCount * layerWeights));
 }

@@ -50,6 +50,13 @@ export function createDraftModel(
  */
 function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint {
   const { config, configuration, tensors, folder } = target;
+  if (configuration.experts !== undefined) {
+    throw new MistletoeError(
+      'usage',
+      'A draft model of the layers of a target with experts was asked for; training experts is not supported.',
+      { hint: 'Leave out --target-layers for a dense draft model.' },
+    );
+  }
   const kept = spreadLayers(layers, configuration.layerCount);
   const nameInTarget = (name: string): string =>
     name.replace(/^model\.layers\.(\d+)\./, (_, place: string) => `model.layers.${kept[Number(place)]!}.`);

@@ -62,7 +62,9 @@ async function loadEagle(checkpoint: Checkpoint, options: DrafterOptions): Promi
       const joined = concatenate([embeddings, features!], -1);
       const fused = project(joined, `${scope}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias);
       const layer = `${scope}layer`;
-      const { hidden, rows } = runLayer(fused, layer, configuration, context, ofLayer(memory), false);
+      const { hidden, rows } = runLayer(fused, layer, configuration, context, ofLayer(memory), {
+        inputNorm: false,
+      });
       return { features: hidden, rows: [rows] };
     },
     score: (features) =>

@@ -19,7 +19,11 @@ export const elementTypes = {
 export type ElementType = keyof typeof elementTypes;
 
 type Attribute =
-  number | string | readonly number[] | { readonly float: number } | { readonly graph: MessageWriter };
+  | number
+  | string
+  | readonly number[]
+  | { readonly float: number }
+  | { readonly graph: MessageWriter };
 
 export interface NodeOptions {
   readonly attributes?: Readonly<Record<string, Attribute>> | undefined;

@@ -1,0 +1,130 @@
+/**
+ * Mixtures of experts: a router chooses a few of many small MLPs for each token and weighs their outputs. The choice
+ * itself is constant in gradients; the weights are not.
+ */
+import { z } from 'zod';
+import { MistletoeError } from '../core/errors.js';
+import { multiplyDimensions, type Dimension } from '../graph/dimension.js';
+import { matmul } from '../graph/operations/contraction.js';
+import { divide, multiply, silu } from '../graph/operations/elementwise.js';
+import { expertProduct } from '../graph/operations/expert-product.js';
+import { topIndices, topValues } from '../graph/operations/indexing.js';
+import { weight } from '../graph/operations/leaves.js';
+import { softmax, sum } from '../graph/operations/reductions.js';
+import { broadcast, reshape, slice } from '../graph/operations/shaping.js';
+import type { Tensor } from '../graph/tensor.js';
+
+export interface Experts {
+  readonly count: number;
+  readonly perToken: number;
+  /** Of one expert. */
+  readonly intermediateSize: number;
+  /** Whether the weights of the chosen experts are divided by their sum. */
+  readonly normalizesWeights: boolean;
+  /** Every `step`-th layer has experts, except `denseLayers`. */
+  readonly step: number;
+  readonly denseLayers: readonly number[];
+}
+
+/** Weight recipes are built per expert before the tensors are counted. */
+const maxExperts = 4096;
+
+const count = z.number().int().positive();
+const schema = z.object({
+  num_experts: count.max(maxExperts),
+  num_experts_per_tok: count,
+  moe_intermediate_size: count,
+  norm_topk_prob: z.boolean().default(false),
+  decoder_sparse_step: count.default(1),
+  mlp_only_layers: z.array(z.number().int().nonnegative()).nullish(),
+});
+
+/** transformers 5 writes the number of experts as `num_local_experts`. */
+export function parseExperts(config: Readonly<Record<string, unknown>>, place: string): Experts {
+  const named = { ...config, num_experts: config.num_experts ?? config.num_local_experts };
+  const parsed = schema.safeParse(named);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const key = String(issue?.path[0]);
+    const isMissing = named[key as keyof typeof named] === undefined;
+    throw unusable(place, isMissing ? `lacks "${key}"` : `has a bad "${key}": ${issue?.message ?? ''}`);
+  }
+  const { num_experts: all, num_experts_per_tok: perToken } = parsed.data;
+  if (perToken > all) {
+    throw unusable(
+      place,
+      `chooses ${perToken} experts per token (num_experts_per_tok) of ${all} (num_experts)`,
+    );
+  }
+  return {
+    count: all,
+    perToken,
+    intermediateSize: parsed.data.moe_intermediate_size,
+    normalizesWeights: parsed.data.norm_topk_prob,
+    step: parsed.data.decoder_sparse_step,
+    denseLayers: [...new Set(parsed.data.mlp_only_layers ?? [])],
+  };
+}
+
+const unusable = (place: string, fault: string): MistletoeError =>
+  new MistletoeError('checkpoint', `${place} ${fault}.`, {
+    hint: 'Take the value from the config.json that the weights were published or trained with.',
+  });
+
+/** Undefined for a layer with a single MLP. */
+export function expertsOf(
+  { experts }: { readonly experts?: Experts | undefined },
+  layer: number,
+): Experts | undefined {
+  const isSparse =
+    experts !== undefined && (layer + 1) % experts.step === 0 && !experts.denseLayers.includes(layer);
+  return isSparse ? experts : undefined;
+}
+
+interface LayerMlps {
+  readonly layerCount: number;
+  readonly intermediateSize: number;
+  readonly experts?: Experts | undefined;
+}
+
+export function countSparseLayers({ layerCount, experts }: LayerMlps): number {
+  if (experts === undefined) return 0;
+  const dense = experts.denseLayers.filter((layer) => layer < layerCount && (layer + 1) % experts.step === 0);
+  return Math.floor(layerCount / experts.step) - dense.length;
+}
+
+/** Inner values of the MLPs that one token runs through, averaged over the layers. */
+export function mlpWidthPerToken(model: LayerMlps): number {
+  const { layerCount, intermediateSize, experts } = model;
+  if (experts === undefined) return intermediateSize;
+  const sparse = countSparseLayers(model);
+  const width = experts.perToken * experts.intermediateSize;
+  return (sparse * width + (layerCount - sparse) * intermediateSize) / layerCount;
+}
+
+/** x [batch, position, hidden] -> [batch, position, hidden] */
+export function mixExperts(x: Tensor, name: string, experts: Experts): Tensor {
+  const { count: all, perToken, intermediateSize } = experts;
+  const [batch, position, hiddenSize] = x.shape as [Dimension, Dimension, number];
+  const shares = softmax(matmul(x, weight(`${name}.gate.weight`, [hiddenSize, all])));
+  const best = topValues(shares, perToken); // [batch, position, choice]
+  const weights = experts.normalizesWeights ? divide(best, sum(best, [-1])) : best;
+  const rowCount = [batch, position, perToken].reduce(multiplyDimensions);
+  const chosen = reshape(topIndices(shares, perToken), [rowCount]);
+  const repeated = broadcast(reshape(x, [batch, position, 1, hiddenSize]), [
+    batch,
+    position,
+    perToken,
+    hiddenSize,
+  ]);
+  const rows = reshape(repeated, [rowCount, hiddenSize]);
+  const table = (part: string, from: number, to: number): Tensor =>
+    weight(`${name}.experts.${part}.weight`, [from, all * to]);
+  const inner = expertProduct(rows, table('gate_up', hiddenSize, 2 * intermediateSize), chosen, all);
+  const gate = silu(slice(inner, 1, 0, intermediateSize));
+  const up = slice(inner, 1, intermediateSize, 2 * intermediateSize);
+  const down = expertProduct(multiply(gate, up), table('down', intermediateSize, hiddenSize), chosen, all);
+  const outputs = reshape(down, [batch, position, perToken, hiddenSize]);
+  const mixed = sum(multiply(outputs, reshape(weights, [batch, position, perToken, 1])), [2]);
+  return reshape(mixed, x.shape);
+}
