@@ -11,7 +11,7 @@ import { loadDrafter } from '../src/draft/systems.js';
 import { parseDraftPolicy } from '../src/draft/tree/policy.js';
 import type { BenchmarkSystem } from '../src/measure/benchmark.js';
 import { runBenchmark } from '../src/measure/benchmark.js';
-import type { Interval } from '../src/measure/bootstrap.js';
+import type { Interval } from '../src/measure/statistics.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { promptFolder, promptSets } from './prompt-sets.js';

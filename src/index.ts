@@ -43,7 +43,7 @@ export { describeMachine } from './runs/run-device.js';
 export { inspectCheckpoint, type Inspection } from './draft/inspection.js';
 export { findCachedModel, parseHubId } from './checkpoint/hub/hub-settings.js';
 export { downloadModel } from './checkpoint/hub/hub-download.js';
-export { defaultCacheFolder } from './core/default-cache-folder.js';
+export { defaultCacheFolder } from './core/files.js';
 export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
 export { trimCache, clearCache } from './checkpoint/cache/cache-removal.js';
 

@@ -3,7 +3,7 @@
  * run writes the same bytes. Measured times are in phase-clock.ts.
  */
 import { z } from 'zod';
-import type { Interval } from '../measure/bootstrap.js';
+import type { Interval } from '../measure/statistics.js';
 import { type KeptClass, keptClasses } from '../measure/kept-class.js';
 import type { ModelIdentity } from '../runs/identity.js';
 

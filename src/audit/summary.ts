@@ -3,15 +3,16 @@
  * their seeds and draws are pooled first.
  */
 import { poolHistograms } from '../decode/acceptance.js';
-import type { Interval, StepCounts } from '../measure/bootstrap.js';
 import {
   acceptedLengthOf,
   bootstrapInterval,
+  type Interval,
   poolCounts,
   pooledAcceptedLengthInterval,
-} from '../measure/bootstrap.js';
+  type StepCounts,
+  testSignedRanks,
+} from '../measure/statistics.js';
 import { keptClasses, type KeptClass } from '../measure/kept-class.js';
-import { testSignedRanks } from '../measure/significance.js';
 import type {
   AcceptanceSummary,
   ArmName,

@@ -8,7 +8,7 @@ import type {
 } from '../checkpoint/cache/cache-contents.js';
 import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
 import { readCacheLimit } from '../checkpoint/cache/cache-folder.js';
-import { defaultCacheFolder } from '../core/default-cache-folder.js';
+import { defaultCacheFolder } from '../core/files.js';
 import { type Removal, clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
 import { byteSize as bytes } from '../core/settings.js';
 import { countText, formatBytes } from '../core/number-text.js';

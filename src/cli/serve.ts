@@ -6,7 +6,7 @@ import { bundledDrafters, findDrafter, readVersion } from '../decode/bundled-mod
 import { pageHandler } from '../dashboard/page-handler.js';
 import { nameDrafter } from '../draft/systems.js';
 import { type NamedKey, parseKeys, readKeys } from '../serve/access.js';
-import { watchRecords } from '../serve/record-watch.js';
+import { watchRecords } from '../serve/serve-metrics.js';
 import { type RunningServer, type ServeOptions, startServer } from '../serve/serve.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';

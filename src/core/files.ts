@@ -4,10 +4,11 @@
  */
 import { mkdirSync, readFileSync, statSync, type Stats } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
-import { basename, dirname, isAbsolute, relative } from 'node:path';
+import { basename, dirname, isAbsolute, join, relative } from 'node:path';
 import { fileLimits } from './limits.js';
 import { describeCause, MistletoeError } from './errors.js';
 import { parseJsonText } from './json-text.js';
+import { homedir } from 'node:os';
 
 /** Default limit, also for text from a pipe. */
 export const maxTextBytes = fileLimits.promptSet;
@@ -125,3 +126,34 @@ export function parseJson(text: string, place: string): unknown {
     });
   }
 }
+
+// The folder for files that Mistletoe can make again.
+export interface HostEnvironment {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly platform: NodeJS.Platform;
+  readonly home: string;
+}
+
+/** $MISTLETOE_CACHE, else the platform's cache folder. */
+export function defaultCacheFolder(
+  { environment, platform, home }: HostEnvironment = {
+    environment: process.env,
+    platform: process.platform,
+    home: homedir(),
+  },
+): string {
+  const own = environment.MISTLETOE_CACHE;
+  if (own !== undefined && own !== '') return own;
+  const shared = environment.XDG_CACHE_HOME;
+  if (shared !== undefined && isAbsolute(shared)) return join(shared, 'mistletoe'); // the XDG standard ignores relative paths
+  if (platform === 'win32') {
+    return join(environment.LOCALAPPDATA ?? join(home, 'AppData', 'Local'), 'mistletoe', 'cache');
+  }
+  return platform === 'darwin'
+    ? join(home, 'Library', 'Caches', 'mistletoe')
+    : join(home, '.cache', 'mistletoe');
+}
+
+/** Compiled kernels have their own folder and names. */
+export const kernelsFolder = 'kernels';
+export const kernelFileName = /^[0-9a-f]{64}\.cubin$/;

@@ -4,8 +4,12 @@
  */
 import { meanOfRequestMeans, poolAcceptance, type AcceptanceRecord } from '../decode/acceptance.js';
 import type { RequestRecord } from './benchmark-record.js';
-import type { BootstrapOptions, Interval } from './bootstrap.js';
-import { bootstrapInterval, pooledAcceptedLengthInterval } from './bootstrap.js';
+import {
+  bootstrapInterval,
+  type BootstrapOptions,
+  type Interval,
+  pooledAcceptedLengthInterval,
+} from './statistics.js';
 
 export interface SystemSummary {
   readonly set: string;

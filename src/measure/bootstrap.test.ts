@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
-import type { StepCounts } from './bootstrap.js';
-import { bootstrapInterval, pooledAcceptedLengthInterval } from './bootstrap.js';
+import { bootstrapInterval, pooledAcceptedLengthInterval, type StepCounts } from './statistics.js';
 
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const pooled = (requests: readonly StepCounts[]) =>

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { adjustHolm } from './significance.js';
+import { adjustHolm } from './statistics.js';
 
 const probability = fc.double({ min: 0, max: 1, noNaN: true });
 const pValues = fc.array(fc.oneof(probability, fc.constantFrom(0, 0.01, 0.5, 1)), { maxLength: 12 });

@@ -3,7 +3,7 @@ import type { SamplingOptions } from '../core/sampling.js';
 import { countText } from '../core/number-text.js';
 import type { BenchmarkResult } from '../measure/benchmark.js';
 import type { SpeculationSummary, SystemSummary } from '../measure/benchmark-summary.js';
-import type { Interval } from '../measure/bootstrap.js';
+import type { Interval } from '../measure/statistics.js';
 import type { Machine } from '../runs/run-device.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import { type Column, paddedMarkdown } from './table.js';

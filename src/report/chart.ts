@@ -4,7 +4,7 @@
  */
 import { largest } from '../core/vector.js';
 import { acceptedLengthText, percentText } from '../core/number-text.js';
-import type { Interval } from '../measure/bootstrap.js';
+import type { Interval } from '../measure/statistics.js';
 import { type Content, type Markup, fragment } from './markup.js';
 
 export type MarkSymbol = 'circle' | 'square' | 'triangle' | 'diamond' | 'plus' | 'times' | 'asterisk';

@@ -2,8 +2,7 @@
 import type { BenchmarkRunner, BenchmarkUnit } from '../measure/benchmark.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { type BenchAnswer, type BenchSetup, openBench } from './bench-units.js';
-import { type ProcessHooks, type ProcessWork, serveUnits } from './unit-process-loop.js';
-import type { UnitPart } from './unit.js';
+import { type ProcessHooks, type ProcessWork, serveUnits, type UnitPart } from './unit.js';
 
 class BenchProcess implements ProcessWork {
   private opened: Promise<BenchmarkRunner> | undefined;

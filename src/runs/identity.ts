@@ -4,11 +4,10 @@ import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { z } from 'zod';
 import { readExactly, withFile } from '../checkpoint/binary-file.js';
-import { defaultCacheFolder } from '../core/default-cache-folder.js';
+import { defaultCacheFolder, makeFolder } from '../core/files.js';
 import { hashFile } from '../checkpoint/cache/content-hash.js';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { makeFolder } from '../core/files.js';
 import { parseHybrid, withLookup } from '../draft/ngram/ngram.js';
 import { findWeightless } from '../draft/systems.js';
 

@@ -5,8 +5,17 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { MistletoeError } from '../core/errors.js';
-import { type PoolMessage, type SentError, unpackError, type WorkerMessage } from './unit-process-loop.js';
-import { type Unit, type UnitExecutor, type UnitHooks, type WorkerName, UnitFailed } from './unit.js';
+import {
+  type PoolMessage,
+  type SentError,
+  type Unit,
+  type UnitExecutor,
+  UnitFailed,
+  type UnitHooks,
+  unpackError,
+  type WorkerMessage,
+  type WorkerName,
+} from './unit.js';
 
 export interface PoolWorker {
   readonly name: string;

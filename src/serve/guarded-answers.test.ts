@@ -1,8 +1,7 @@
 /** What is told of a request that changed drafters: to its client, to the metrics, and to whoever watches. */
 import { describe, expect, it } from 'vitest';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
-import { watchRecords } from './record-watch.js';
-import { createServeMetrics } from './serve-metrics.js';
+import { createServeMetrics, watchRecords } from './serve-metrics.js';
 import { reportSpeculation } from './speculation-report.js';
 import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
 import { createScriptedWorker } from '../../test/support/serve/scripted-worker.js';

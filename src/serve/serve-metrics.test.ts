@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parsePrometheusText } from '../guard/engines/prometheus-text.js';
+import { parsePrometheusText } from '../guard/engines/counters.js';
 import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
 import { createScriptedWorker } from '../../test/support/serve/scripted-worker.js';
 

@@ -2,9 +2,13 @@
 import type { AnswerProgress } from '../decode/engine/engine-messages.js';
 import type { EngineLoad } from '../decode/engine/engine.js';
 import { type DrafterSwitch, switchReasons } from '../decode/policies/policy-chooser.js';
-import { Histogram, line, textContentType } from '../guard/metrics/exposition.js';
+import { Histogram, line, textContentType } from '../guard/metrics/guard-metrics.js';
 import { type FinishedReason, finishedReasons } from './answer-format.js';
 import type { DrafterCounts } from './speculation-report.js';
+import { Judge } from '../guard/judge/judge.js';
+import type { ActionEvent, Alert } from '../guard/judge/verdict.js';
+import { PageMemory } from '../guard/metrics/page-state.js';
+import type { Observation } from '../guard/observation.js';
 
 export interface EndedRequest {
   readonly promptTokens: number;
@@ -133,4 +137,57 @@ function mapTable<Name extends string, Entry, Made>(
 ): Record<Name, Made> {
   const entries = namesOf(table).map((name) => [name, make(table[name])]);
   return Object.fromEntries(entries) as Record<Name, Made>;
+}
+
+// Judges the server's own requests as the guard judges those of other engines, and shows them on the page. Drafter changes
+// within guarded requests are shown as actions; alerts are only reported.
+/** The page's data about requests that ended after a time. */
+export type ReadPageState = (sinceMs: number | undefined, running: number) => unknown;
+
+interface RecordWatch {
+  readonly onRecord: (record: Observation) => void;
+  readonly pageState: ReadPageState;
+}
+
+export function watchRecords(version: string, onAlert: (alert: Alert) => void): RecordWatch {
+  const judge = new Judge();
+  const memory = new PageMemory(judge, { kind: 'serve', version, upstream: null });
+  return {
+    onRecord(record) {
+      const { alerts, verdict } = judge.judge(record);
+      memory.addRequest(record, verdict);
+      for (const action of actionsOf(record)) memory.addAction(action);
+      for (const alert of alerts) onAlert(alert);
+    },
+    pageState(sinceMs, running) {
+      memory.running = running;
+      return memory.state(sinceMs);
+    },
+  };
+}
+
+const reasons: Partial<Readonly<Record<DrafterSwitch['reason'], string>>> = {
+  evidence: 'fewer drafts were accepted than in normal requests',
+  account: 'drafting cost more than it saved',
+};
+
+/** Only changes away from a drafter; a long request probes too often to show each. */
+function actionsOf({ id, model, tenant, endedMs, switches = [] }: Observation): readonly ActionEvent[] {
+  return switches.flatMap(({ from, to, step, reason }): ActionEvent[] => {
+    const why = reasons[reason];
+    if (why === undefined || from === null) return [];
+    const text = `Continued ${to === null ? 'without drafts' : `with ${to}`} instead of ${from} from step ${step}: ${why}.`;
+    return [
+      {
+        atMs: endedMs,
+        action: 'switch-drafter',
+        change: 'applied',
+        tenant,
+        model,
+        requestId: id,
+        alertId: null,
+        text,
+      },
+    ];
+  });
 }

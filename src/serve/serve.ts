@@ -15,9 +15,8 @@ import type { Observation } from '../guard/observation.js';
 import { createAccess, defaultLimits, type NamedKey, type ServerLimits } from './access.js';
 import { createApp } from './app.js';
 import { EngineHost } from './engine-host.js';
-import type { ReadPageState } from './record-watch.js';
+import { createServeMetrics, type ReadPageState } from './serve-metrics.js';
 import type { MetricsLevel } from './request-schema.js';
-import { createServeMetrics } from './serve-metrics.js';
 
 export interface ServeOptions extends EngineWorkerOptions {
   /** Default 127.0.0.1. */

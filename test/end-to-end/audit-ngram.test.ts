@@ -2,7 +2,7 @@
 import { basename } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/audit-request.js';
-import { countDraftsAlong } from '../../src/audit/search/same-answer.js';
+import { countDraftsAlong } from '../../src/audit/search/held-answer.js';
 import { resultOf, TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';
 

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { generateText, openTarget } from '../../src/decode/target.js';
 import type { Target } from '../../src/decode/target.js';
 import { bundledTarget } from '../../src/decode/bundled-models.js';
-import { parsePrometheusText } from '../../src/guard/engines/prometheus-text.js';
+import { parsePrometheusText } from '../../src/guard/engines/counters.js';
 import { findSpeculation } from '../../src/guard/engines/engine-list.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { bundledCache } from '../support/model-folders.js';

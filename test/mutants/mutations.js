@@ -123,7 +123,7 @@ export const mutations = [
   },
   {
     name: 'the checksum of cached weights is not compared',
-    file: 'src/checkpoint/cache/cache-check.ts',
+    file: 'src/checkpoint/cache/cache-file.ts',
     search: '=== found.sha256 ? found : undefined',
     replace: "!== '' ? found : undefined",
     tests: ['src/checkpoint/cache/cache-check.test.ts', 'src/checkpoint/cache/weight-cache.test.ts'],
@@ -233,14 +233,14 @@ export const mutations = [
   // measure
   {
     name: 'p-values are not corrected by Holm',
-    file: 'src/measure/significance.ts',
+    file: 'src/measure/statistics.ts',
     search: '(order.length - rank) * pValues[index]!',
     replace: 'pValues[index]!',
     tests: ['src/measure/holm.test.ts'],
   },
   {
     name: 'the ends of a bootstrap interval are swapped',
-    file: 'src/measure/bootstrap.ts',
+    file: 'src/measure/statistics.ts',
     search: 'low: interpolateQuantile(values, tail), high: interpolateQuantile(values, 1 - tail)',
     replace: 'low: interpolateQuantile(values, 1 - tail), high: interpolateQuantile(values, tail)',
     tests: ['src/measure/bootstrap.test.ts'],

@@ -12,7 +12,7 @@ import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import { type DrafterResult, type PromptResult, type TransferMatrix, transferSchema } from '../result.js';
 import type { UnitSource } from '../../runs/run-units.js';
-import { type StepCounts, acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
+import { type StepCounts, acceptedLengthOf, poolCounts } from '../../measure/statistics.js';
 
 export interface LoadedDrafter {
   readonly id: string;

@@ -1,9 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import type { ProposalSettings } from './candidates.js';
-import { mergeEdits, planChanges, proposeCandidates, randomSuffix } from './candidates.js';
-import { rankTokens } from './steepest-tokens.js';
+import {
+  mergeEdits,
+  planChanges,
+  type ProposalSettings,
+  proposeCandidates,
+  randomSuffix,
+  rankTokens,
+} from './candidates.js';
 
 const vocabularySize = 12;
 const allowed = Int32Array.of(1, 3, 4, 7, 9, 10);

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { walkAnswer } from './same-answer.js';
-import { acceptedLengthOf } from '../../measure/bootstrap.js';
+import { walkAnswer } from './held-answer.js';
+import { acceptedLengthOf } from '../../measure/statistics.js';
 
 const levels = (...rows: number[][]): Float32Array[] => rows.map((row) => Float32Array.from(row));
 

@@ -12,8 +12,7 @@ import { cosine, projectGradient } from './projection.js';
 import { passInputs } from './prompt-state.js';
 import { Scorer } from './scoring.js';
 import { runDeclared } from './search-programs.js';
-import type { SearchDirection } from './steepest-tokens.js';
-import { rankTokens } from './steepest-tokens.js';
+import { rankTokens, type SearchDirection } from './candidates.js';
 
 const audits = new TinyAudits();
 afterAll(() => audits.dispose());

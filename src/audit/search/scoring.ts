@@ -6,17 +6,22 @@ import { runWithLimit } from '../../core/run-with-limit.js';
 import { type NamedValues, bufferOf, float32, floatsOf, int32 } from '../../runtime/program.js';
 import type { Target } from '../../decode/target.js';
 import { type AuditPrompt, joinPrompt, keepRoundTrips } from '../arms/audit-prompt.js';
-import { type Candidate, keyOf } from './candidates.js';
+import {
+  type Candidate,
+  keyOf,
+  type RankedTokens,
+  rankingInputs,
+  readRanking,
+  type SearchDirection,
+  type TokenRanking,
+} from './candidates.js';
 import type { SizeGroup } from './pass-rows.js';
 import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } from './pass-rows.js';
-import { applyLookups, countDraftsAlong, walkAnswer } from './same-answer.js';
-import { answerInputs } from './held-answer.js';
+import { answerInputs, applyLookups, countDraftsAlong, walkAnswer } from './held-answer.js';
 import { type PromptState, extendState, passInputs, releaseState } from './prompt-state.js';
 import { type SearchModels, type SearchPrograms, declaredOf, runDeclared } from './search-programs.js';
 import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
-import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
-import { rankingInputs, readRanking } from './steepest-tokens.js';
-import { acceptedLengthOf } from '../../measure/bootstrap.js';
+import { acceptedLengthOf } from '../../measure/statistics.js';
 
 export class Scorer implements SuffixScorer {
   readonly answerLength: number;

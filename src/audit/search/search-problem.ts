@@ -1,9 +1,8 @@
 import type { Random } from '../../core/random.js';
 import { type KeepRule, minSimilarity } from '../../measure/kept-class.js';
-import type { Candidate } from './candidates.js';
+import type { Candidate, RankedTokens, SearchDirection, TokenRanking } from './candidates.js';
 import type { Projection } from './projection.js';
 import type { TracePoint } from '../result.js';
-import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
 
 interface Score {
   readonly degradation: number;

@@ -24,7 +24,7 @@ import {
   positionDivergence,
   toScalar,
 } from './objectives.js';
-import { buildRanking } from './steepest-tokens.js';
+import { buildRanking } from './candidates.js';
 
 export interface SearchModels {
   readonly target: CausalModel;
@@ -53,7 +53,7 @@ export interface SearchPrograms {
    * hidden] -> divergenceGradient [batch, suffix, vocabulary]
    */
   readonly positionGradients: () => Promise<Program>;
-  /** For gradients on the device (steepest-tokens.ts). */
+  /** For gradients on the device (candidates.ts). */
   readonly ranking: (count: number) => Promise<Program>;
   dispose(): Promise<void>;
 }

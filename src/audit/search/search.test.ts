@@ -4,11 +4,9 @@ import { TinyAudits, tinySettings } from '../../../test/support/tiny-audit.js';
 import { createRandom } from '../../core/random.js';
 import { listAllowedTokens } from '../arms/controls.js';
 import { joinPrompt, suffixText } from '../arms/audit-prompt.js';
-import type { Candidate } from './candidates.js';
-import { keyOf, randomSuffix } from './candidates.js';
+import { type Candidate, keyOf, randomSuffix, rankTokens } from './candidates.js';
 import type { Projection } from './projection.js';
 import { searchSuffix } from './search.js';
-import { rankTokens } from './steepest-tokens.js';
 import type { Scored, SearchOutcome, SearchSettings, SuffixScorer } from './search-problem.js';
 
 const settings: SearchSettings = {

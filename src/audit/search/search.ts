@@ -8,11 +8,19 @@
  */
 import type { Random } from '../../core/random.js';
 import type { TracePoint } from '../result.js';
-import { type Candidate, keyOf, mergeEdits, planChanges, proposeCandidates } from './candidates.js';
+import {
+  type Candidate,
+  keyOf,
+  mergeEdits,
+  planChanges,
+  proposeCandidates,
+  type RankedTokens,
+  rankTokens,
+  type SearchDirection,
+} from './candidates.js';
 import { cosine, projectGradient } from './projection.js';
 import type { Scored, SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
 import { isInside, violationOf } from './search-problem.js';
-import { type RankedTokens, type SearchDirection, rankTokens } from './steepest-tokens.js';
 
 /** Tried suffixes, the best within the bounds, and those to continue from. */
 const maxWaiting = 16;

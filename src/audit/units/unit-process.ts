@@ -4,7 +4,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import type { RecordedDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
-import { type ProcessHooks, type ProcessWork, serveUnits } from '../../runs/unit-process-loop.js';
+import { type ProcessHooks, type ProcessWork, serveUnits } from '../../runs/unit.js';
 import type { LoadedDrafter } from '../arms/transfer.js';
 import { type Models, openModels, openDrafter } from '../audit-models.js';
 import type { AuditRequest } from '../audit-request.js';

@@ -12,7 +12,7 @@ import { chmod, cp, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import type { WeightStore } from '../../runtime/weights.js';
 import { verifyCache } from './cache-contents.js';
-import { checkForUse, notePath, recordCheck } from './cache-check.js';
+import { checkForUse, notePath, recordCheck } from './cache-file.js';
 import { identifyFile } from './content-hash.js';
 import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';

@@ -4,8 +4,14 @@ import { join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { runWithLimit } from '../../core/run-with-limit.js';
 import { errnoOf, withFile } from '../binary-file.js';
-import { checkThoroughly, readLastUse, readNote, type CheckResult } from './cache-check.js';
-import { readFooter, type CacheContent } from './cache-file.js';
+import {
+  type CacheContent,
+  type CheckResult,
+  checkThoroughly,
+  readFooter,
+  readLastUse,
+  readNote,
+} from './cache-file.js';
 import { classifyName, listKeysInUse, readCacheLimit, type CacheName } from './cache-folder.js';
 
 export interface CachedWeights {

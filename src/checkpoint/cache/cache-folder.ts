@@ -3,9 +3,8 @@ import { rmSync } from 'node:fs';
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseBytes } from '../../core/number-text.js';
-import { kernelsFolder, type HostEnvironment } from '../../core/default-cache-folder.js';
+import { type HostEnvironment, kernelsFolder, makeFolder } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
-import { makeFolder } from '../../core/files.js';
 import { hostTag, isRunning } from '../../core/processes.js';
 
 /** Two models of 8 billion parameters in float32. */

@@ -14,7 +14,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeProcessTag } from '../../core/processes.js';
 import { describeCache } from './cache-contents.js';
 import { readCacheLimit } from './cache-folder.js';
-import { notePath } from './cache-check.js';
+import { notePath } from './cache-file.js';
 import { clearCache, trimCache } from './cache-removal.js';
 import { openCheckpoint } from '../open-checkpoint.js';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';

@@ -4,10 +4,10 @@
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { kernelFileName, kernelsFolder } from '../../core/default-cache-folder.js';
+import { kernelFileName, kernelsFolder } from '../../core/files.js';
 import { describeCause } from '../../core/errors.js';
 import { hostTag, isRunning } from '../../core/processes.js';
-import { notePath } from './cache-check.js';
+import { notePath } from './cache-file.js';
 import type { CachedWeights, CacheSurvey, SmallFile } from './cache-contents.js';
 import { countBytes, surveyCache } from './cache-contents.js';
 import { listKeysInUse } from './cache-folder.js';

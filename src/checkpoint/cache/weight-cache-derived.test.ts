@@ -13,7 +13,7 @@ import { float32, floatsOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import { verifyCache, describeCache } from './cache-contents.js';
 import type { FileOutput } from '../written-folder.js';
-import { recordCheck } from './cache-check.js';
+import { recordCheck } from './cache-file.js';
 import { clearCache } from './cache-removal.js';
 import { identifyFile } from './content-hash.js';
 import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';

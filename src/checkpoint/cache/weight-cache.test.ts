@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { FileOutput } from '../written-folder.js';
-import { defaultCacheFolder } from '../../core/default-cache-folder.js';
+import { defaultCacheFolder } from '../../core/files.js';
 import { openCheckpoint } from '../open-checkpoint.js';
 import type { WritableTensors } from '../../../test/support/checkpoint/encode-values.js';
 import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';

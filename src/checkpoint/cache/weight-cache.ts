@@ -15,9 +15,8 @@ import { lstat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { formatBytes } from '../../core/number-text.js';
-import { defaultCacheFolder } from '../../core/default-cache-folder.js';
+import { defaultCacheFolder, makeFolder } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { makeFolder } from '../../core/files.js';
 import type { Runtime } from '../../runtime/program.js';
 import type {
   DerivedFile,
@@ -32,13 +31,14 @@ import type { Checkpoint } from '../stored-tensor.js';
 import type { ResolvedRecipe, WeightRecipe } from '../weight-recipe.js';
 import { assembleWeight, keepHalves, resolveRecipes } from '../weight-recipe.js';
 import { openFileOutput, writeWholeFile, type Append, type FileOutput } from '../written-folder.js';
-import { checkForUse, recordUse } from './cache-check.js';
-import type { CacheFooter } from './cache-file.js';
 import {
+  type CacheFooter,
+  checkForUse,
   fitsLayout,
   formatVersion,
   layOutWeights,
   measureCacheFile,
+  recordUse,
   writeDerived,
   writeWeights,
 } from './cache-file.js';

@@ -1,9 +1,8 @@
 /** Settings of the Hugging Face hub, from the environment variables of its own libraries. */
 import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
-import { isFolder, isMissing, readBoundedFile } from '../../core/files.js';
+import { type HostEnvironment, isFolder, isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import type { HostEnvironment } from '../../core/default-cache-folder.js';
 import { existsSync } from 'node:fs';
 import { chooseLayout, isWeightName, listFolder, readShardIndex } from '../checkpoint-folder.js';
 

@@ -3,8 +3,7 @@
  * others a mask. In every layer the slots see the keys and values of all verified rows before them, which come from the
  * target's tapped states alone, and each other. So the keys and values of a verified row are computed once.
  */
-import type { Dimension } from '../../graph/dimension.js';
-import { multiplyDimensions, subtractDimensions } from '../../graph/dimension.js';
+import { type Dimension, multiplyDimensions, subtractDimensions } from '../../graph/dimension.js';
 import { attention } from '../../graph/operations/attention.js';
 import { add, multiply, subtract } from '../../graph/operations/elementwise.js';
 import { gatherRows } from '../../graph/operations/indexing.js';

@@ -16,10 +16,8 @@ import {
   vectorRecipe,
 } from '../../model/weights.js';
 import type { DescribingContext, TensorNames } from '../draft-system.js';
-import type { Reject } from '../reading/checks.js';
-import { incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
-import type { Config } from '../reading/draft-configuration.js';
-import { measureLayer } from '../reading/draft-configuration.js';
+import { type Reject, incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
+import { type Config, measureLayer } from '../reading/draft-configuration.js';
 import { readHeadConfiguration, refuseUnusualPositions } from '../reading/head-configuration.js';
 import { readMaskToken } from '../reading/mask-token.js';
 import type { BlockAttention } from './block-settings.js';

@@ -2,10 +2,15 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EngineCounters } from './counters.js';
-import { differCounters, draftedLength, readEngineCounters, tokensPerPass } from './counters.js';
+import {
+  differCounters,
+  draftedLength,
+  type EngineCounters,
+  parsePrometheusText,
+  readEngineCounters,
+  tokensPerPass,
+} from './counters.js';
 import { engines } from './engine-list.js';
-import { parsePrometheusText } from './prometheus-text.js';
 
 const folder = resolve(import.meta.dirname, '../../../test/fixtures/engines');
 const readText = (text: string): readonly EngineCounters[] =>

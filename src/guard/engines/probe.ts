@@ -4,7 +4,7 @@
  */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { type JsonObject, asList, asObject } from './claim.js';
-import { type Sample, parsePrometheusText } from './prometheus-text.js';
+import { type Sample, parsePrometheusText } from './counters.js';
 
 export type Fetch = (url: string, options: RequestInit) => Promise<Response>;
 

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Sample } from './prometheus-text.js';
-import { parsePrometheusText } from './prometheus-text.js';
+import { parsePrometheusText, type Sample } from './counters.js';
 
 const parseOne = (line: string): Sample | undefined => parsePrometheusText(line).samples[0];
 

@@ -6,10 +6,9 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { type JudgeOptions, Judge } from '../judge/judge.js';
 import type { Alert, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
-import { type EngineCounters, differCounters, readEngineCounters } from './counters.js';
+import { differCounters, type EngineCounters, parsePrometheusText, readEngineCounters } from './counters.js';
 import { engines } from './engine-list.js';
 import { type GetOptions, getBounded } from './probe.js';
-import { parsePrometheusText } from './prometheus-text.js';
 
 export interface ScrapeOptions extends GetOptions, JudgeOptions {
   readonly intervalMs?: number;

@@ -2,7 +2,7 @@
 import { Counter, Histogram, Registry } from 'prom-client';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { parsePrometheusText } from '../engines/prometheus-text.js';
+import { parsePrometheusText } from '../engines/counters.js';
 import type { Observation } from '../observation.js';
 import { createVerdict } from '../../../test/support/guard/traffic.js';
 import { GuardMetrics } from './guard-metrics.js';

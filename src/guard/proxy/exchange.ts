@@ -5,10 +5,17 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Connection, UpstreamFailure, UpstreamHandler } from './connection.js';
 import { describeFailure } from './connection.js';
-import type { ExchangeEnding, ExchangeSettings, RequestHead, Router, Watcher } from './exchange-route.js';
+import {
+  type ExchangeEnding,
+  type ExchangeSettings,
+  HeldBody,
+  type RequestHead,
+  type Router,
+  tooLarge,
+  type Watcher,
+} from './exchange-route.js';
 import type { ErrorResponse, RawHeaders } from './message-headers.js';
 import { headersForEngine, headersToPass, sendError, valueOf } from './message-headers.js';
-import { HeldBody, tooLarge } from './held-body.js';
 import type { ResponseHead } from './response-parser.js';
 import { type ResponseStrip, type Strip, createResponseStrip } from './telemetry-request.js';
 import type { Upstream } from './upstream.js';

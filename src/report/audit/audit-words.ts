@@ -10,7 +10,7 @@ import type {
 } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { countText, percentText, pValueText } from '../../core/number-text.js';
-import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/statistics.js';
 import { type KeptClass, isKept, keptClasses } from '../../measure/kept-class.js';
 import type { MarkStyle, MarkSymbol } from '../chart.js';
 import { type Markup, fragment } from '../markup.js';

@@ -9,7 +9,7 @@
  */
 import type { ControlName, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
-import { adjustHolm } from '../../measure/significance.js';
+import { adjustHolm } from '../../measure/statistics.js';
 
 export type VerdictLevel = 'robust' | 'fragile' | 'collapsed' | 'inconclusive';
 

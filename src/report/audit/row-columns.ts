@@ -1,7 +1,7 @@
 /** The columns of every table of rows: what they are called, what they mean, and how a value reads. */
 import type { ArmName, ArmSummary, DrafterResult } from '../../audit/result.js';
 import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { Interval } from '../../measure/bootstrap.js';
+import type { Interval } from '../../measure/statistics.js';
 import { countedArm } from '../../audit/summary.js';
 import { armLabels, findArm, findCounted, keptDigits, keptText, listClasses } from './audit-words.js';
 import {

@@ -1,10 +1,15 @@
 /** What a comparison of two audits finds, as plain data. */
 import type { ArmName } from '../../audit/result.js';
 import { countClasses } from '../../audit/summary.js';
-import type { Interval, StepCounts } from '../../measure/bootstrap.js';
-import { acceptedLengthOf, bootstrapInterval, poolCounts } from '../../measure/bootstrap.js';
+import {
+  acceptedLengthOf,
+  bootstrapInterval,
+  type Interval,
+  poolCounts,
+  type StepCounts,
+  testSignedRanks,
+} from '../../measure/statistics.js';
 import type { KeptClass } from '../../measure/kept-class.js';
-import { testSignedRanks } from '../../measure/significance.js';
 import type { ComparableArm, ComparablePrompt } from './finished-run.js';
 
 export const comparisonSchema = 'mistletoe.comparison/1';

@@ -1,6 +1,6 @@
 /** A comparison of two audits as text, as Markdown for a pull request, and as a page. */
 import { changeText, percentText } from '../../core/number-text.js';
-import type { Interval } from '../../measure/bootstrap.js';
+import type { Interval } from '../../measure/statistics.js';
 import { armLabels } from '../audit/audit-words.js';
 import { type Report, cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
 import { type Content, escapeMarkdown, fragment } from '../markup.js';

@@ -1,5 +1,5 @@
 /** A comparison in sentences and a table, for the terminal, Markdown and the page. */
-import type { Interval } from '../../measure/bootstrap.js';
+import type { Interval } from '../../measure/statistics.js';
 import type { Cell, Table } from '../table.js';
 import { armLabels, countAnswers, describeKept } from '../audit/audit-words.js';
 import type {

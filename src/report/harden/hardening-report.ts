@@ -8,7 +8,7 @@ import {
   groupThousands,
   percentText,
 } from '../../core/number-text.js';
-import type { Interval } from '../../measure/bootstrap.js';
+import type { Interval } from '../../measure/statistics.js';
 import type {
   AuditComparison,
   HardenedChange,

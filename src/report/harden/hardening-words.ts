@@ -1,5 +1,5 @@
 /** What a hardening run changed, in sentences and tables for the terminal, Markdown and the page. */
-import type { Interval } from '../../measure/bootstrap.js';
+import { type Interval, minPairs } from '../../measure/statistics.js';
 import {
   acceptedLengthText,
   changeText,
@@ -9,7 +9,6 @@ import {
   percentText,
   pValueText,
 } from '../../core/number-text.js';
-import { minPairs } from '../../measure/significance.js';
 import { lengthCell } from '../audit/row-columns.js';
 import { type Cell, type Column, type Row, type Table, cellText } from '../table.js';
 import type { HardeningAudit } from '../../train/harden/hardening-settings.js';

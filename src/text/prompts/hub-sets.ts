@@ -13,11 +13,10 @@ import {
   repositoryFolders,
 } from '../../checkpoint/hub/hub-settings.js';
 import { downloadDataFile, type DownloadOptions } from '../../checkpoint/hub/hub-download.js';
-import { makeFolderSync, readBoundedFile } from '../../core/files.js';
+import { defaultCacheFolder, makeFolderSync, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/processes.js';
-import { defaultCacheFolder } from '../../core/default-cache-folder.js';
 import { parseJsonText } from '../../core/json-text.js';
 
 /** One line of a prompt file. */

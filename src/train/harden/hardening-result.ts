@@ -1,9 +1,15 @@
 /** The result of a hardening run, for result.json and reports. */
 import type { AuditResult, DrafterResult, PairedTest, PromptResult } from '../../audit/result.js';
-import type { Interval, StepCounts } from '../../measure/bootstrap.js';
-import { acceptedLengthOf, bootstrapInterval, poolCounts } from '../../measure/bootstrap.js';
+import {
+  acceptedLengthOf,
+  bootstrapInterval,
+  type Interval,
+  minPairs,
+  poolCounts,
+  type StepCounts,
+  testSignedRanks,
+} from '../../measure/statistics.js';
 import type { describeMachine } from '../../runs/run-device.js';
-import { minPairs, testSignedRanks } from '../../measure/significance.js';
 import type { ModelIdentity } from '../../runs/identity.js';
 import type { ExampleCounts } from '../data/examples.js';
 import type { HardenRequest } from './harden-request.js';

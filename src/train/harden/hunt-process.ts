@@ -1,7 +1,7 @@
 /** A worker process of a hardening run: keeps the target open, and the drafter of the round. */
 import { type Target, openTarget } from '../../decode/target.js';
 import { loadDrafter } from '../../draft/systems.js';
-import { type ProcessHooks, type ProcessWork, serveUnits } from '../../runs/unit-process-loop.js';
+import { type ProcessHooks, type ProcessWork, serveUnits } from '../../runs/unit.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { type HuntSetup, attackedDrafter } from './hunt-pool.js';
 import { SuffixHunt } from './suffix-hunt.js';

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { TextBatch } from '../data/batches.js';
 import { addLengths, walkAnswers } from './training-loop.js';
-import { acceptedLengthOf } from '../../measure/bootstrap.js';
+import { acceptedLengthOf } from '../../measure/statistics.js';
 
 const tokens = Int32Array.of(1, 2, 10, 11, 12, 13, 14, 0);
 const weights = Float32Array.of(0, 0, 1, 1, 1, 1, 1, 0);

@@ -1,5 +1,5 @@
 import { MistletoeError } from '../../core/errors.js';
-import { type StepCounts, acceptedLengthOf } from '../../measure/bootstrap.js';
+import { type StepCounts, acceptedLengthOf } from '../../measure/statistics.js';
 import type { BatchPlan, TextBatch } from '../data/batches.js';
 import type { TrainSettings } from '../settings.js';
 import type { Trainer } from './trainer.js';

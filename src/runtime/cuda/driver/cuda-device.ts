@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { defaultCacheFolder, kernelsFolder } from '../../../core/default-cache-folder.js';
+import { defaultCacheFolder, kernelsFolder } from '../../../core/files.js';
 import { MistletoeError } from '../../../core/errors.js';
 import { ignoreLoss } from '../../program.js';
 import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';

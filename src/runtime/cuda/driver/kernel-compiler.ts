@@ -16,9 +16,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { kernelFileName } from '../../../core/default-cache-folder.js';
+import { kernelFileName, makeFolderSync } from '../../../core/files.js';
 import { MistletoeError } from '../../../core/errors.js';
-import { makeFolderSync } from '../../../core/files.js';
 import { makeProcessTag } from '../../../core/processes.js';
 import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
 import { bindFunctions } from './native-library.js';

@@ -5,16 +5,14 @@
  */
 import type { HalfType } from '../../../core/half-floats.js';
 import type { Shape } from '../../../graph/dimension.js';
-import type { Tensor, TensorOf } from '../../../graph/tensor.js';
-import { sortTopologically } from '../../../graph/tensor.js';
+import { type Tensor, type TensorOf, sortTopologically } from '../../../graph/tensor.js';
 import type { NamedTensors } from '../../program.js';
 import type { ElementType, FloatType } from '../driver/device.js';
 import { isWrittenInPlace } from '../kernels/element-code.js';
 import { planAttention } from '../kernels/attention-kernel.js';
 import { fuseAddends, fuseSmallBatches } from './small-batch-plan.js';
 import { isPlainRotation, planBatchAttention } from '../kernels/batch-attention-kernel.js';
-import type { Place, PlainStep, Step } from './step.js';
-import { readsOf, resultsOf, rootOf } from './step.js';
+import { type Place, type PlainStep, type Step, readsOf, resultsOf, rootOf } from './step.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import { fuseAttention } from './split-attention-plan.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from '../kernels/kernels.js';

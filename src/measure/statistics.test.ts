@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Alternative } from './significance.js';
-import { testSignedRanks } from './significance.js';
+import type { Alternative } from './statistics.js';
+import { testSignedRanks } from './statistics.js';
 
 const zeros = (values: readonly number[]) => values.map(() => 0);
 const test = (differences: readonly number[], alternative: Alternative) =>
