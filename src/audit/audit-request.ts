@@ -8,6 +8,8 @@ import { MistletoeError } from '../core/errors.js';
 import { maxThreads } from '../core/limits.js';
 import { bundledDrafterFolder, bundledTarget, findDrafter } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-fit.js';
+import { draftModel } from '../draft/draft-model/draft-model.js';
+import { compareWithTarget } from '../draft/draft-model/vocabulary-match.js';
 import { type TapConvention, tapConventions } from '../draft/draft-system.js';
 import { folderOf, mapFolder, nameDrafter, recogniseCheckpoint } from '../draft/systems.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
@@ -134,8 +136,9 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   const targetFolder = resolve(await findModel(givenTarget));
   for (const [id, source] of sources) {
     const folder = await mapFolder(source, async (given) => resolve(await findModel(given)));
-    const { system, heads, hasGradient } = await describeDrafter(folder);
-    if (searches && !hasGradient && settings.search === 'gradient') throw withoutGradient(folder);
+    const { system, heads, withoutGradient } = await describeDrafter(folder, targetFolder);
+    if (searches && withoutGradient !== undefined && settings.search === 'gradient')
+      throw refuseGradient(folder, withoutGradient);
     const policy = choosePolicy(plan.draft, heads);
     refuseDrawnTrees(policy, settings.temperature);
     drafters.push({ ...(await identifyModel(folder, plan.cacheFolder)), id, system, policy, folder });
@@ -218,9 +221,10 @@ function chooseDrafters(given: readonly string[], target: string): Map<string, s
   return named;
 }
 
-async function describeDrafter(source: string) {
+async function describeDrafter(source: string, targetFolder: string) {
   const folder = folderOf(source);
-  if (folder === undefined) return { system: nameDrafter(source), heads: undefined, hasGradient: false };
+  if (folder === undefined)
+    return { system: nameDrafter(source), heads: undefined, withoutGradient: 'no weights' };
   const checkpoint = await openCheckpoint(folder);
   const { system, layout } = recogniseCheckpoint(checkpoint);
   if (system === undefined) {
@@ -230,13 +234,15 @@ async function describeDrafter(source: string) {
   }
   // Problems are reported when it is loaded with its target.
   const { heads } = system.describe(checkpoint, () => undefined).facts;
-  return { system: system.name, heads, hasGradient: true };
+  const isOther = system === draftModel && (await compareWithTarget(checkpoint, targetFolder)) !== undefined;
+  const withoutGradient = isOther ? "another vocabulary than the target's" : undefined;
+  return { system: system.name, heads, withoutGradient };
 }
 
-function withoutGradient(source: string): MistletoeError {
+function refuseGradient(source: string, why: string): MistletoeError {
   return new MistletoeError(
     'usage',
-    `The drafter ${source} has no weights, and so no gradient that a search could follow.`,
+    `The drafter ${source} has ${why}, and so no gradient that a search could follow.`,
     {
       hint: 'Give --search random, which tries random changes and keeps those that are accepted least, or measure suffixes of your own with --suffix.',
     },

@@ -1,6 +1,7 @@
 /** `mistletoe inspect`. */
 import { basename } from 'node:path';
 import { countText, formatBytes } from '../core/number-text.js';
+import { text } from '../core/settings.js';
 import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-models.js';
 import { countFittingTokens, estimateGpuMemory, expectedTokens, passBytes } from '../decode/gpu-fit.js';
 import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
@@ -14,6 +15,7 @@ import { type Invocation, defineCommand } from './command.js';
 import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './common-flags.js';
 import { closeSentence, exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
+import { flag } from './flags.js';
 import { createModelFinder } from './model-source.js';
 import { asOneLine, colorsFor, type Colors } from './terminal.js';
 
@@ -21,6 +23,7 @@ const flags = {
   ...formatFlag,
   download: { ...downloadFlag.download, rare: false },
   ...tapsFlag,
+  target: flag('compare the vocabulary of a draft model with this target', text, 'model'),
   ...deviceFlags,
 };
 type InspectFlags = FlagsOf<typeof flags>;
@@ -49,7 +52,9 @@ export const inspect = defineCommand({
 async function runInspect(flags: InspectFlags, { terminal, args }: Invocation): Promise<number> {
   await chooseDevice(flags); // fails before anything is downloaded
   const findModel = createModelFinder(flags, terminal);
-  const inspection = await inspectCheckpoint(await findModel(locate(args[0] ?? '')), tapsOf(flags));
+  const target = flags.target === undefined ? undefined : await findModel(flags.target);
+  const folder = await findModel(locate(args[0] ?? ''));
+  const inspection = await inspectCheckpoint(folder, { ...tapsOf(flags), target });
   // Drafters run where their targets do.
   const { model, memory } = inspection;
   const fit = model !== undefined && memory !== undefined ? await describeFit(model, flags) : undefined;

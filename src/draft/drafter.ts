@@ -35,6 +35,8 @@ export interface Drafter {
   readonly taps: readonly number[];
   /** Without weights borrowed from the target. */
   readonly parameterCount: number;
+  /** Of its keys and values, if it has no graph that says so. */
+  readonly cacheSizes?: CacheSizes | undefined;
   /** Matches in the text that replace its chains (ngram.ts). */
   readonly lookup?: MatchLengths | undefined;
   /** Compiles programs ahead of time. */
@@ -66,9 +68,11 @@ export interface DraftSession {
   readonly siblings?: SiblingDrawer | undefined;
   /** Reads everything except the newest row: the drafter's part of the prefill. */
   catchUp?(): Promise<void>;
+  /** Keeps the first `kept` tokens of the text and reads these behind them; only if it reads tokens alone. */
+  replaceText?(kept: number, tokens: readonly number[]): void;
   /**
-   * The most likely chain in one program; the same as expanding level by level. May be shorter. Only observe may
-   * follow.
+   * The most likely chain in one program; the same as expanding level by level, unless the vocabulary is another. May be
+   * shorter. Only observe may follow.
    */
   draftChain?: ((length: number) => Promise<readonly number[]>) | undefined;
   /**

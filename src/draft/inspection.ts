@@ -16,6 +16,7 @@ import { openTokenizer } from '../text/tokenizer/tokenizer.js';
 import { readTokenizerConfig } from '../text/tokenizer/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer/tokenizer-file.js';
 import { draftModel } from './draft-model/draft-model.js';
+import { compareWithTarget, describeSharing } from './draft-model/vocabulary-match.js';
 import type { DrafterFacts, ReadingOptions } from './draft-system.js';
 import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-reading.js';
 import { recogniseCheckpoint, type Recognition } from './systems.js';
@@ -57,11 +58,19 @@ export interface TokenizerFacts {
   readonly specialTokens: readonly string[];
 }
 
+export interface InspectionOptions extends ReadingOptions {
+  /** Folder of the target that a draft model would draft for: their vocabularies are compared. */
+  readonly target?: string | undefined;
+}
+
 /**
  * @example
  * const { kind, problems } = await inspectCheckpoint('models/reference/eagle3'); // 'eagle3', []
  */
-export async function inspectCheckpoint(folder: string, options: ReadingOptions = {}): Promise<Inspection> {
+export async function inspectCheckpoint(
+  folder: string,
+  options: InspectionOptions = {},
+): Promise<Inspection> {
   const root = resolve(folder);
   const problems: Problem[] = [...(await findProblems(root))];
   const notes: string[] = [];
@@ -115,7 +124,17 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
       'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
     );
   }
+  const { target } = options;
+  const match = target === undefined ? undefined : await attempt(() => describeMatch(checkpoint, target));
+  if (match !== undefined) notes.push(match);
   return { ...common, model, drafter: heads?.facts, memory: describeMemory(model), notes, problems };
+}
+
+async function describeMatch(checkpoint: Checkpoint, target: string): Promise<string> {
+  const other = await compareWithTarget(checkpoint, target);
+  return other === undefined
+    ? `As a draft model for ${target}: nothing shows another vocabulary than the target's.`
+    : `As a draft model for ${target}: ${describeSharing(other)}. It has no gradient for audits and training.`;
 }
 
 function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {

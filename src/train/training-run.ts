@@ -7,6 +7,7 @@ import type { z } from 'zod';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { type Target, openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
+import { requireGraph } from '../draft/reading/checks.js';
 import { loadDrafter } from '../draft/systems.js';
 import { asSaved, openTrainingRun } from '../runs/resumed-run.js';
 import { findSameDevice, requireSameKind } from '../runs/run-device.js';
@@ -134,7 +135,8 @@ async function prepare<Request extends SharedRequest>(
   if (!generate) refuseUnanswered(conversations);
   const target = await openTarget(targetFolder, { runtime, chatTemplate, date, ...cache });
   const { model, tokenizer } = target;
-  if (from !== undefined) await loadDrafter(from.folder, { target: model, tokenizer, ...cache });
+  if (from !== undefined)
+    requireGraph(await loadDrafter(from.folder, { target: model, tokenizer, ...cache }));
   return { runtime, request, target, conversations, cache };
 }
 

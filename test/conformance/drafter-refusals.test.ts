@@ -148,11 +148,28 @@ describe('a drafter of another target', () => {
     );
   });
 
-  it('speaks another language: the first token that differs is named', async () => {
-    const folder = writeDecoder(models.freshFolder(), tiny, 7);
+  it('speaks another language, which PARD cannot: the first token that differs is named', async () => {
+    const config = { ...llamaConfig(tiny), pard_token: 3 };
+    const folder = writeCheckpoint(
+      models.freshFolder(),
+      'model.safetensors',
+      decoderTensors(tiny, 7),
+      config,
+    );
     writeLetterTokenizer(folder, tiny, { 5: 'Z', 9: 'Y' });
     const message = /token 5 is "Z" there and "f" in the target/;
     await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it('is accepted with another tokenizer, with a note', async () => {
+    const folder = writeDecoder(models.freshFolder(), tiny, 7);
+    writeLetterTokenizer(folder, tiny, { 5: 'Z', 9: 'Y' });
+    const { target, tokenizer } = await models.loadTarget();
+    const notes: string[] = [];
+    const onNotice = (note: string): void => void notes.push(note);
+    const drafter = await loadDrafter(folder, { target, tokenizer, onNotice });
+    expect([drafter.vocabularySize, drafter.graph]).toEqual([22, undefined]);
+    expect(notes.at(-1)).toMatch(/has another vocabulary\. 22 of the target's 24 tokens are shared/);
   });
 
   it('is accepted with the same tokenizer', async () => {

@@ -27,7 +27,7 @@ export function sequenceBytes(
   ...drafters: readonly Drafter[]
 ): number {
   const positions = Math.min(promptIds.length + maxNewTokens, configuration.contextLength);
-  const drafting = drafters.flatMap(({ graph }) => graph?.attention?.sizes ?? []);
+  const drafting = drafters.flatMap(({ cacheSizes, graph }) => cacheSizes ?? graph?.attention?.sizes ?? []);
   return positions * [configuration, ...drafting].reduce((sum, sizes) => sum + bytesPerPosition(sizes), 0);
 }
 

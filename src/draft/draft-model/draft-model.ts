@@ -1,6 +1,6 @@
 /**
- * Plain speculative sampling (arXiv 2211.17192, 2302.01318): any language model with the target's vocabulary can draft. If
- * the sizes of the vocabularies differ, the common ids are the draft vocabulary.
+ * Plain speculative sampling (arXiv 2211.17192, 2302.01318): any language model can draft. If only the sizes of the
+ * vocabularies differ, the common ids are the draft vocabulary; if the tokenizers differ, see other-vocabulary.ts.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { slice } from '../../graph/operations/shaping.js';
@@ -9,20 +9,28 @@ import { parseConfiguration } from '../../model/configuration.js';
 import { embeddingTable, projectToVocabulary, runDecoder } from '../../model/decoder.js';
 import { contextError } from '../../model/forward.js';
 import { decoderRecipes, findUnreadTensors, requireLayers } from '../../model/weights.js';
-import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
-import { findVocabularyDifference, loadTokenizer, type Tokenizer } from '../../text/tokenizer/tokenizer.js';
 import {
   holdsDecoder,
   type DrafterDescription,
   type DrafterOptions,
   type WeightedSystem,
 } from '../draft-system.js';
+import type { Drafter } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
 import type { AttentionHead } from '../programs/attention-head.js';
 import type { Vocabularies } from '../programs/scores.js';
 import { dropFirst } from '../programs/states.js';
-import { countParameters, misfit } from '../reading/checks.js';
+import { countParameters } from '../reading/checks.js';
+import { findStart } from './draft-text.js';
 import { createDraftModel, refuseTwoSizes, refuseWholeTarget } from './new-draft-model.js';
+import { translateDrafter } from './other-vocabulary.js';
+import {
+  describeSharing,
+  findOtherVocabulary,
+  readTokenizers,
+  requireSameVocabulary,
+  type TokenizerPair,
+} from './vocabulary-match.js';
 
 export const draftModel: WeightedSystem = {
   name: 'speculative-sampling',
@@ -30,18 +38,14 @@ export const draftModel: WeightedSystem = {
   recognise: (names) => (holdsDecoder(names) ? { layout: 'language model', isTarget: true } : undefined),
   describe: describeDraftModel,
   async load(checkpoint, options) {
-    const { head, parameterCount } = await openDraftModel(checkpoint, options);
-    return createAttentionDrafter(
-      head,
-      { system: draftModel.name, name: 'draft model', reads: 'tokens', taps: [], parameterCount },
-      (teacher, depth) => {
-        // Every depth reads the same pass: along known tokens the model sees exactly the text.
-        const embeddings = teacher.embedWith(head.embedding);
-        const { features, rows } = head.step(embeddings, undefined, teacher.context, { past: teacher.past });
-        const all = head.score(dropFirst(dropFirst(features, 1), teacher.firstRow));
-        return { logits: Array.from({ length: depth }, (_, level) => dropFirst(all, level)), rows };
-      },
+    const pair = await readTokenizers(checkpoint, options);
+    const other = findOtherVocabulary(checkpoint.folder, pair);
+    if (other === undefined) return createDrafter(await openDraftModel(checkpoint, options, pair));
+    options.onNotice?.(
+      `The draft model ${checkpoint.folder} has another vocabulary. ${describeSharing(other)}.`,
     );
+    const inner = createDrafter(await openModel(checkpoint, options));
+    return translateDrafter(inner, { ...other, start: await findStart(other.draft) });
   },
   training: {
     sizes: ['layers', 'hiddenSize', 'targetLayers'],
@@ -69,23 +73,45 @@ export function describeDraftModel(checkpoint: Checkpoint): DrafterDescription {
   };
 }
 
+function createDrafter({ head, parameterCount }: OpenedModel): Drafter {
+  return createAttentionDrafter(
+    head,
+    { system: draftModel.name, name: 'draft model', reads: 'tokens', taps: [], parameterCount },
+    (teacher, depth) => {
+      // Every depth reads the same pass: along known tokens the model sees exactly the text.
+      const embeddings = teacher.embedWith(head.embedding);
+      const { features, rows } = head.step(embeddings, undefined, teacher.context, { past: teacher.past });
+      const all = head.score(dropFirst(dropFirst(features, 1), teacher.firstRow));
+      return { logits: Array.from({ length: depth }, (_, level) => dropFirst(all, level)), rows };
+    },
+  );
+}
+
+interface OpenedModel {
+  readonly head: AttentionHead;
+  readonly parameterCount: number;
+}
+
+/** Refuses a model with another vocabulary than the target's. */
 export async function openDraftModel(
   checkpoint: Checkpoint,
-  { target, tokenizer, ...options }: DrafterOptions,
-): Promise<{ readonly head: AttentionHead; readonly parameterCount: number }> {
-  const { folder, config } = checkpoint;
-  const { vocabularySize } = parseConfiguration(config, `config.json of ${folder}`);
-  const own = (await hasTokenizer(folder))
-    ? await loadTokenizer(folder, { modelVocabularySize: vocabularySize })
-    : undefined;
-  const sizes = { target: target.configuration.vocabularySize, drafter: vocabularySize };
-  requireSameVocabulary(folder, { target: tokenizer, drafter: own }, sizes);
+  options: DrafterOptions,
+  pair?: TokenizerPair,
+): Promise<OpenedModel> {
+  requireSameVocabulary(checkpoint.folder, pair ?? (await readTokenizers(checkpoint, options)));
+  return openModel(checkpoint, options, options.target.configuration.vocabularySize);
+}
 
+async function openModel(
+  checkpoint: Checkpoint,
+  { target, ...options }: DrafterOptions,
+  targetSize?: number,
+): Promise<OpenedModel> {
   const { runtime } = target;
   const model = await createModel(checkpoint, { ...options, runtime, scope: 'draft.' });
   const { configuration, scope, weights } = model;
-  const { contextLength, slidingWindow } = configuration;
-  const vocabularies = shareVocabulary(target.configuration, configuration);
+  const { contextLength, slidingWindow, vocabularySize } = configuration;
+  const vocabularies = shareIds(targetSize ?? vocabularySize, vocabularySize);
   const head: AttentionHead = {
     title: `the draft model ${model.name}`,
     runtime,
@@ -113,58 +139,13 @@ export async function openDraftModel(
   return { head, parameterCount: countParameters(weights) };
 }
 
-// Whether draft model and target share a vocabulary. Models of one tokenizer are padded to different sizes (Qwen2.5:
-// 151,936 rows at 0.5B, 152,064 at 7B, for 151,665 tokens). The drafter proposes from the common ids, renormalized,
-// which keeps verification lossless; ids that only the target has are never proposed.
-interface TokenizerPair {
-  readonly target: Tokenizer | undefined;
-  /** Undefined if the folder has none: it then uses the target's. */
-  readonly drafter: Tokenizer | undefined;
-}
-
-interface VocabularySize {
-  readonly vocabularySize: number;
-}
-
-function shareVocabulary(target: VocabularySize, drafter: VocabularySize): Vocabularies {
-  const targetSize = target.vocabularySize;
-  const draftSize = Math.min(targetSize, drafter.vocabularySize);
+/**
+ * Models of one tokenizer are padded to different sizes (Qwen2.5: 151,936 rows at 0.5B, 152,064 at 7B, for 151,665
+ * tokens). The drafter proposes from the common ids, renormalized, which keeps verification lossless; ids that only the
+ * target has are never proposed.
+ */
+function shareIds(targetSize: number, ownSize: number): Vocabularies {
+  const draftSize = Math.min(targetSize, ownSize);
   if (draftSize === targetSize) return { targetSize, draftSize };
   return { targetSize, draftSize, targetTokens: Int32Array.from({ length: draftSize }, (_, token) => token) };
-}
-
-const sameTokenizer = "Speculative sampling needs a draft model with the target's tokenizer.";
-
-function requireSameVocabulary(
-  folder: string,
-  { target, drafter }: TokenizerPair,
-  sizes: { readonly target: number; readonly drafter: number },
-): void {
-  const sizesDiffer = sizes.target !== sizes.drafter;
-  if (target === undefined || drafter === undefined) {
-    if (!sizesDiffer) return;
-    throw misfit(
-      folder,
-      `has a vocabulary of ${sizes.drafter} tokens; the target's has ${sizes.target}, and without the tokenizers of both nothing shows that the difference is padding`,
-      `${sameTokenizer} Put its tokenizer.json into its folder.`,
-    );
-  }
-  const difference = findVocabularyDifference(target, drafter);
-  if (difference !== undefined) {
-    const quote = (piece: string | undefined): string =>
-      piece === undefined ? 'nothing' : JSON.stringify(piece);
-    throw misfit(
-      folder,
-      `has another vocabulary: token ${difference.id} is ${quote(difference.right)} there and ${quote(difference.left)} in the target`,
-      sameTokenizer,
-    );
-  }
-  const shared = Math.min(sizes.target, sizes.drafter);
-  if (sizesDiffer && shared < target.vocabularySize) {
-    throw misfit(
-      folder,
-      `has a vocabulary of ${sizes.drafter} tokens; the target's has ${sizes.target}, and the tokenizer's ${target.vocabularySize} tokens do not fit into both`,
-      sameTokenizer,
-    );
-  }
 }

@@ -123,6 +123,7 @@ export function addLookup(lookup: string, drafter: Drafter): Drafter {
     isChainOnly: drafter.isChainOnly ?? false,
     parameterCount: drafter.parameterCount,
     graph: drafter.graph,
+    cacheSizes: drafter.cacheSizes,
     lookup: lengths,
     prepare: (drafts) => drafter.prepare(drafts),
     startSession: (scheduler) => addLookupSession(lengths, drafter.startSession(scheduler)),

@@ -186,6 +186,10 @@ function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: Pa
       unknown ??= findUnknown(head, [...verified.tokens, verified.next]);
       memory.observe(verified);
     },
+    replaceText(kept, tokens) {
+      unknown ??= findUnknown(head, tokens);
+      memory.replaceText(kept, tokens);
+    },
     async catchUp() {
       if (unknown === undefined) await memory.catchUp(await programs.verified()); // else the first draft fails
     },

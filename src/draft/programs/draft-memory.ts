@@ -40,6 +40,11 @@ export class DraftAttention {
     this.drafted = [];
   }
 
+  truncate(length: number): void {
+    this.verified = Math.min(this.verified, length);
+    this.reset();
+  }
+
   verifiedInputs(count: number): NamedValues {
     const window = this.window === Infinity ? undefined : this.window;
     return attentionInputs({ count, pastLength: this.cache.pastLength, window }, this.rotary);
@@ -123,6 +128,13 @@ export class DraftMemory {
       this.hasRoot = true;
     }
     this.pending.push(verified);
+  }
+
+  /** Without states: keeps the first `kept` tokens of the text, and their rows, and reads these behind them. */
+  replaceText(kept: number, tokens: readonly number[]): void {
+    this.attention.truncate(kept);
+    this.pending.replaceTokens(kept - this.attention.verifiedLength, tokens);
+    this.hasRoot = true;
   }
 
   /** Returns the outputs of the last run, which `finish` may do itself. */

@@ -121,7 +121,7 @@ export function detailFor(ranks: number): ScoreDetail {
   return ranks > rankedInGraph ? 'logits' : 'top';
 }
 
-function rankRow(logits: Float32Array, count: number, toTarget: (token: number) => number): TopTokens {
+export function rankRow(logits: Float32Array, count: number, toTarget: (token: number) => number): TopTokens {
   const best = findTop(logits, count);
   const total = logSumExp(logits);
   return {

@@ -42,6 +42,11 @@ export class PendingStates {
     this.nextTokens.push(next);
   }
 
+  /** Without states: keeps the first `kept` tokens and adds these. */
+  replaceTokens(kept: number, tokens: readonly number[]): void {
+    this.nextTokens = [...this.nextTokens.slice(0, kept), ...tokens];
+  }
+
   /** Passes the rows on in chunks, oldest first; the newest `leave` rows stay. */
   async drain(
     chunk: number,

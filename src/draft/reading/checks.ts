@@ -102,10 +102,13 @@ export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, 
   }
 }
 
-export function requireGraph({ name, graph }: Pick<Drafter, 'name' | 'graph'>): DraftGraph {
+type WithGraph = Pick<Drafter, 'name' | 'graph' | 'parameterCount'>;
+
+export function requireGraph({ name, graph, parameterCount }: WithGraph): DraftGraph {
   if (graph !== undefined) return graph;
-  throw new MistletoeError('drafter', `The drafter ${name} has no weights, and so no gradient.`, {
-    hint: 'Use a drafter with weights: a draft model, or heads such as those of Medusa or EAGLE-3.',
+  const why = parameterCount === 0 ? 'no weights' : "another vocabulary than the target's";
+  throw new MistletoeError('drafter', `The drafter ${name} has ${why}, and so no gradient.`, {
+    hint: "Use a drafter with weights: a draft model with the target's tokenizer, or heads such as those of Medusa or EAGLE-3.",
   });
 }
 

@@ -17,7 +17,7 @@ import type { ParameterValues } from './adamw.js';
 
 /** By the graph's names; borrowed weights of the target are not included. */
 export async function readParameters(
-  drafter: Pick<Drafter, 'name' | 'graph'>,
+  drafter: Pick<Drafter, 'name' | 'graph' | 'parameterCount'>,
 ): Promise<ReadonlyMap<string, ParameterValues>> {
   // The drafter's own weights come first, then the target's.
   const [own] = requireGraph(drafter).weights;
