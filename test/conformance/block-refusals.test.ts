@@ -40,8 +40,8 @@ async function expectRefusal(folder: string, message: RegExp, byInspection = tru
 
 describe('a DSpark head', () => {
   it.each([
-    [{ markov_head_type: 'gated' }, /Markov head of the type "gated"/],
-    [{ markov_head_type: 'rnn' }, /Markov head of the type "rnn"/],
+    [{ markov_head_type: 'lstm' }, /Markov head of the type "lstm"/],
+    [{ markov_head_type: 'gated' }, /gate_proj/],
     [{ block_size: 0 }, /a whole number from 1 to 64 was expected/],
     [{ mask_token_id: 99 }, /mask_token_id 99/],
     [{ confidence_threshold: 2 }, /"confidence_threshold": 2; a number between 0 and 1/],

@@ -42,7 +42,7 @@ const policiesOf: Readonly<Record<PublishedDrafter['kind'], readonly PolicyText[
 
 /** The first layout of each system is quick. */
 const isQuick = (row: PublishedDrafter): boolean =>
-  row === publishedDrafters.find(({ kind }) => kind === row.kind);
+  row === publishedDrafters.find(({ kind }) => kind === row.kind) || row.name.endsWith('of the type rnn');
 
 describe.each(casesOfTier(publishedDrafters, isQuick))('$name', (row) => {
   it.each(policiesOf[row.kind])('drafts %s as the reference', async (policy) => {
@@ -141,6 +141,7 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     await expectDisagreement(row, wrong, policy);
   });
 
+  const markovHead = 'a DSpark head with a Markov head of the type';
   const changedBlocks: readonly [fact: string, name: string, changes: Partial<BlockFacts>][] = [
     ['another mask token', 'z-lab/Qwen3-8B-DFlash-b16', { maskToken: 36 }],
     ['slots that predict the next token', 'z-lab/Qwen3-8B-DFlash-b16', { isShifted: true }],
@@ -152,6 +153,10 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     ['one layer too few', 'z-lab/Qwen3-8B-DFlash-b16', { layers: 4 }],
     ['slots that predict their own position', 'deepseek-ai/dspark_qwen3_8b_block7', { isShifted: false }],
     ['slots that predict their own position', 'deepseek-ai/dflash_qwen3_8b_block7', { isShifted: false }],
+    ['an open gate', `${markovHead} gated`, { markov: 'vanilla' }],
+    ['a forgotten state', `${markovHead} rnn`, { markovFault: 'no state' }],
+    ['gate and candidate swapped', `${markovHead} rnn`, { markovFault: 'swapped parts' }],
+    ['the state behind the feature', `${markovHead} rnn`, { markovFault: 'state last' }],
     [
       'slots of a sliding layer that see later ones',
       'a DFlash head with sliding layers, causal within the block',

@@ -25,6 +25,10 @@ export interface BlockFacts extends LayerFacts {
   /** Wrong in some tests: the fused state without its norm, or with the layer's input norm. */
   readonly contextNorm: 'hidden_norm' | 'none' | 'both';
   readonly targetVocabulary: number;
+  /** Of the Markov head; default vanilla. */
+  readonly markov?: 'vanilla' | 'gated' | 'rnn';
+  /** Wrong in some tests: the rnn forgets earlier tokens, or reads its three parts in another order. */
+  readonly markovFault?: 'no state' | 'swapped parts' | 'state last';
 }
 
 interface KeyValues {
@@ -104,24 +108,66 @@ export function scoreWithBlocks(tensors: WritableTensors, target: Float64Model, 
     return block.map((x) => weights.norm('norm', x, normEpsilon));
   };
   return (situation, path) => {
-    const hidden = runBlock(situation)[path.length + (facts.isShifted ? 0 : 1)]!;
+    const block = runBlock(situation).slice(facts.isShifted ? 0 : 1);
+    const hidden = block[path.length]!;
     const logits = weights.has('lm_head.weight') ? weights.linear('lm_head', hidden) : target.project(hidden);
-    const previous = path.at(-1) ?? situation.pass.tokens[situation.root]!;
+    const root = situation.pass.tokens[situation.root]!;
+    // Behind a cut there is no token.
+    const before = [root, ...(path as readonly (number | undefined)[])].map((token) => token ?? root);
+    const previous = before.at(-1)!;
     const scored = weights.has('markov_head.markov_w1.weight')
-      ? addVectors(
-          logits,
-          weights.linear('markov_head.markov_w2', weights.row('markov_head.markov_w1.weight', previous)),
-        )
+      ? addVectors(logits, scoreByMarkov(weights, block, before, facts))
       : logits;
     const { threshold } = facts;
     if (threshold !== undefined) {
-      const before = weights.row('markov_head.markov_w1.weight', previous);
-      const [logit] = weights.linear('confidence_head.proj', joinVectors(hidden, before));
+      const row = weights.row('markov_head.markov_w1.weight', previous);
+      const [logit] = weights.linear('confidence_head.proj', joinVectors(hidden, row));
       if (1 / (1 + Math.exp(-logit!)) < threshold)
         return new Float64Array(facts.targetVocabulary).fill(-Infinity);
     }
     return spread(logSoftmax(scored), weights, facts);
   };
+}
+
+const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
+
+/** `before`: [level] the token before each level. */
+function scoreByMarkov(
+  weights: Float64Weights,
+  block: readonly Vector[],
+  before: readonly number[],
+  { markov = 'vanilla', markovFault }: BlockFacts,
+): Vector {
+  const rows = before.map((token) => weights.row('markov_head.markov_w1.weight', token));
+  const last = rows.length - 1;
+  const row = rows[last]!;
+  if (markov === 'vanilla') return weights.linear('markov_head.markov_w2', row);
+  if (markov === 'gated') {
+    const gate = weights.linear('markov_head.gate_proj', joinVectors(block[last]!, row)).map(sigmoid);
+    return weights.linear(
+      'markov_head.markov_w2',
+      row.map((value, at) => value * gate[at]!),
+    );
+  }
+  const rank = row.length;
+  let state: Vector = new Float64Array(rank);
+  let output: Vector = state;
+  for (const [level, own] of rows.entries()) {
+    if (markovFault === 'no state') state = new Float64Array(rank);
+    const read =
+      markovFault === 'state last'
+        ? joinVectors(own, block[level]!, state)
+        : joinVectors(state, own, block[level]!);
+    const joint = weights.linear('markov_head.joint_proj', read);
+    const part = (place: number): Vector => joint.slice(place * rank, (place + 1) * rank);
+    const [gate, candidate] = markovFault === 'swapped parts' ? [part(1), part(0)] : [part(0), part(1)];
+    state = state.map((value, at) => {
+      const open = sigmoid(gate[at]!);
+      return open * value + (1 - open) * Math.tanh(candidate[at]!);
+    });
+    output = part(2).map(Math.tanh);
+  }
+  return weights.linear('markov_head.markov_w2', output);
 }
 
 /** Draft token d stands for the target's token d + d2t[d]. */

@@ -62,6 +62,14 @@ function describeRow(row: BlockRow): BlockDrafter {
     tensors['confidence_head.proj.weight'] = linear(random, 1, hidden + row.rank, 1);
     tensors['confidence_head.proj.bias'] = bias(random, 1);
   }
+  if (row.rank !== undefined && facts.markov === 'gated') {
+    tensors['markov_head.gate_proj.weight'] = linear(random, row.rank, hidden + row.rank, 3);
+    tensors['markov_head.gate_proj.bias'] = bias(random, row.rank);
+  }
+  if (row.rank !== undefined && facts.markov === 'rnn') {
+    tensors['markov_head.joint_proj.weight'] = linear(random, 3 * row.rank, 2 * row.rank + hidden, 3);
+    tensors['markov_head.joint_proj.bias'] = bias(random, 3 * row.rank);
+  }
   const stored: WritableTensors = storeAs('BF16', tensors);
   return {
     ...{ name: row.name, kind: row.kind, layout: row.layout, target: drafterTarget, facts },
@@ -149,6 +157,21 @@ export const blockRows: readonly BlockDrafter[] = [
     },
     facts: deepSpecFacts,
   },
+  ...(['gated', 'rnn'] as const).map((markov) => ({
+    name: `a DSpark head with a Markov head of the type ${markov}`,
+    kind: 'dspark' as const,
+    layout: 'DSpark head',
+    hasTables: true,
+    rank: 6,
+    config: {
+      ...deepSpec,
+      markov_rank: 6,
+      markov_head_type: markov,
+      enable_confidence_head: true,
+      confidence_head_with_markov: true,
+    },
+    facts: { ...deepSpecFacts, markov },
+  })),
   {
     name: 'deepseek-ai/dflash_qwen3_8b_block7',
     kind: 'dspark' as const,

@@ -23,6 +23,7 @@ export interface BlockShape {
   readonly draftTokens?: readonly number[] | undefined;
   readonly rank?: number;
   readonly hasConfidence?: boolean;
+  readonly markov?: 'gated' | 'rnn' | undefined;
 }
 
 export function blockTensors(sizes: TinySizes, shape: BlockShape = {}): WritableTensors {
@@ -51,11 +52,22 @@ export function blockTensors(sizes: TinySizes, shape: BlockShape = {}): Writable
     tensors['markov_head.markov_w1.weight'] = noise(random, [vocabularySize, rank], 1);
     tensors['markov_head.markov_w2.weight'] = noise(random, [draftTokens?.length ?? vocabularySize, rank], 1);
   }
+  if (shape.markov === 'gated') Object.assign(tensors, projection('gate_proj', rank!, hiddenSize + rank!));
+  if (shape.markov === 'rnn')
+    Object.assign(tensors, projection('joint_proj', 3 * rank!, 2 * rank! + hiddenSize));
   if (shape.hasConfidence === true) {
     tensors['confidence_head.proj.weight'] = noise(random, [1, hiddenSize + (rank ?? 0)], 0.3);
     tensors['confidence_head.proj.bias'] = noise(random, [1], 0.3);
   }
   return tensors;
+}
+
+function projection(name: string, outputs: number, inputs: number): WritableTensors {
+  const random = createRandom(5, name);
+  return {
+    [`markov_head.${name}.weight`]: noise(random, [outputs, inputs], 1 / Math.sqrt(inputs)),
+    [`markov_head.${name}.bias`]: noise(random, [outputs], 0.3),
+  };
 }
 
 /** The first layer copies a part of what it sees, so that some drafts are right: masks alone say nothing. */
@@ -155,6 +167,17 @@ export const blockVariants: readonly DrafterVariant[] = [
     write: (folder, sizes) =>
       writeCheckpoint(folder, 'model.safetensors', dsparkTensors(sizes), dsparkConfig(sizes)),
   },
+  ...(['gated', 'rnn'] as const).map((markov) => ({
+    ...dspark,
+    name: `DSpark with a Markov head of the type ${markov}`,
+    write: (folder: string, sizes: TinySizes) =>
+      writeCheckpoint(
+        folder,
+        'model.safetensors',
+        blockTensors(sizes, { rank: 6, hasConfidence: true, hasOutput: true, markov }),
+        { ...dsparkConfig(sizes), markov_head_type: markov },
+      ),
+  })),
   {
     ...dspark,
     name: "DFlash of DSpark's class",

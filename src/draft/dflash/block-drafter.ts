@@ -30,11 +30,12 @@ import {
   readDrawnChain,
 } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
+import { NodeRows } from '../programs/node-rows.js';
 import type { SiblingDrawer } from '../programs/program-drafts.js';
 import type { DraftScores, Vocabularies } from '../programs/scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
-import { draftBlocks, readVerified, runBlock, type BlockHead } from './block-graph.js';
+import { draftBlocks, readVerified, runBlock, scoreLevel, type BlockHead } from './block-graph.js';
 
 export interface BlockDrafter extends BlockHead {
   readonly runtime: Runtime;
@@ -106,17 +107,20 @@ export function createBlockDrafter(
 
 /** Rows of the Markov head for the previous tokens. */
 const embedPrevious = ({ markov }: BlockHead, tokens: Tensor): Tensor | undefined =>
-  markov && gatherRows(markov, tokens);
+  markov && gatherRows(markov.table, tokens);
 
 function buildChain(head: BlockHead, length: number, choose: TokenChooser): NamedTensors {
   const { features, root, rows } = runBlock(head);
   let token = root;
+  let state: Tensor | undefined;
   const confidences: Tensor[] = []; // [level] -> [1, lanes, 1]
   const chosen = Array.from({ length }, (_, level) => {
     const own = slice(features, 0, level, level + 1);
     const previous = embedPrevious(head, token);
     if (cutsChains(head)) confidences.push(head.confidence!(own, previous));
-    const best = choose(head.score(own, previous));
+    const scored = scoreLevel(head, own, previous, state);
+    ({ state } = scored);
+    const best = choose(scored.logits);
     token = best.token;
     return best;
   });
@@ -136,7 +140,7 @@ function cutChain(tokens: readonly number[], outputs: MixedValues, threshold: nu
 function buildLevels(head: BlockDrafter): NamedTensors {
   const { features, rows } = runBlock(head);
   return head.markov === undefined
-    ? { ...scoreOutputs(head.score(features, undefined), head.runtime), rows }
+    ? { ...scoreOutputs(head.score(features), head.runtime), rows }
     : { features, rows };
 }
 
@@ -144,11 +148,12 @@ function buildLevels(head: BlockDrafter): NamedTensors {
 function buildStep(head: BlockDrafter): NamedTensors {
   const { row, lanes } = lane;
   const { hiddenSize } = head.sizes;
+  const { stateWidth } = head.markov!;
   const feature = broadcast(input('feature', [1, lanes, hiddenSize]), [row, lanes, hiddenSize]);
-  return scoreOutputs(
-    head.score(feature, embedPrevious(head, input('tokens', [row, lanes], 'int32'))),
-    head.runtime,
-  );
+  const previous = embedPrevious(head, input('tokens', [row, lanes], 'int32'));
+  const before = stateWidth === 0 ? undefined : input('states', [row, lanes, stateWidth]);
+  const { logits, state } = scoreLevel(head, feature, previous, before);
+  return { ...scoreOutputs(logits, head.runtime), ...(state === undefined ? {} : { features: state }) };
 }
 
 function createMemory(
@@ -157,7 +162,10 @@ function createMemory(
   scheduler: PassScheduler,
 ): DraftMemory {
   return new DraftMemory({
-    ...{ cache, rotary, stateWidth, scheduler },
+    cache,
+    rotary,
+    stateWidth,
+    scheduler,
     inputsOf: (states, tokens) => ({ states: resident(states), tokens: int32(tokens) }),
   });
 }
@@ -172,6 +180,7 @@ function startSession(
   const memory = createMemory(head, new KvCache(sizes, runtime), scheduler);
   let scores: DraftScores | undefined; // of all levels
   let kept: RowBuffer | undefined; // scores or features of all levels, on the device
+  const states = new NodeRows(runtime, markov?.stateWidth ?? 0);
   /** The program runs on the newest rows, which the root follows. */
   const run = async (
     program: LaneProgram,
@@ -211,12 +220,19 @@ function startSession(
       if (depth === 0) {
         kept?.free();
         kept = bufferOf(await run(await programs.levels(), ['features']), 'features');
+        states.clear();
       }
+      const before =
+        markov.stateWidth === 0 ? undefined : states.gather(nodes.map((node) => draft.parents[node]!));
       const inputs = {
         feature: resident(kept!.rows(depth, 1)),
         tokens: int32(nodes.map((node) => draft.tokens[node]!)),
+        ...(before === undefined ? {} : { states: resident(before) }),
       };
-      const outputs = await scheduler.run(await programs.step(), { inputs }, scoreNames(want));
+      const names = [...scoreNames(want), ...(before === undefined ? [] : ['features'])];
+      const outputs = await scheduler.run(await programs.step(), { inputs }, names);
+      before?.free();
+      if (before !== undefined) states.keep(bufferOf(outputs, 'features'), nodes);
       return readScores(outputs, want, vocabularies);
     },
     siblings,
@@ -236,6 +252,7 @@ function startSession(
       : {}),
     close() {
       kept?.free();
+      states.clear();
       memory.close();
     },
   };

@@ -25,6 +25,7 @@ import * as lane from '../../model/lanes/lane-graph.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { DraftedLogits, TeacherForcing } from '../drafter.js';
 import { dropFirst, dropLast } from '../programs/states.js';
+import type { MarkovHead } from './markov-head.js';
 
 export interface BlockHead {
   /** Prefix of its weights. */
@@ -40,16 +41,34 @@ export interface BlockHead {
   readonly firstSlot: 0 | 1;
   /** [layer] Slots see only earlier slots. */
   readonly isCausal: readonly boolean[];
-  /** Scores also depend on the previous token by its row in this table. */
-  readonly markov: Tensor | undefined; // [vocabulary, rank]
+  readonly markov: MarkovHead | undefined;
   /**
    * The logit of the probability that a level is accepted. features [..., hidden], previous [..., rank] -> [..., 1]
    */
   readonly confidence: ((features: Tensor, previous: Tensor | undefined) => Tensor) | undefined;
   /** A greedy chain ends before the first level whose probability is below it. */
   readonly threshold: number | undefined;
-  /** features [..., hidden], previous [..., rank] -> [..., draft vocabulary] */
-  score(features: Tensor, previous: Tensor | undefined): Tensor;
+  /** Without the Markov head. features [..., hidden] -> [..., draft vocabulary] */
+  score(features: Tensor): Tensor;
+}
+
+export interface ScoredLevel {
+  readonly logits: Tensor; // [..., draft vocabulary]
+  /** Of the Markov head, for the next level. */
+  readonly state: Tensor | undefined; // [..., rank]
+}
+
+/** `previous`: the Markov head's rows of the previous tokens, `state`: undefined before the first level. */
+export function scoreLevel(
+  head: BlockHead,
+  features: Tensor,
+  previous: Tensor | undefined,
+  state: Tensor | undefined,
+): ScoredLevel {
+  const logits = head.score(features);
+  if (head.markov === undefined) return { logits, state };
+  const step = head.markov.step(features, previous!, state);
+  return { logits: add(logits, step.scores), state: step.state };
 }
 
 type Angles = Pick<AttentionContext, 'cosine' | 'sine'>;
@@ -135,7 +154,7 @@ function slotMask(slots: number, isCausal: boolean): Tensor {
  * slots see the true rows up to the root, and of each other slot only the row of the same root.
  */
 export function draftBlocks(head: BlockHead, teacher: TeacherForcing, depth: number): DraftedLogits {
-  const { sizes, slots, firstSlot, markov, confidence } = head;
+  const { sizes, slots, firstSlot, markov } = head;
   const { context, past, firstRow } = teacher;
   const states = dropLast(teacher.taps!, 1);
   const anchors = dropFirst(dropFirst(teacher.embedWith(head.embedding), 1), firstRow);
@@ -171,18 +190,18 @@ export function draftBlocks(head: BlockHead, teacher: TeacherForcing, depth: num
     hidden = add(middle, feedForward(after, `${name}.mlp`, sizes));
   }
   const features = finish(head, hidden);
-  const before = markov === undefined ? undefined : teacher.embedWith(markov);
-  const levels = Array.from(
-    { length: depth },
-    (_, level) =>
-      [
-        dropLast(sliceSlot(features, firstSlot + level, roots), level),
-        before && dropFirst(dropFirst(before, 1 + level), firstRow),
-      ] as const,
-  );
+  const before = markov && teacher.embedWith(markov.table);
+  let state: Tensor | undefined;
+  const levels = Array.from({ length: depth }, (_, level) => {
+    const own = dropLast(sliceSlot(features, firstSlot + level, roots), level);
+    const previous = before && dropFirst(dropFirst(before, 1 + level), firstRow);
+    const scored = scoreLevel(head, own, previous, state && dropLast(state, 1));
+    ({ state } = scored);
+    return { logits: scored.logits, confidence: head.confidence?.(own, previous) };
+  });
   return {
-    logits: levels.map(([own, previous]) => head.score(own, previous)),
-    confidences: confidence && levels.map(([own, previous]) => confidence(own, previous)),
+    logits: levels.map(({ logits }) => logits),
+    confidences: levels.flatMap(({ confidence }) => confidence ?? []),
     rows,
   };
 }

@@ -6,7 +6,6 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { showValue } from '../../core/json-text.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import {
   layerRecipes,
@@ -20,13 +19,13 @@ import { type Reject, incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } 
 import { type Config, measureLayer } from '../reading/draft-configuration.js';
 import { readHeadConfiguration, refuseUnusualPositions } from '../reading/head-configuration.js';
 import { readMaskToken } from '../reading/mask-token.js';
+import { markovRecipes, readMarkov, type MarkovParts } from './markov-head.js';
 import type { BlockAttention } from './block-settings.js';
 import {
   architecturesOf,
   countLayers,
   isShifted,
   readAttention,
-  readBlockSetting,
   readSlots,
   readThreshold,
   refuseVariants,
@@ -43,8 +42,7 @@ export interface BlockParts extends BlockAttention {
   readonly ownVocabulary: number | undefined;
   /** Rows of its own lm_head. */
   readonly draftVocabulary: number | undefined;
-  /** Of the Markov head. */
-  readonly rank: number | undefined;
+  readonly markov: MarkovParts | undefined;
   readonly confidence: ConfidenceParts | undefined;
   /** Of the confidence head. */
   readonly threshold: number | undefined;
@@ -98,13 +96,17 @@ export function describeBlocks(
   const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
   const configuration = {
     ...read,
-    ...{ hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm, layerCount },
+    hiddenSize,
+    queryKeyValueBias,
+    outputBias,
+    queryKeyNorm,
+    layerCount,
   };
   const vocabularySize = target?.vocabularySize ?? configuration.vocabularySize;
   const firstSlot = isShifted(config) ? 0 : 1;
   const hasMaskEmbedding = tensors.has('mask_embedding');
-  const rank = readMarkovRank(checkpoint, reject);
-  const confidence = readConfidence(checkpoint, hiddenSize, rank, reject);
+  const markov = readMarkov(checkpoint, reject);
+  const confidence = readConfidence(checkpoint, hiddenSize, markov?.rank, reject);
   const recipes = [
     projectionRecipe(`${scope}fc.weight`, 'fc.weight', stateWidth, hiddenSize),
     ...['hidden_norm', 'norm'].map((norm) =>
@@ -120,7 +122,13 @@ export function describeBlocks(
     ...(draftVocabulary === undefined
       ? []
       : linearRecipes(`${scope}lm_head`, 'lm_head', hiddenSize, draftVocabulary, false)),
-    ...markovRecipes(scope, rank, vocabularySize, draftVocabulary ?? vocabularySize),
+    ...(markov === undefined
+      ? []
+      : markovRecipes(scope, markov, {
+          hiddenSize,
+          vocabularySize,
+          draftSize: draftVocabulary ?? vocabularySize,
+        })),
     ...(confidence === undefined
       ? []
       : linearRecipes(`${scope}confidence`, 'confidence_head.proj', confidence.width, 1, confidence.hasBias)),
@@ -128,43 +136,19 @@ export function describeBlocks(
   return {
     configuration,
     ...readAttention(config, layerCount, reject),
-    ...{ stateWidth, firstSlot, ownVocabulary, draftVocabulary, hasMaskEmbedding, rank, confidence },
+    stateWidth,
+    firstSlot,
+    ownVocabulary,
+    draftVocabulary,
+    hasMaskEmbedding,
+    markov,
+    confidence,
     slots: readSlots(config, firstSlot, reject),
     threshold: confidence === undefined ? undefined : readThreshold(config, reject),
     maskToken: readMaskToken(checkpoint, ownVocabulary ?? vocabularySize, refuse),
     recipes,
     unread: listUnread(checkpoint, recipes, [/^(d2t|t2d)$/]),
   };
-}
-
-function readMarkovRank({ tensors, config }: Checkpoint, reject: Reject): number | undefined {
-  const rank = tensors.get('markov_head.markov_w1.weight')?.shape[1];
-  const kind = readBlockSetting(config, 'markov_head_type');
-  const declared = readBlockSetting(config, 'markov_rank');
-  if (rank === undefined) {
-    if (typeof declared === 'number' && declared > 0)
-      reject(`declares a Markov head of rank ${declared} and lacks it`, incomplete);
-    return undefined;
-  }
-  if (kind !== undefined && kind !== 'vanilla')
-    reject(
-      `has a Markov head of the type ${showValue(kind)}, which is not supported`,
-      'A Markov head of the type "vanilla" is supported.',
-    );
-  return rank;
-}
-
-function markovRecipes(
-  scope: string,
-  rank: number | undefined,
-  vocabularySize: number,
-  draftSize: number,
-): WeightRecipe[] {
-  if (rank === undefined) return [];
-  return [
-    matrixRecipe(`${scope}markov_w1`, 'markov_head.markov_w1.weight', [vocabularySize, rank]),
-    projectionRecipe(`${scope}markov_w2`, 'markov_head.markov_w2.weight', rank, draftSize),
-  ];
 }
 
 function readConfidence(

@@ -8,8 +8,6 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
-import { matmul } from '../../graph/operations/contraction.js';
-import { add } from '../../graph/operations/elementwise.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { constant, weight } from '../../graph/operations/leaves.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';
@@ -39,6 +37,7 @@ import { createBlockDrafter } from './block-drafter.js';
 import type { BlockHead } from './block-graph.js';
 import { describeBlocks, recogniseBlocks, type BlockParts } from './block-layout.js';
 import { describeBlockTaps, readBlockTaps } from './block-settings.js';
+import { createMarkov } from './markov-head.js';
 import { createDflash, createDspark, decayOf, defaultHeads } from './new-dflash.js';
 
 const scope = 'dflash.';
@@ -124,7 +123,7 @@ function describeTaps(checkpoint: Checkpoint, refuse: Refuse): string | undefine
 }
 
 function listTraits(parts: BlockParts): readonly string[] {
-  const { configuration, window, isCausal, ownVocabulary, draftVocabulary, hasMaskEmbedding, rank } = parts;
+  const { configuration, window, isCausal, ownVocabulary, draftVocabulary, hasMaskEmbedding, markov } = parts;
   const traits: readonly (readonly [boolean, string])[] = [
     [configuration.layerCount > 1, `${configuration.layerCount} layers`],
     [window !== undefined, `a sliding window of ${window ?? 0} positions, where drafts end`],
@@ -132,7 +131,7 @@ function listTraits(parts: BlockParts): readonly string[] {
     [ownVocabulary !== undefined, 'embeddings of its own'],
     [draftVocabulary !== undefined, 'an output projection of its own'],
     [hasMaskEmbedding, 'a mask embedding of its own'],
-    [rank !== undefined, `a Markov head of rank ${rank ?? 0}`],
+    [markov !== undefined, `a ${markov?.kind} Markov head of rank ${markov?.rank}`],
     [parts.confidence !== undefined && parts.threshold === undefined, 'a confidence head'],
     [parts.threshold !== undefined, `a confidence head that ends chains below ${parts.threshold ?? 0}`],
   ];
@@ -164,7 +163,13 @@ async function loadBlocks(
   const embedding = embeddingOf(checkpoint, parts, target);
   return createBlockDrafter(
     {
-      ...{ scope, sizes: configuration, stateWidth, slots, firstSlot, isCausal, embedding },
+      scope,
+      sizes: configuration,
+      stateWidth,
+      slots,
+      firstSlot,
+      isCausal,
+      embedding,
       runtime: target.runtime,
       weights: [weights, target.weights],
       rotary: createRotary(configuration),
@@ -173,8 +178,13 @@ async function loadBlocks(
       reach: Math.min(contextLength, window ?? contextLength),
       hasWindow: window !== undefined && window < contextLength,
       markov:
-        parts.rank === undefined ? undefined : weight(`${scope}markov_w1`, [vocabularySize, parts.rank]),
-      score: createScorer(parts, target, draftSize),
+        parts.markov &&
+        createMarkov(scope, parts.markov, {
+          hiddenSize: configuration.hiddenSize,
+          vocabularySize,
+          draftSize,
+        }),
+      score: createScorer(parts, target),
       confidence: createConfidence(parts),
       // Without a threshold in config.json, nothing is cut.
       threshold: parts.threshold,
@@ -206,10 +216,10 @@ function maskOf({ hasMaskEmbedding, maskToken, configuration }: BlockParts, embe
     : gatherRows(embedding, constant([maskToken], [1], 'int32'));
 }
 
-function createConfidence({ confidence, configuration, rank }: BlockParts): BlockHead['confidence'] {
+function createConfidence({ confidence, configuration, markov }: BlockParts): BlockHead['confidence'] {
   if (confidence === undefined) return undefined;
   const { width, hasBias } = confidence;
-  const readsPrevious = width > configuration.hiddenSize && rank !== undefined;
+  const readsPrevious = width > configuration.hiddenSize && markov !== undefined;
   return (features, previous) =>
     project(
       readsPrevious ? concatenate([features, previous!], -1) : features,
@@ -220,17 +230,9 @@ function createConfidence({ confidence, configuration, rank }: BlockParts): Bloc
     );
 }
 
-function createScorer(
-  { draftVocabulary, rank, configuration }: BlockParts,
-  target: CausalModel,
-  draftSize: number,
-) {
-  return (features: Tensor, previous: Tensor | undefined): Tensor => {
-    const logits =
-      draftVocabulary === undefined
-        ? projectToVocabulary(target.configuration, target.scope, features)
-        : project(features, `${scope}lm_head`, configuration.hiddenSize, draftVocabulary);
-    if (rank === undefined) return logits;
-    return add(logits, matmul(previous!, weight(`${scope}markov_w2`, [rank, draftSize])));
-  };
+function createScorer({ draftVocabulary, configuration }: BlockParts, target: CausalModel) {
+  return (features: Tensor): Tensor =>
+    draftVocabulary === undefined
+      ? projectToVocabulary(target.configuration, target.scope, features)
+      : project(features, `${scope}lm_head`, configuration.hiddenSize, draftVocabulary);
 }

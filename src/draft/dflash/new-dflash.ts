@@ -29,7 +29,9 @@ export function createDflash(
   const { hiddenSize, layerCount } = target.configuration;
   const sizes: LayerSizes = {
     ...target.configuration,
-    ...{ queryKeyValueBias: false, outputBias: false, queryKeyNorm: true },
+    queryKeyValueBias: false,
+    outputBias: false,
+    queryKeyNorm: true,
   };
   const taps = chooseTaps(layerCount, layers);
   const recipes = [
@@ -40,7 +42,9 @@ export function createDflash(
   return {
     config: {
       ...headConfig(target, { ...sizes, layers }),
-      ...{ architectures: ['DFlashDraftModel'], model_type: 'qwen3', num_target_layers: layerCount },
+      architectures: ['DFlashDraftModel'],
+      model_type: 'qwen3',
+      num_target_layers: layerCount,
       block_size: heads + 1,
       dflash_config: { mask_token_id: target.maskToken, target_layer_ids: taps },
     },

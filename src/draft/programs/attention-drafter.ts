@@ -16,12 +16,13 @@ import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import { type MixedValues, type NamedTensors, bufferOf, int32, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { DraftGraph, Drafter, DraftSession, GrowingDraft } from '../drafter.js';
+import type { DraftGraph, Drafter, DraftSession } from '../drafter.js';
 import type { AttentionHead } from './attention-head.js';
 import { DraftMemory } from './draft-memory.js';
 import type { FusedPrograms, VerifiedGraph } from './fused-drafts.js';
 import { createFusedPrograms, draftFused, prepareFused } from './fused-drafts.js';
 import { fillWithMasks, readTogether, type MaskRows } from './mask-rows.js';
+import { NodeRows } from './node-rows.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 
 interface HeadPrograms {
@@ -159,23 +160,9 @@ function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: Pa
     if (unknown !== undefined) throw unknownToken(head, unknown);
     return programs.verified();
   };
-  const features = new Map<number, RowBuffer>(); // [node] -> [1, hidden]
+  const features = new NodeRows(runtime, featureWidth);
   const keepFeatures = (outputs: MixedValues, nodes: readonly number[]): void => {
-    if (featureWidth === 0) return;
-    const all = bufferOf(outputs, 'features');
-    nodes.forEach((node, row) => features.set(node, all.rows(row, 1)));
-  };
-  /** Of the nodes' parents. */
-  const gatherFeatures = ({ parents }: GrowingDraft, nodes: readonly number[]): RowBuffer => {
-    const gathered = runtime.allocate(nodes.length, featureWidth);
-    nodes.forEach((node, row) => {
-      gathered.write(features.get(parents[node]!)!, row);
-    });
-    return gathered;
-  };
-  const forgetFeatures = (): void => {
-    for (const feature of features.values()) feature.free();
-    features.clear();
+    if (featureWidth > 0) features.keep(bufferOf(outputs, 'features'), nodes);
   };
 
   return {
@@ -197,13 +184,14 @@ function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: Pa
       const names = [...scoreNames(want), 'rows', ...(featureWidth === 0 ? [] : ['features'])];
       const depth = draft.depths[nodes[0]!]!;
       if (depth === 0) {
-        forgetFeatures();
+        features.clear();
         const last = await memory.read(await readVerifiedBy(), names);
         keepFeatures(last, nodes);
         return readScores(last, want, vocabularies);
       }
       const program = await programs.drafted();
-      const states = featureWidth === 0 ? undefined : gatherFeatures(draft, nodes);
+      const states =
+        featureWidth === 0 ? undefined : features.gather(nodes.map((node) => draft.parents[node]!));
       const outputs = await memory.run(
         program,
         {
@@ -223,7 +211,7 @@ function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: Pa
     },
     ...draftFused(programs.fused, { memory, rotary, window, scheduler, reader: readVerifiedBy }),
     close() {
-      forgetFeatures();
+      features.clear();
       memory.close();
     },
   };

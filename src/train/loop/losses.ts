@@ -125,7 +125,8 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const truth = featuresInput(pair.target);
   const read = noise > 0 ? add(truth, input('noise', truth.shape)) : truth;
   const drafted = draftAlong(pair, depth, read);
-  const confidences = confidenceWeight > 0 ? drafted.confidences : undefined;
+  const confidences =
+    confidenceWeight > 0 && drafted.confidences?.length === depth ? drafted.confidences : undefined;
   const hasDistance = distanceWeight > 0 || confidences !== undefined;
   // Positions count from the start of each token's own text.
   const [weights, positions] = [input('weights', [batch, row]), input('positions', [batch, row])];
