@@ -2,7 +2,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MistletoeError } from '../core/errors.js';
-import { parseJsonText } from '../core/json-text.js';
+import { isRecord, parseJsonText } from '../core/json-text.js';
 import { fileLimits } from '../core/limits.js';
 import { asCheckpointError, readBytes, withFile } from './binary-file.js';
 import { quote, refuse } from './stored-tensor.js';
@@ -169,8 +169,4 @@ function readJsonObject(path: string, maxBytes: number): Promise<Record<string, 
     }
     return value;
   });
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,4 +1,5 @@
 import { MistletoeError } from '../core/errors.js';
+import { editDistance } from '../core/vector.js';
 
 const maximumNames = 5000;
 const maximumLength = 120;
@@ -12,25 +13,11 @@ export function findNearNames(wanted: string, names: Iterable<string>): readonly
     if (seen > maximumNames) break;
     if (name.length > maximumLength || wanted.length > maximumLength) continue;
     const isAffix = name.endsWith(`.${wanted}`) || wanted.endsWith(`.${name}`);
-    const distance = isAffix ? 1 : countEdits(wanted, name);
+    const distance = isAffix ? 1 : editDistance(wanted, name);
     if (distance <= Math.max(3, wanted.length / 3)) scored.push({ name, distance });
   }
   scored.sort((left, right) => left.distance - right.distance || (left.name < right.name ? -1 : 1));
   return scored.slice(0, 3).map(({ name }) => name);
-}
-
-/** Levenshtein distance. */
-function countEdits(left: string, right: string): number {
-  let row = Array.from({ length: right.length + 1 }, (_, column) => column);
-  for (let line = 1; line <= left.length; line += 1) {
-    const next = [line];
-    for (let column = 1; column <= right.length; column += 1) {
-      const substitution = row[column - 1]! + (left[line - 1] === right[column - 1] ? 0 : 1);
-      next.push(Math.min(substitution, row[column]! + 1, next[column - 1]! + 1));
-    }
-    row = next;
-  }
-  return row[right.length]!;
 }
 
 export type PlainDType = 'F32' | 'F16' | 'BF16' | 'F64' | 'I64' | 'I32' | 'U8' | 'BOOL';

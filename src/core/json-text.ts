@@ -44,6 +44,10 @@ function visitPunctuation(text: string, visit: (character: string) => void): voi
   }
 }
 
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 const maxShownLength = 120;
 
 /** An untrusted value for a message, shortened. */

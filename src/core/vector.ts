@@ -120,3 +120,18 @@ export function smallest(values: Iterable<number>, most = Infinity): number {
 export function pushAll<Item>(list: Item[], items: Iterable<Item>): void {
   for (const item of items) list.push(item);
 }
+
+/** Levenshtein distance. */
+export function editDistance(left: ArrayLike<unknown>, right: ArrayLike<unknown>): number {
+  let previous = Uint32Array.from({ length: right.length + 1 }, (_, column) => column);
+  let current = new Uint32Array(right.length + 1);
+  for (let row = 1; row <= left.length; row++) {
+    current[0] = row;
+    for (let column = 1; column <= right.length; column++) {
+      const replaced = previous[column - 1]! + (left[row - 1] === right[column - 1] ? 0 : 1);
+      current[column] = Math.min(replaced, previous[column]! + 1, current[column - 1]! + 1);
+    }
+    [previous, current] = [current, previous];
+  }
+  return previous[right.length]!;
+}

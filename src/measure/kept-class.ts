@@ -3,7 +3,7 @@
  * nearly the same tokens, or another answer.
  */
 import { normaliseCode, extractCode } from './code-form.js';
-import { logSumExp } from '../core/vector.js';
+import { editDistance, logSumExp } from '../core/vector.js';
 
 /** From strictest to loosest; only the first three count as kept. */
 export const keptClasses = ['identical', 'task', 'similar', 'different'] as const;
@@ -191,20 +191,6 @@ export function firstDifference(left: readonly number[], right: readonly number[
 export function editSimilarity(left: readonly number[], right: readonly number[]): number {
   const longer = Math.max(left.length, right.length);
   return longer === 0 ? 1 : 1 - editDistance(left, right) / longer;
-}
-
-function editDistance(left: readonly number[], right: readonly number[]): number {
-  let previous = Uint32Array.from({ length: right.length + 1 }, (_, column) => column);
-  let current = new Uint32Array(right.length + 1);
-  for (let row = 1; row <= left.length; row++) {
-    current[0] = row;
-    for (let column = 1; column <= right.length; column++) {
-      const replaced = previous[column - 1]! + (left[row - 1] === right[column - 1] ? 0 : 1);
-      current[column] = Math.min(replaced, previous[column]! + 1, current[column - 1]! + 1);
-    }
-    [previous, current] = [current, previous];
-  }
-  return previous[right.length]!;
 }
 
 /** Positions of the right side that are not part of a longest common subsequence. */

@@ -3,7 +3,7 @@
  * if its text survives: the whole prompt with it, encoded as usual, must give the same ids.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { perplexityOf } from '../../measure/kept-class.js';
+import { firstDifference, perplexityOf } from '../../measure/kept-class.js';
 import { type Generation, decodePlain } from '../../decode/plain.js';
 import { type Target, refuseLongText } from '../../decode/target.js';
 import {
@@ -65,7 +65,7 @@ export async function preparePrompt(
   const wholeIds = await encode(whole);
   const plainIds = await tokenizer.encode(whole);
   const beforeIds = await encode(place.before);
-  const shared = countShared(beforeIds, wholeIds);
+  const shared = firstDifference(beforeIds, wholeIds);
   if (shared === 0) {
     throw new MistletoeError('text', 'Nothing stands before the place of the suffix.', {
       hint: 'Move {suffix} behind the first word of the prompt.',
@@ -122,12 +122,6 @@ export async function preparePrompt(
     windowIds,
     cleanLogits: temperature === 0 ? cleanLogits : cleanLogits.map((logit) => logit / temperature),
   };
-}
-
-function countShared(left: readonly number[], right: readonly number[]): number {
-  let shared = 0;
-  while (shared < left.length && left[shared] === right[shared]) shared += 1;
-  return shared;
 }
 
 /** If a token spans the suffix's position, the position moves to the token's start. */

@@ -8,6 +8,7 @@
  * Also refused, because no valid file needs it: headers over 32 MiB or with leading white space, any repeated key,
  * numbers that are not sizes, sizes from 2^53 on, and more than 16 dimensions.
  */
+import { isRecord } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';
 import type { StoredTensor } from '../stored-tensor.js';
@@ -143,10 +144,6 @@ function requireTexts(file: BinaryFile, metadata: unknown): void {
   if (metadata === null) return;
   if (isRecord(metadata) && Object.values(metadata).every((value) => typeof value === 'string')) return;
   throw refuse(`${file.path} has a __metadata__ that is not an object of texts`, downloadAgain);
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function parseEntry(file: BinaryFile, dataStart: number, name: string, entry: unknown): StoredTensor {

@@ -2,7 +2,7 @@
  * Checks the numbers an engine reports about a request against each other. Response bodies are untrusted: a claim is
  * either used as a whole or rejected with a reason, and no input makes the reader throw, loop, or keep much memory.
  */
-import { showValue } from '../../core/json-text.js';
+import { isRecord, showValue } from '../../core/json-text.js';
 import type { Evidence, Speculation } from '../observation.js';
 
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -37,8 +37,7 @@ const meanTolerance = 0.02;
 
 class Contradiction extends Error {}
 
-export const asObject = (value: unknown): JsonObject | undefined =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined;
+export const asObject = (value: unknown): JsonObject | undefined => (isRecord(value) ? value : undefined);
 
 export const asList = (value: unknown): readonly unknown[] | undefined =>
   Array.isArray(value) ? (value as readonly unknown[]) : undefined;

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { ArmName, AuditResult, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
+import { isRecord } from '../../core/json-text.js';
 import { countText, durationText, parameterText } from '../../core/number-text.js';
 import { writeWhole } from '../document.js';
 import { escapeMarkdown, showInvisible } from '../markup.js';
@@ -87,10 +88,6 @@ export function renderResult(result: AuditResult, verdict: Verdict): string {
 
 export function stringifyStably(value: unknown): string {
   return `${JSON.stringify(value, (_, child: unknown) => (isRecord(child) ? orderKeys(child) : child), 2)}\n`;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function orderKeys(record: Readonly<Record<string, unknown>>): Record<string, unknown> {

@@ -27,8 +27,8 @@ export const promptSetFiles: Readonly<Record<string, string>> = {
   gsm8k: 'gsm8k.jsonl',
 };
 
-const idSchema = z.union([z.string().min(1), z.number()]).transform(String);
-const textSchema = z.string().refine((text) => text.trim() !== '', 'the text is empty');
+export const idSchema = z.union([z.string().min(1), z.number()]).transform(String);
+export const textSchema = z.string().refine((text) => text.trim() !== '', 'the text is empty');
 const referenceSchema = z.union([z.string(), z.array(z.string())]).nullish();
 const lineSchema = z.union([
   textSchema.transform((text) => ({ turns: [text] })),

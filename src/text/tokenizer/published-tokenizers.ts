@@ -5,6 +5,7 @@
  * else. Only vocabulary, merges and added tokens are its own. Every other tokenizer encodes in a sandboxed process
  * (sandboxed-encoder.ts).
  */
+import { isRecord } from '../../core/json-text.js';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -269,8 +270,4 @@ function isByteLevel(part: unknown): boolean {
 
 function hasOnly(part: Json, keys: ReadonlySet<string>): boolean {
   return Object.keys(part).every((key) => keys.has(key));
-}
-
-function isRecord(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -10,6 +10,7 @@ import type { SamplingOptions } from '../../core/sampling.js';
 import { type Engine, sequenceBytes } from '../../decode/engine/engine.js';
 import { decodePlain } from '../../decode/plain.js';
 import { type Target, completeRequest, encodePrompt, refuseLongText } from '../../decode/target.js';
+import { firstDifference } from '../../measure/kept-class.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
 import { encodeRaw, encodeRendered, renderChat } from '../../text/template/chat-template.js';
 import type { AnswerEnd, AnsweredConversation, AnsweredTurn } from './answers-file.js';
@@ -58,7 +59,7 @@ export async function answerConversation(
         ? await write(answering, question, drawSeed(answering, id, turns.length), signal)
         : await takeGiven(answering.target, question, messages[index + 1]!.content, name);
       if (answer === undefined) return undefined;
-      const kept = countShared(sequence, question.ids);
+      const kept = firstDifference(sequence, question.ids);
       const promptIds = Int32Array.from(question.ids.slice(kept));
       turns.push({ kept, promptIds, answerIds: Int32Array.from(answer.ids), ended: answer.ended });
       sequence = [...question.ids, ...answer.ids];
@@ -87,7 +88,7 @@ async function encodeNext(
   for (const past of histories) {
     const messages = [...past, message];
     question = { messages, ids: await encodeQuestion(target, messages, name) };
-    if (countShared(sequence, question.ids) === sequence.length) break;
+    if (firstDifference(sequence, question.ids) === sequence.length) break;
   }
   return question!;
 }
@@ -170,7 +171,7 @@ export async function encodeGivenAnswer(
       ? await encodeRaw(tokenizer, whole)
       : await encodeRendered(tokenizer, template, whole);
   const answerIds =
-    countShared(promptIds, wholeIds) === promptIds.length
+    firstDifference(promptIds, wholeIds) === promptIds.length
       ? wholeIds.slice(promptIds.length)
       : await encodeApart(target, { prompt, promptIds, whole, wholeIds }, name);
   const stop = answerIds.findIndex((id) => stopIds.includes(id));
@@ -208,10 +209,4 @@ function inseparable({ template, folder }: Target, name: string, reason: string)
     `${name} has an answer that cannot be told from its prompt: ${writer} does not write the prompt and then the answer, ${reason}.`,
     { hint: 'Let the target write the answers anew, or choose another template by --chat-template.' },
   );
-}
-
-function countShared(left: readonly number[], right: readonly number[]): number {
-  let shared = 0;
-  while (shared < left.length && shared < right.length && left[shared] === right[shared]) shared += 1;
-  return shared;
 }

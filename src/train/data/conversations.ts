@@ -11,6 +11,7 @@ import { z } from 'zod';
 import { isMissing } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
+import { idSchema, textSchema } from '../../text/prompts/prompt-set.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
 import { type FileLine, parseFileLine, readFileLines } from '../../runs/json-lines.js';
 
@@ -23,9 +24,7 @@ export interface Conversation {
   readonly messages: readonly ChatMessage[];
 }
 
-const idSchema = z.union([z.string().min(1), z.number()]).transform(String);
 const ids = { id: idSchema.nullish(), question_id: idSchema.nullish() };
-const textSchema = z.string().refine((text) => text.trim() !== '', 'the text is empty');
 const roleSchema = z.enum(['system', 'user', 'assistant']);
 const speakerRoles = { system: 'system', human: 'user', gpt: 'assistant' } as const;
 const speakerSchema = z.enum(['system', 'human', 'gpt']).transform((speaker) => speakerRoles[speaker]);
