@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { run } from '../../src/cli/program.js';
-import { readRecords } from '../../src/guard/records/record-segments.js';
+import { readRecords } from '../support/guard/traffic.js';
 import type { FakeEngine } from '../support/guard/fake-engine.js';
 import { startFakeEngine } from '../support/guard/fake-engine.js';
 import { createSignal, startHttp } from '../support/guard/fake-upstream.js';

@@ -82,7 +82,8 @@ type Times = number[];
 interface ModelTimes {
   readonly drafted: RecentMap<Times>;
   readonly plain: RecentMap<Times>;
-  breakEven: number | undefined;
+  /** Null until it is asked for after a new time. */
+  breakEven: number | undefined | null;
 }
 
 const maxModels = 64;
@@ -96,7 +97,9 @@ export class StepTimes {
 
   /** Undefined until enough tenants had drafted and plain steps. */
   breakEvenOf(model: string): number | undefined {
-    return this.models.peek(model)?.breakEven;
+    const times = this.models.peek(model);
+    if (times?.breakEven === null) times.breakEven = divide(times);
+    return times?.breakEven ?? undefined;
   }
 
   learn({ model, tenant, speculation }: Pick<Observation, 'model' | 'tenant' | 'speculation'>): void {
@@ -108,7 +111,8 @@ export class StepTimes {
     const own = (proposed > 0 ? times.drafted : times.plain).getOrCreate(tenant, () => []);
     own.push(stepMs);
     if (own.length > maxTimes) own.shift();
-    times.breakEven = divide(times);
+    medians.delete(own);
+    times.breakEven = null;
   }
 
   save() {
@@ -122,7 +126,6 @@ export class StepTimes {
       const times = createTimes();
       times.drafted.replace(drafted);
       times.plain.replace(plain);
-      times.breakEven = divide(times);
       return [model, times] as const;
     });
     this.models.replace(models);
@@ -132,7 +135,7 @@ export class StepTimes {
 const createTimes = (): ModelTimes => ({
   drafted: new RecentMap(maxTenants),
   plain: new RecentMap(maxTenants),
-  breakEven: undefined,
+  breakEven: null,
 });
 
 function divide({ drafted, plain }: ModelTimes): number | undefined {
@@ -142,10 +145,19 @@ function divide({ drafted, plain }: ModelTimes): number | undefined {
 }
 
 function medianOfTenants(tenants: RecentMap<Times>): number | undefined {
-  const medians = [...tenants.entries()].flatMap(([, times]) =>
-    times.length < min.times ? [] : middleOf(times),
+  const middles = [...tenants.entries()].flatMap(([, times]) =>
+    times.length < min.times ? [] : keptMedian(times),
   );
-  return medians.length < min.tenants ? undefined : middleOf(medians);
+  return middles.length < min.tenants ? undefined : middleOf(middles);
+}
+
+/** Of the lists that have not changed since. */
+const medians = new WeakMap<Times, number>();
+
+function keptMedian(times: Times): number {
+  const median = medians.get(times) ?? middleOf(times);
+  medians.set(times, median);
+  return median;
 }
 
 function middleOf(values: readonly number[]): number {

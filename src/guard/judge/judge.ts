@@ -78,8 +78,9 @@ export class Judge {
     if (upstream === 'plain') return unreadable('The request was answered without drafts.');
     if (speculation === null) return unreadable('The engine reported no draft counts for this request.');
     if (speculation.steps < 1) return unreadable('The response ended before the first verification step.');
-    const timed = this.stepTimes.breakEvenOf(observation.model);
-    const cost = weighCost(speculation, this.options.breakEven, timed);
+    const { breakEven } = this.options;
+    const timed = breakEven === undefined ? this.stepTimes.breakEvenOf(observation.model) : undefined;
+    const cost = weighCost(speculation, breakEven, timed);
     if (speculation.proposed === 0) {
       const reason = 'The engine drafted nothing for this request, so drafting cost nothing.';
       return settle('normal', numbersOf(cost, undefined), reason);

@@ -12,13 +12,13 @@ import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { createVerdict } from '../../../test/support/guard/traffic.js';
+import { createVerdict, readRecords } from '../../../test/support/guard/traffic.js';
 import type { RecordLogOptions } from './record-log.js';
 import { RecordLog } from './record-log.js';
 import type { LogEntry } from './record-schema.js';
 import { parseEntry, readRecordLine } from './record-schema.js';
 import type { RecordQuery } from './record-segments.js';
-import { findRecords, listSegments, readRecords, removeOldSegments, segmentName } from './record-segments.js';
+import { findRecords, listSegments, removeOldSegments, segmentName } from './record-segments.js';
 
 const root = mkdtempSync(join(tmpdir(), 'records-'));
 afterAll(() => {

@@ -42,14 +42,6 @@ export async function* readLines(path: string): AsyncGenerator<string> {
   for (const file of files) yield* (await open(file)).readLines();
 }
 
-/** All entries of a folder, oldest first. Lines that are not entries, such as one cut by a crash, are skipped. */
-export async function* readRecords(folder: string): AsyncGenerator<LogEntry> {
-  for await (const line of readLines(folder)) {
-    const entry = parseEntry(line);
-    if (entry !== undefined) yield entry;
-  }
-}
-
 export interface RecordQuery {
   readonly kind?: LogEntry['kind'] | undefined;
   readonly fromMs?: number | undefined;
