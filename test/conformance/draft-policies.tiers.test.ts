@@ -130,6 +130,51 @@ describe.each(variants)('$name', (variant) => {
   });
 });
 
+/** Drafters of several layers and of blocks, each on the same hundred prompts. */
+const manyPrompts = [
+  'PARD',
+  'P-EAGLE',
+  'EAGLE-3 of two layers',
+  'DFlash',
+  'DFlash in the speculators format',
+  'DSpark',
+  'DSpark with a Markov head of the type rnn',
+  'MTP',
+];
+const requests = Array.from({ length: 100 }, (_, place) => ({
+  promptIds: randomTokens(`prompt ${place}`, 1 + (place % 24), vocabularySize),
+  maxNewTokens: 12,
+  stopIds: [],
+  ...greedy,
+}));
+let plainAnswers: Promise<readonly Generation[]> | undefined;
+
+describe.runIf(byTier({ quick: false, full: true }))('a hundred prompts', () => {
+  it.each(manyPrompts)('are answered by %s as by plain decoding', async (name) => {
+    const variant = drafterVariants.find((each) => each.name === name)!;
+    const { target, drafter, tokenizer } = await models.load(variant.write(models.freshFolder(), tiny));
+    plainAnswers ??= inTurn(requests, (request) => decodePlain(target, { ...request, tokenizer }));
+    const expected = await plainAnswers;
+    const policies = ['chain:4', 'dynamic:12,2,3'].map((text) => always(resolveText(text, drafter)));
+    const answers = await inTurn(requests, (request, place) =>
+      decodeSpeculative(target, drafter, { ...request, tokenizer, policy: policies[place % 2]! }),
+    );
+    answers.forEach((answer, place) => {
+      expectSame(expected[place]!, answer, 'length');
+    });
+    expect(answers.some(({ acceptance }) => acceptance.accepted > 0)).toBe(true);
+  });
+});
+
+async function inTurn<Input, Output>(
+  inputs: readonly Input[],
+  run: (input: Input, place: number) => Promise<Output>,
+): Promise<readonly Output[]> {
+  const outputs: Output[] = [];
+  for (const [place, each] of inputs.entries()) outputs.push(await run(each, place));
+  return outputs;
+}
+
 function expectSame(plain: Generation, speculative: SpeculativeGeneration, reason?: FinishReason): void {
   expect(speculative.tokenIds).toEqual(plain.tokenIds);
   expect(speculative.text).toBe(plain.text);

@@ -115,7 +115,18 @@ const systems = [
   { name: 'PARD', cases: [{ policyText: 'chain:2', sampling: whole }] },
   { name: 'P-EAGLE', cases: [{ policyText: 'chain:2', sampling: whole }] },
   { name: 'MTP', cases: [{ policyText: 'chain:2', sampling: whole }] },
-  { name: 'DSpark', cases: [{ policyText: smallTree, sampling: whole }] },
+  {
+    name: 'DSpark',
+    cases: [
+      { policyText: 'chain:2', sampling: whole },
+      { policyText: smallTree, sampling: whole },
+    ],
+  },
+  {
+    name: 'DSpark with a Markov head of the type rnn',
+    cases: [{ policyText: 'chain:2', sampling: whole }],
+  },
+  { name: 'EAGLE-3 of two layers', cases: [{ policyText: 'chain:2', sampling: whole }] },
   {
     name: 'DFlash',
     cases: [
