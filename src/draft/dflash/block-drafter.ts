@@ -87,7 +87,7 @@ export function createBlockDrafter(
         sizes,
         rotary,
         readPrefix: async (verified, cache) =>
-          createMemory(head, cache, runDirectly).readPrefix(verified, await programs.reader()),
+          new DraftMemory({ ...head, cache }).readPrefix(verified, await programs.reader()),
       },
       draftLogits: (teacher, depth) => draftBlocks(head, teacher, depth),
     },
@@ -156,20 +156,6 @@ function buildStep(head: BlockDrafter): NamedTensors {
   return { ...scoreOutputs(logits, head.runtime), ...(state === undefined ? {} : { features: state }) };
 }
 
-function createMemory(
-  { rotary, stateWidth }: BlockHead,
-  cache: KvCache,
-  scheduler: PassScheduler,
-): DraftMemory {
-  return new DraftMemory({
-    cache,
-    rotary,
-    stateWidth,
-    scheduler,
-    inputsOf: (states, tokens) => ({ states: resident(states), tokens: int32(tokens) }),
-  });
-}
-
 function startSession(
   head: BlockDrafter,
   programs: BlockPrograms,
@@ -177,7 +163,7 @@ function startSession(
   siblings: SiblingDrawer | undefined,
 ): DraftSession {
   const { runtime, vocabularies, sizes, rotary, slots, markov } = head;
-  const memory = createMemory(head, new KvCache(sizes, runtime), scheduler);
+  const memory = new DraftMemory({ ...head, cache: new KvCache(sizes, runtime), scheduler });
   let scores: DraftScores | undefined; // of all levels
   let kept: RowBuffer | undefined; // scores or features of all levels, on the device
   const states = new NodeRows(runtime, markov?.stateWidth ?? 0);

@@ -15,7 +15,6 @@ import * as lane from '../../model/lanes/lane-graph.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import { type MixedValues, type NamedTensors, bufferOf, int32, resident } from '../../runtime/program.js';
-import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { DraftGraph, Drafter, DraftSession } from '../drafter.js';
 import type { AttentionHead } from './attention-head.js';
 import { DraftMemory } from './draft-memory.js';
@@ -66,7 +65,7 @@ export function createAttentionDrafter(
         async readPrefix(known, cache) {
           requireKnown(head, known.tokens);
           head.requireContext?.(cache.length + known.tokens.length);
-          await createMemory(head, cache, runDirectly).readPrefix(known, await verified());
+          await new DraftMemory({ ...head, cache }).readPrefix(known, await verified());
         },
       },
       draftLogits,
@@ -145,16 +144,9 @@ function readVerified(head: AttentionHead): VerifiedGraph {
   };
 }
 
-function createMemory(head: AttentionHead, cache: KvCache, scheduler: PassScheduler): DraftMemory {
-  const { rotary, window, stateWidth } = head;
-  const inputsOf = (states: RowBuffer, tokens: Int32Array): MixedValues =>
-    stateWidth === 0 ? { tokens: int32(tokens) } : { states: resident(states), tokens: int32(tokens) };
-  return new DraftMemory({ cache, rotary, window, stateWidth, scheduler, inputsOf });
-}
-
 function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: PassScheduler): DraftSession {
   const { runtime, vocabularies, rotary, window, featureWidth } = head;
-  const memory = createMemory(head, new KvCache(head.sizes, runtime), scheduler);
+  const memory = new DraftMemory({ ...head, cache: new KvCache(head.sizes, runtime), scheduler });
   let unknown: number | undefined; // a token of the text that it has no embedding for
   const readVerifiedBy = (): Promise<LaneProgram> => {
     if (unknown !== undefined) throw unknownToken(head, unknown);

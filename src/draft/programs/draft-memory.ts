@@ -8,7 +8,7 @@ import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/att
 import type { KvCache } from '../../model/cache/kv-cache.js';
 import { runDirectly, type LaneProgram, type PassScheduler } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
-import { bufferOf, type MixedValues, type NamedValues } from '../../runtime/program.js';
+import { bufferOf, int32, type MixedValues, type NamedValues, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { GrowingDraft, VerifiedTokens } from '../drafter.js';
 import { PendingStates } from './states.js';
@@ -96,7 +96,10 @@ export interface MemoryOptions {
   readonly window?: number | undefined;
   /** 0 if the drafter reads only tokens. */
   readonly stateWidth: number;
-  readonly inputsOf: (states: RowBuffer /* [row, width] */, tokens: Int32Array /* [row] */) => MixedValues;
+  /** By default `tokens` and, if it reads them, `states`. */
+  readonly inputsOf?:
+    | ((states: RowBuffer /* [row, width] */, tokens: Int32Array /* [row] */) => MixedValues)
+    | undefined;
   readonly scheduler?: PassScheduler | undefined;
 }
 
@@ -190,7 +193,12 @@ export class DraftMemory {
       chunkRows,
       async (states, tokens) => {
         const count = tokens.length;
-        const inputs = { ...this.options.inputsOf(states, tokens), ...this.attention.verifiedInputs(count) };
+        const { stateWidth, inputsOf } = this.options;
+        const own = inputsOf?.(states, tokens) ?? {
+          ...(stateWidth === 0 ? {} : { states: resident(states) }),
+          tokens: int32(tokens),
+        };
+        const inputs = { ...own, ...this.attention.verifiedInputs(count) };
         const rows = bufferOf(await run(inputs, count), 'rows');
         this.attention.keepVerified(rows, count);
         rows.free();
