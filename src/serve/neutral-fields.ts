@@ -15,98 +15,59 @@ export function neutral(...allowed: readonly unknown[]) {
   return z.unknown().refine(isAllowed, { error }).optional();
 }
 
-/** Sampling and stopping. */
-const sampling = {
-  frequency_penalty: neutral(0),
-  presence_penalty: neutral(0),
-  repetition_penalty: neutral(1),
-  length_penalty: neutral(1),
-  repetition_detection: neutral(),
-  logit_bias: neutral({}),
-  allowed_token_ids: neutral(),
-  bad_words: neutral([]),
-  min_p: neutral(0),
-  min_tokens: neutral(0),
-  ignore_eos: neutral(false),
-  stop_token_ids: neutral([]),
-  best_of: neutral(1),
-  use_beam_search: neutral(false),
-  thinking_token_budget: neutral(-1),
-  structured_outputs: neutral(),
-  guided_json: neutral(),
-  guided_regex: neutral(),
-  guided_choice: neutral(),
-  guided_grammar: neutral(),
-  response_format: neutral({ type: 'text' }),
-};
+/**
+ * The same for several names, separated by blanks. They have no effect, so the types of requests leave them out; the
+ * schemas know them.
+ */
+function neutrals(names: string, ...allowed: readonly unknown[]): Readonly<Record<never, z.ZodType>> {
+  return Object.fromEntries(names.split(' ').map((name) => [name, neutral(...allowed)]));
+}
 
-/** Reading the prompt and writing the answer. */
-const text = {
-  echo: neutral(false),
-  truncate_prompt_tokens: neutral(),
-  truncation_side: neutral(),
-  skip_special_tokens: neutral(true),
-  spaces_between_special_tokens: neutral(true),
-  include_stop_str_in_output: neutral(false),
-  prompt_logprobs: neutral(),
-  logprob_token_ids: neutral(),
-  return_tokens_as_token_ids: neutral(false),
-  return_token_ids: neutral(false),
-  return_token_offsets: neutral(false),
-  stream_interval: neutral(1),
+export const neutralFields = {
+  // Sampling and stopping.
+  ...neutrals('frequency_penalty presence_penalty min_p min_tokens', 0),
+  ...neutrals('repetition_penalty length_penalty best_of', 1),
+  ...neutrals('thinking_token_budget', -1),
+  ...neutrals('ignore_eos use_beam_search', false),
+  ...neutrals('bad_words stop_token_ids', []),
+  ...neutrals('logit_bias', {}),
+  ...neutrals('response_format', { type: 'text' }),
+  ...neutrals('repetition_detection allowed_token_ids structured_outputs'),
+  ...neutrals('guided_json guided_regex guided_choice guided_grammar'),
+  // Reading the prompt and writing the answer.
+  ...neutrals('echo include_stop_str_in_output return_tokens_as_token_ids', false),
+  ...neutrals('return_token_ids return_token_offsets', false),
+  ...neutrals('skip_special_tokens spaces_between_special_tokens', true),
+  ...neutrals('truncate_prompt_tokens truncation_side prompt_logprobs logprob_token_ids'),
+  ...neutrals('stream_interval', 1),
+  // Scheduling inside an engine.
+  ...neutrals('priority routed_experts_prompt_start', 0),
+  ...neutrals('kv_transfer_params ec_transfer_params vllm_xargs', {}),
+  ...neutrals('request_id'),
 };
-
-/** Scheduling inside an engine. */
-const engine = {
-  priority: neutral(0),
-  request_id: neutral(),
-  kv_transfer_params: neutral({}),
-  ec_transfer_params: neutral({}),
-  vllm_xargs: neutral({}),
-  routed_experts_prompt_start: neutral(0),
-};
-
-export const neutralFields = { ...sampling, ...text, ...engine };
 
 export const neutralChatFields = {
-  modalities: neutral(['text']),
-  tools: neutral([]),
-  tool_choice: neutral('none'),
-  functions: neutral([]),
-  function_call: neutral('none'),
-  audio: neutral(),
-  prediction: neutral(),
-  reasoning_effort: neutral('none'),
-  include_reasoning: neutral(true),
-  verbosity: neutral(),
-  web_search_options: neutral(),
-  add_special_tokens: neutral(false), // the chat template writes them
-  add_generation_prompt: neutral(true),
-  continue_final_message: neutral(false),
-  documents: neutral([]),
-  chat_template: neutral(),
-  chat_template_kwargs: neutral({}),
-  mm_processor_kwargs: neutral({}),
-  media_io_kwargs: neutral({}),
-  return_prompt_text: neutral(false),
-  return_assistant_tokens_mask: neutral(false),
+  ...neutrals('modalities', ['text']),
+  ...neutrals('tools functions documents', []),
+  ...neutrals('tool_choice function_call reasoning_effort', 'none'),
+  ...neutrals('audio prediction verbosity web_search_options chat_template'),
+  ...neutrals('include_reasoning add_generation_prompt', true),
+  // The chat template writes special tokens.
+  ...neutrals('add_special_tokens continue_final_message return_prompt_text', false),
+  ...neutrals('return_assistant_tokens_mask', false),
+  ...neutrals('chat_template_kwargs mm_processor_kwargs media_io_kwargs', {}),
 };
 
 export const neutralCompletionFields = {
-  suffix: neutral(''),
-  add_special_tokens: neutral(true),
-  prompt_embeds: neutral(),
+  ...neutrals('suffix', ''),
+  ...neutrals('add_special_tokens', true),
+  ...neutrals('prompt_embeds'),
 };
 
 /** Fields of earlier answers that clients send back, empty if unused. */
 export const neutralAnswerFields = {
-  refusal: neutral(),
-  audio: neutral(),
-  annotations: neutral([]),
-  tool_calls: neutral([]),
-  function_call: neutral(),
-  reasoning: neutral(),
-  reasoning_content: neutral(),
+  ...neutrals('annotations tool_calls', []),
+  ...neutrals('refusal audio function_call reasoning reasoning_content'),
 };
 
 /** Compares to the depth of the allowed value only. */
