@@ -36,7 +36,20 @@ interface KeyValues {
   readonly values: readonly Vector[]; // [head]
 }
 
-export function scoreWithBlocks(tensors: WritableTensors, target: Float64Model, facts: BlockFacts): Scorer {
+interface BlockReference {
+  readonly score: Scorer;
+  /** Predicted probability that the token behind a path is accepted. */
+  readonly confidence: (situation: Situation, path: readonly number[]) => number;
+}
+
+export const scoreWithBlocks = (tensors: WritableTensors, target: Float64Model, facts: BlockFacts): Scorer =>
+  createBlockReference(tensors, target, facts).score;
+
+export function createBlockReference(
+  tensors: WritableTensors,
+  target: Float64Model,
+  facts: BlockFacts,
+): BlockReference {
   const weights = new Float64Weights(tensors);
   const { heads, keyValueHeads, headSize, normEpsilon, rotary, slots } = facts;
   const embed = (token: number): Vector =>
@@ -107,26 +120,29 @@ export function scoreWithBlocks(tensors: WritableTensors, target: Float64Model, 
     }
     return block.map((x) => weights.norm('norm', x, normEpsilon));
   };
-  return (situation, path) => {
-    const block = runBlock(situation).slice(facts.isShifted ? 0 : 1);
+  const levelsOf = (situation: Situation): Vector[] => runBlock(situation).slice(facts.isShifted ? 0 : 1);
+  // Behind a cut there is no token.
+  const tokensBefore = ({ pass, root }: Situation, path: readonly (number | undefined)[]): number[] =>
+    [undefined, ...path].map((token) => token ?? pass.tokens[root]!);
+  const confidence = (situation: Situation, path: readonly number[]): number => {
+    const previous = tokensBefore(situation, path).at(-1)!;
+    const row = weights.row('markov_head.markov_w1.weight', previous);
+    const hidden = levelsOf(situation)[path.length]!;
+    return sigmoid(weights.linear('confidence_head.proj', joinVectors(hidden, row))[0]!);
+  };
+  const score: Scorer = (situation, path) => {
+    const block = levelsOf(situation);
     const hidden = block[path.length]!;
     const logits = weights.has('lm_head.weight') ? weights.linear('lm_head', hidden) : target.project(hidden);
-    const root = situation.pass.tokens[situation.root]!;
-    // Behind a cut there is no token.
-    const before = [root, ...(path as readonly (number | undefined)[])].map((token) => token ?? root);
-    const previous = before.at(-1)!;
     const scored = weights.has('markov_head.markov_w1.weight')
-      ? addVectors(logits, scoreByMarkov(weights, block, before, facts))
+      ? addVectors(logits, scoreByMarkov(weights, block, tokensBefore(situation, path), facts))
       : logits;
     const { threshold } = facts;
-    if (threshold !== undefined) {
-      const row = weights.row('markov_head.markov_w1.weight', previous);
-      const [logit] = weights.linear('confidence_head.proj', joinVectors(hidden, row));
-      if (1 / (1 + Math.exp(-logit!)) < threshold)
-        return new Float64Array(facts.targetVocabulary).fill(-Infinity);
-    }
+    if (threshold !== undefined && confidence(situation, path) < threshold)
+      return new Float64Array(facts.targetVocabulary).fill(-Infinity);
     return spread(logSoftmax(scored), weights, facts);
   };
+  return { score, confidence };
 }
 
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
