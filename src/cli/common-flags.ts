@@ -31,6 +31,15 @@ export const tapsFlag = {
 };
 export type DrafterFlags = FlagsOf<typeof tapsFlag>;
 
+export const draftFlag = {
+  draft: flag(
+    'how much to draft per step: auto, chain:4, tree:mc_sim_7b_63, tree:FILE.json, dynamic:60,5,10',
+    text,
+    'policy',
+    { shownDefault: 'auto; chain:4 with a temperature' },
+  ),
+};
+
 export const downloadFlag = {
   download: toggle('download ORG/NAME models from the Hugging Face hub; otherwise only its cache is used', {
     rare: true,

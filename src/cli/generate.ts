@@ -57,12 +57,7 @@ const flags = {
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },
     ),
-    draft: flag(
-      'how much to draft per step: auto, chain:4, tree:mc_sim_7b_63, tree:FILE.json, dynamic:60,5,10',
-      text,
-      'policy',
-      { shownDefault: 'auto; chain:4 with a temperature' },
-    ),
+    ...common.draftFlag,
     verificationRule: flag(
       'which drafts to accept: greedy, rejection and block are lossless, typical is lossy; block keeps more of drawn chains and nothing more of lookups',
       oneOf(Object.keys(verificationRules) as VerificationRule[]),

@@ -26,12 +26,7 @@ const flags = {
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },
     ),
-    draft: flag(
-      'how much to draft per step: auto, chain:4, tree:mc_sim_7b_63, tree:FILE.json, dynamic:60,5,10',
-      text,
-      'policy',
-      { shownDefault: 'auto; chain:4 with a temperature' },
-    ),
+    ...common.draftFlag,
     ...common.tapsFlag,
     servedModelName: flag('model name in requests', text, 'name', { shownDefault: 'the name of its folder' }),
     ...common.templateFlags,

@@ -114,30 +114,24 @@ const lookUp: Cost = (budget, { positional: [key] }) => {
   budget.spend(lengthOf(key));
 };
 
-const ofTexts: readonly (readonly [string, Cost])[] = [
-  ['upper', readText],
-  ['lower', readText],
-  ['title', readText],
-  ['capitalize', readText],
+type NamedCosts = readonly (readonly [string, Cost])[];
+
+/** Names are separated by blanks. */
+const each = (names: string, cost: Cost): NamedCosts => names.split(' ').map((name) => [name, cost]);
+
+const shared: NamedCosts = [
+  ...each('upper lower title capitalize', readText),
   ['replace', replaceText],
-];
-const ofObjects: readonly (readonly [string, Cost])[] = [
   ['get', lookUp],
-  ['items', makeItems],
-  ['keys', makeItems],
+  ...each('items keys', makeItems),
   ['values', copyItems],
   ['dictsort', sortItems],
 ];
 
 export const filterCosts: ReadonlyMap<string, Cost> = new Map([
-  ...ofTexts,
-  ...ofObjects,
-  ...['safe', 'first', 'last', 'length', 'abs', 'bool', 'default', 'list'].map(
-    (name) => [name, nothing] as const,
-  ),
-  ['int', readText],
-  ['float', readText],
-  ['trim', readText],
+  ...shared,
+  ...each('safe first last length abs bool default list', nothing),
+  ...each('int float trim', readText),
   ['string', writeText],
   ['tojson', writeJson],
   ['join', joinItems],
@@ -146,18 +140,13 @@ export const filterCosts: ReadonlyMap<string, Cost> = new Map([
   ['sort', sortItems],
   ['unique', findUnique],
   ['map', mapItems],
-  ['selectattr', selectItems],
-  ['rejectattr', selectItems],
+  ...each('selectattr rejectattr', selectItems),
 ]);
 
 export const methodCosts: ReadonlyMap<string, Cost> = new Map([
-  ...ofTexts,
-  ...ofObjects,
-  ['strip', readText],
-  ['lstrip', readText],
-  ['rstrip', readText],
-  ['startswith', compareStart],
-  ['endswith', compareStart],
+  ...shared,
+  ...each('strip lstrip rstrip', readText),
+  ...each('startswith endswith', compareStart),
   ['split', splitText],
 ]);
 
