@@ -177,6 +177,32 @@ export function writeDecoder(folder: string, sizes: TinySizes = tiny, seed = 1):
   return writeCheckpoint(folder, 'model.safetensors', decoderTensors(sizes, seed), llamaConfig(sizes));
 }
 
+/** The same world with Qwen3-MoE's layers: 2 of 6 experts per token, and a second layer without experts. */
+export function writeMixture(folder: string, sizes: TinySizes = tiny): string {
+  const random = createRandom(1, 'experts');
+  const tensors: Record<string, WritableTensor> = { ...decoderTensors(sizes) };
+  const { hiddenSize, layerCount } = sizes;
+  const [experts, inner] = [6, 8];
+  for (let layer = 0; layer < layerCount; layer++) {
+    const name = `model.layers.${layer}`;
+    for (const norm of ['q_norm', 'k_norm'])
+      tensors[`${name}.self_attn.${norm}.weight`] = normWeight(random, hiddenSize / sizes.headCount);
+    if (layer === 1) continue;
+    for (const part of ['gate_proj', 'up_proj', 'down_proj']) {
+      delete tensors[`${name}.mlp.${part}.weight`];
+      const shape = part === 'down_proj' ? [hiddenSize, inner] : [inner, hiddenSize];
+      for (let expert = 0; expert < experts; expert++)
+        tensors[`${name}.mlp.experts.${expert}.${part}.weight`] = noise(random, shape, 0.3);
+    }
+    tensors[`${name}.mlp.gate.weight`] = noise(random, [experts, hiddenSize], 0.5);
+  }
+  return writeCheckpoint(folder, 'model.safetensors', tensors, {
+    ...llamaConfig(sizes),
+    ...{ architectures: ['Qwen3MoeForCausalLM'], model_type: 'qwen3_moe', mlp_only_layers: [1] },
+    ...{ num_experts: experts, num_experts_per_tok: 2, moe_intermediate_size: inner, norm_topk_prob: true },
+  });
+}
+
 /** One letter for every token; `pieces` replaces some of them. */
 export function writeLetterTokenizer(
   folder: string,
