@@ -16,6 +16,7 @@ import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { tiny } from '../support/tiny-checkpoints.js';
+import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
 const models = new TinyModels(tiny);
@@ -103,23 +104,27 @@ describe('Engine', () => {
   });
 
   it('keeps every accepted length', async () => {
-    const policy = (drafter: Drafter) => always(resolveText(fitting('chain:4', drafter), drafter));
-    const decode = (drafter: Drafter, index: number, changes: Partial<GenerationRequest>) =>
+    const decode = (drafter: Drafter, text: string, index: number, changes: Partial<GenerationRequest>) =>
       decodeSpeculative(target, drafter, {
-        ...{
-          promptIds: randomTokens(`held-${index}`, 9, tiny.vocabularySize),
-          maxNewTokens: 20,
-          stopIds: [],
-        },
-        ...{ sampling: { temperature: 0 }, seed: 0, policy: policy(drafter), ...changes },
+        promptIds: randomTokens(`held-${index}`, 9, tiny.vocabularySize),
+        maxNewTokens: 20,
+        stopIds: [],
+        sampling: { temperature: 0 },
+        seed: 0,
+        policy: always(resolveText(fitting(text, drafter), drafter)),
+        ...changes,
       });
-    for (const drafter of drafters) {
+    // The nodes of its trees hand a state to their children.
+    const variant = drafterVariants.find(({ name }) => name.endsWith('of the type rnn'))!;
+    const recurrent = await models.loadDrafter(variant.write(models.freshFolder(), tiny), target);
+    const chains = drafters.map((drafter) => [drafter, 'chain:4'] as const);
+    for (const [drafter, text] of [...chains, [recurrent, 'dynamic:12,2,3'] as const]) {
       const engine = new Engine();
       const together = await Promise.all(
-        [0, 1, 2].map((index) => engine.run((scheduler) => decode(drafter, index, { scheduler }))),
+        [0, 1, 2].map((index) => engine.run((scheduler) => decode(drafter, text, index, { scheduler }))),
       );
       for (const [index, { acceptance }] of together.entries()) {
-        expect(acceptance).toEqual((await decode(drafter, index, {})).acceptance);
+        expect(acceptance).toEqual((await decode(drafter, text, index, {})).acceptance);
       }
       const passes = together.map(({ targetPasses }) => targetPasses);
       expect(engine.counts.verifyRuns).toBeLessThan(passes.reduce((sum, count) => sum + count, 0));
