@@ -35,6 +35,13 @@ const batches = [
 ];
 const soft: Objective = { depth: 2, labels: 'soft', decay: 0.8, featureWeight: 0, labelWeight: 1, noise: 0 };
 const tokens: Objective = { ...soft, labels: 'tokens', featureWeight: 1, labelWeight: 0.1, noise: 0.2 };
+const distances: Objective = {
+  ...soft,
+  labels: 'tokens',
+  labelWeight: 0.1,
+  distanceWeight: 0.9,
+  confidenceWeight: 1,
+};
 const variantOf = (system: string): DrafterVariant =>
   drafterVariants.find(({ name }) => name.startsWith(system))!;
 const cases = [
@@ -44,7 +51,7 @@ const cases = [
   { variant: variantOf('EAGLE '), objective: tokens },
   { variant: variantOf('EAGLE-3'), objective: soft },
   { variant: variantOf('DFlash'), objective: soft },
-  { variant: variantOf('DSpark'), objective: soft },
+  { variant: variantOf('DSpark with a Markov head of the type rnn'), objective: distances },
   { variant: variantOf('MTP'), objective: soft },
 ];
 
