@@ -14,8 +14,7 @@ import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from 
 import { type Invocation, defineCommand } from './command.js';
 import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './common-flags.js';
 import { closeSentence, exitCodes } from './failure.js';
-import type { FlagsOf } from './flags.js';
-import { flag } from './flags.js';
+import { type FlagsOf, flag } from './flags.js';
 import { createModelFinder } from './model-source.js';
 import { asOneLine, colorsFor, type Colors } from './terminal.js';
 

@@ -87,9 +87,9 @@ export class Exchange {
       // The log leaves out what is undefined.
       cut,
       drafter: this.drafter,
-      acceptedLength: round(acceptedLength),
+      acceptedLength: acceptedLength && round(acceptedLength),
       switches: switches.length === 0 ? undefined : switches,
-      firstTokenMs: round(this.firstTokenMs),
+      firstTokenMs: this.firstTokenMs && round(this.firstTokenMs),
       prompts: logsPrompts ? this.request?.prompts : undefined,
       answers: logsPrompts ? generations.map(({ text }) => text) : undefined,
     });
@@ -202,11 +202,7 @@ function switchesOf(generation: Generation): readonly DrafterSwitch[] {
 const fieldOf = ({ param, code }: ApiError): string | undefined =>
   param === null || code === 'unknown_field' ? undefined : param.split('.')[0];
 
-function round(value: number): number;
-function round(value: number | undefined): number | undefined;
-function round(value: number | undefined): number | undefined {
-  return value === undefined ? undefined : Math.round(value * 100) / 100;
-}
+const round = (value: number): number => Math.round(value * 100) / 100;
 
 function describe(cause: unknown): string {
   return cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause);

@@ -7,8 +7,7 @@
  *   arXiv 2502.05202). These are the probabilities that the draft was drawn from, which is what verification needs.
  */
 import type { Drafter, DraftSession, VerifiedTokens } from '../drafter.js';
-import type { DraftScores } from '../programs/scores.js';
-import { rankRow } from '../programs/scores.js';
+import { type DraftScores, rankRow } from '../programs/scores.js';
 import { DraftText, encodeDraft } from './draft-text.js';
 import type { SharedTokens, VocabularyPair } from './vocabulary-match.js';
 

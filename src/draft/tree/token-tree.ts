@@ -165,16 +165,11 @@ export function pathTo({ parents, depths }: Pick<TokenTree, 'parents' | 'depths'
 /** Deeper trees would need too large a program. */
 export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;
 
-interface DynamicStart {
-  readonly root: number;
-  readonly depthLimit: number;
-}
-
 export async function growDynamicTree(
   expand: DraftSession['expand'],
   levels: readonly TreeLevel[] | undefined,
   { total, depth, topK }: DynamicPolicy,
-  { root, depthLimit }: DynamicStart,
+  { root, depthLimit }: { readonly root: number; readonly depthLimit: number },
 ): Promise<TokenTree> {
   const draft = new Draft(root);
   const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path

@@ -3,8 +3,7 @@
  * by side in one table, so it is stored, uploaded and converted like any other matrix.
  */
 import { multiplyDimensions, type Dimension } from '../dimension.js';
-import type { GradientRules, Tensor } from '../tensor.js';
-import { createTensor, refuse, requireDType } from '../tensor.js';
+import { type GradientRules, type Tensor, createTensor, refuse, requireDType } from '../tensor.js';
 import { contract } from './contraction.js';
 import { multiply } from './elementwise.js';
 import { oneHot } from './indexing.js';
