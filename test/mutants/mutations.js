@@ -194,6 +194,13 @@ export const mutations = [
     replace: '',
     tests: ['src/draft/programs/draft-memory.test.ts'],
   },
+  {
+    name: 'an MTP module reads the first token of a text',
+    file: 'src/draft/mtp/mtp.ts',
+    search: 'greater(perRow, 1.5)',
+    replace: 'greater(perRow, 0.5)',
+    tests: ['test/published/drafts.tiers.test.ts'],
+  },
   // decode
   {
     name: 'rejection sampling draws without the residual',

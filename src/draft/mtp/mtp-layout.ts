@@ -35,7 +35,7 @@ interface OtherFamily {
 const otherFamilies: readonly OtherFamily[] = [
   {
     name: 'DeepSeek-V3 or GLM',
-    reason: 'its target has experts',
+    reason: 'its target has shared experts, which no family here has',
     isSeen: (names) => names.some(/(^|\.)layers\.\d+\.eh_proj\.weight$/),
   },
   {

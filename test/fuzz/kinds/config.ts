@@ -41,7 +41,13 @@ const furtherSettings: readonly Readonly<Record<string, unknown>>[] = [
   { eos_token_id: [1, 2], bos_token_id: 0, head_dim: 4, hidden_act: 'silu', attention_bias: false },
 ];
 
-const drafterNames = ['Hydra, one layer', 'Hydra++', 'EAGLE-3 with d2t', 'EAGLE-3 in the speculators format'];
+const drafterNames = [
+  'Hydra, one layer',
+  'Hydra++',
+  'EAGLE-3 with d2t',
+  'EAGLE-3 in the speculators format',
+  'MTP',
+];
 
 export const config: FuzzKind = {
   name: 'config',
