@@ -4,6 +4,7 @@
  * tier draws ten times as often.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createRequest } from '../../src/audit/audit-request.js';
 import { toDistribution } from '../../src/core/sampling.js';
 import { Engine } from '../../src/decode/engine/engine.js';
 import { decodePlain } from '../../src/decode/plain.js';
@@ -14,18 +15,21 @@ import type { OtherVocabulary } from '../../src/draft/draft-model/other-vocabula
 import { translateDrafter } from '../../src/draft/draft-model/other-vocabulary.js';
 import { findOtherVocabulary } from '../../src/draft/draft-model/vocabulary-match.js';
 import type { Drafter } from '../../src/draft/drafter.js';
+import { inspectCheckpoint } from '../../src/draft/inspection.js';
+import { requireGraph } from '../../src/draft/reading/checks.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { allocateHostRows } from '../../src/runtime/row-buffer.js';
 import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { chiSquareExcess } from '../chi-square.js';
+import { describeCuda } from '../support/emulated-suite.js';
 import { byTier, casesOfTier, isFullTier } from '../support/tier.js';
 import { tiniest, tiny, type TinySizes } from '../support/tiny-checkpoints.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 import type { TinyVocabulary } from '../support/tiny-vocabularies.js';
 import { byteLevel, sentencePiece, writeTarget, writeTranslation } from '../support/tiny-vocabularies.js';
 
-const models = new TinyModels(tiny);
-afterAll(() => models.dispose());
+const onCpu = new TinyModels(tiny);
+afterAll(() => onCpu.dispose());
 
 interface Pair {
   readonly target: CausalModel;
@@ -37,7 +41,12 @@ interface Vocabularies {
   readonly to: TinyVocabulary;
 }
 
-async function load(sizes: TinySizes, { from, to }: Vocabularies, draftSizes = sizes): Promise<Pair> {
+async function load(
+  sizes: TinySizes,
+  { from, to }: Vocabularies,
+  draftSizes = sizes,
+  models = onCpu,
+): Promise<Pair> {
   const folder = writeTarget(models.freshFolder(), sizes, from);
   const target = await models.loadModel(folder);
   const draft = await writeTranslation(models.freshFolder(), draftSizes, { from, to });
@@ -180,10 +189,10 @@ describe('sampled drafts', () => {
   });
 
   it.runIf(isFullTier)('stay exact with a wrong map of tokens, and are accepted less', async () => {
-    const targetFolder = writeTarget(models.freshFolder(), tiniest, from);
-    const folder = await writeTranslation(models.freshFolder(), tiniest, { from, to });
-    const target = await models.loadModel(targetFolder);
-    const inner = await models.loadDrafter(folder, await models.loadModel(folder));
+    const targetFolder = writeTarget(onCpu.freshFolder(), tiniest, from);
+    const folder = await writeTranslation(onCpu.freshFolder(), tiniest, { from, to });
+    const target = await onCpu.loadModel(targetFolder);
+    const inner = await onCpu.loadDrafter(folder, await onCpu.loadModel(folder));
     const sizes = { target: size, draft: to.pieces.length };
     const tokenizers = { target: await loadTokenizer(targetFolder), draft: await loadTokenizer(folder) };
     const vocabulary = { ...findOtherVocabulary(folder, { ...tokenizers, sizes })!, start: [0] };
@@ -236,6 +245,52 @@ function shiftMap({ shared, ...rest }: OtherVocabulary): OtherVocabulary {
   });
   return { ...rest, shared: { ...shared, targetTokens, draftTokens } };
 }
+
+describe('without a gradient', () => {
+  it('audits ask for a random search, and training refuses', async () => {
+    const target = writeTarget(onCpu.freshFolder(), tiny, byteLevel);
+    const draft = await writeTranslation(onCpu.freshFolder(), tiny, { from: byteLevel, to: sentencePiece });
+    const prompts = [{ id: 'a', text: 'ab', turns: ['ab'] }];
+    const plan = { prompts, target, drafters: [draft], device: 'cpu' } as const;
+    await expect(createRequest(plan)).rejects.toThrow(
+      /has another vocabulary than the target's, and so no gradient that a search could follow\.$/,
+    );
+    const { drafters } = await createRequest({ ...plan, settings: { search: 'random' } });
+    expect(drafters.map(({ system }) => system)).toEqual(['speculative-sampling']);
+    const { drafter } = await load(tiny, { from: byteLevel, to: sentencePiece });
+    expect(() => requireGraph(drafter)).toThrow(/has no gradient: its tokens are not the target's\.$/);
+  });
+
+  it('inspect compares the vocabularies', async () => {
+    const target = writeTarget(onCpu.freshFolder(), tiny, byteLevel);
+    const draft = await writeTranslation(onCpu.freshFolder(), tiny, { from: byteLevel, to: sentencePiece });
+    const notesOf = async (folder: string) => (await inspectCheckpoint(folder, { target })).notes.at(-1);
+    expect(await notesOf(draft)).toMatch(/1\d of the target's 21 tokens are shared.*no gradient/);
+    expect(await notesOf(target)).toMatch(/nothing shows another vocabulary/);
+  });
+});
+
+if (isFullTier)
+  describeCuda('on a GPU, which draws in programs', {}, (bench) => {
+    it('answers as on the CPU, at any temperature', async () => {
+      const onGpu = new TinyModels(tiny, bench.runtime);
+      const vocabularies = { from: byteLevel, to: sentencePiece };
+      const [cpu, gpu] = [await load(tiny, vocabularies), await load(tiny, vocabularies, tiny, onGpu)];
+      for (const temperature of [0, 1])
+        for (const seed of [0, 1, 2]) {
+          const promptIds = randomTokens(`device ${seed}`, 5, byteLevel.pieces.length);
+          const sampling = { temperature };
+          const policy = always(resolveText('chain:3', cpu.drafter));
+          const request = { ...greedy, promptIds, sampling, seed, policy };
+          const [left, right] = [
+            await decodeSpeculative(cpu.target, cpu.drafter, request),
+            await decodeSpeculative(gpu.target, gpu.drafter, request),
+          ];
+          expect(right.tokenIds).toEqual(left.tokenIds);
+          expect(right.acceptance).toEqual(left.acceptance);
+        }
+    });
+  });
 
 describe('vocabularies with hardly a token in common', () => {
   it('are refused in one sentence', async () => {

@@ -1,7 +1,6 @@
 /** Whether a draft model has the target's vocabulary, and what the two have in common if not. */
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { groupThousands } from '../../core/number-text.js';
 import { parseConfiguration } from '../../model/configuration.js';
 import { TokenBytes } from '../../text/tokenizer/token-bytes.js';
 import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
@@ -105,7 +104,7 @@ export async function compareWithTarget(
 
 /** One sentence for the start of a run and for `inspect`. */
 export function describeSharing({ target, shared }: VocabularyPair): string {
-  return `${groupThousands(shared.count)} of the target's ${groupThousands(target.size)} tokens are shared: chains at temperature 0 are encoded again in the target's tokens, other drafts use the shared tokens (TLI)`;
+  return `${shared.count.toLocaleString('en-US')} of the target's ${target.size.toLocaleString('en-US')} tokens are shared: chains at temperature 0 are encoded again in the target's tokens, other drafts use the shared tokens (TLI)`;
 }
 
 /**

@@ -106,8 +106,8 @@ type WithGraph = Pick<Drafter, 'name' | 'graph' | 'parameterCount'>;
 
 export function requireGraph({ name, graph, parameterCount }: WithGraph): DraftGraph {
   if (graph !== undefined) return graph;
-  const why = parameterCount === 0 ? 'no weights' : "another vocabulary than the target's";
-  throw new MistletoeError('drafter', `The drafter ${name} has ${why}, and so no gradient.`, {
+  const why = parameterCount === 0 ? 'it has no weights' : "its tokens are not the target's";
+  throw new MistletoeError('drafter', `The drafter ${name} has no gradient: ${why}.`, {
     hint: "Use a drafter with weights: a draft model with the target's tokenizer, or heads such as those of Medusa or EAGLE-3.",
   });
 }
