@@ -127,11 +127,17 @@ it.each(casesOfTier(publishedTargets, ({ name }) => quickTargets.includes(name))
     const path = writePublished(models.freshFolder(), folder);
     const target = await models.loadModel(path);
     const { rotaryBase, rotaryScaling } = target.configuration;
-    // Each target gets two of the six, in turn.
+    const hasExperts = target.configuration.experts !== undefined;
+    // Each target gets a third of them, in turn; one with experts gets all.
     const turn = publishedTargets.indexOf(row) % 3;
-    for (const drafter of oneOfEach.filter((_, place) => place % 3 === turn)) {
+    for (const drafter of oneOfEach.filter((_, place) => hasExperts || place % 3 === turn)) {
       const created = models.freshFolder();
-      await createDrafterFolder({ target: path, drafter, folder: created, seed: 1 });
+      const creating = createDrafterFolder({ target: path, drafter, folder: created, seed: 1 });
+      if (hasExperts && drafter.targetLayers !== undefined) {
+        await expect(creating).rejects.toThrow('training experts is not supported');
+        continue;
+      }
+      await creating;
       const { problems, drafter: facts, model } = await inspectCheckpoint(created);
       expect(problems).toEqual([]);
       const loaded = await models.loadDrafter(created, target);

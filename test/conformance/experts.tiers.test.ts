@@ -22,6 +22,7 @@ import { interpret } from '../oracle/interpreter.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeEmulated } from '../support/emulated-suite.js';
 import { byTier, isFullTier } from '../support/tier.js';
+import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import { gaussian, tiny, writeMixture } from '../support/tiny-checkpoints.js';
 import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
@@ -73,6 +74,19 @@ describe('a target with experts', () => {
       accepted += alone.acceptance.accepted;
     }
     expect(accepted).toBeGreaterThan(0);
+  });
+
+  it.runIf(!isFullTier)('is audited', async () => {
+    const audits = new TinyAudits(tiny);
+    writeMixture(audits.targetFolder, tiny);
+    const plan = audits.plan([audits.writeDrafter('EAGLE-3 with d2t')], ['abcdefgh'], {
+      settings: { ...briefSettings, maxNewTokens: 12 },
+    });
+    const [drafter] = (await audits.complete(plan)).drafters;
+    expect(drafter!.summary.promptsAudited).toBe(1);
+    const attack = drafter!.prompts[0]!.arms.find(({ arm }) => arm === 'attack')!;
+    expect(attack.preservation.divergence).toBeLessThanOrEqual(tinySettings.epsilon);
+    await audits.dispose();
   });
 
   it.runIf(!isFullTier)('is refused in few bits', async () => {
