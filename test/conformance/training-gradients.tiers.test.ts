@@ -54,7 +54,7 @@ const isQuick = ({ variant: { name }, labels }: (typeof cases)[number]): boolean
   (labels === 'soft' && quick.includes(name)) || (labels === 'distances' && name === 'Medusa, torch file');
 
 describe.each(casesOfTier(cases, isQuick))('$name', ({ variant, labels }) => {
-  it(`has the gradients of ${labels} labels`, async () => {
+  it(`has the gradients of the objective ${labels}`, async () => {
     const objective = objectives[labels];
     const pair = await models.load(variant.write(models.freshFolder(), tiny));
     const values = await readParameters(pair.drafter);
