@@ -64,7 +64,7 @@ async function readAll({ tensors, config }: Checkpoint): Promise<Map<string, rea
 
 /** One of each kind, without sliding windows: llama.cpp has none in this architecture. */
 const targets = publishedTargets.filter(({ name }) =>
-  /7b-v1\.3|16k|Llama-3|Mistral.*v0\.2|Qwen2\.5-0\.5B|Qwen3/.test(name),
+  /7b-v1\.3|16k|Llama-3|Mistral.*v0\.2|Qwen2\.5-0\.5B|Qwen3-8B/.test(name),
 );
 const llama = targets.find(({ name }) => name.includes('Meta-Llama-3-8B'))!;
 const qwen3 = targets.find(({ family }) => family === 'qwen3')!;
@@ -170,6 +170,12 @@ describe('a GGUF file is refused by name:', () => {
       { 'general.architecture': text('gemma2') },
       [embedding],
       /architecture "gemma2", which is not supp/,
+    ],
+    [
+      'Qwen3-MoE',
+      { 'general.architecture': text('qwen3moe') },
+      [embedding],
+      /architecture "qwen3moe", which is not supp/,
     ],
     ['no architecture', {}, [embedding], /no general.architecture/],
     ['a missing setting', withoutLayers, [embedding], /no llama.block_count/],
