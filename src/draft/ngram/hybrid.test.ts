@@ -4,7 +4,7 @@ import type { DraftPolicy } from '../tree/policy.js';
 import { growTree, resolvePolicy } from '../tree/grow-tree.js';
 import type { Drafter } from '../drafter.js';
 import { certainScores } from '../programs/scores.js';
-import { addLookup, parseHybrid } from '../ngram/ngram.js';
+import { addLookup, parseHybrid } from './ngram.js';
 
 /** Always drafts the token 9, and counts how often it is asked. */
 function countingDrafter() {
