@@ -93,12 +93,19 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   const from = plan.from === undefined ? undefined : findStart(plan.from);
   const { system, heads } = from === undefined ? chooseSystem(plan) : await describeStart(from, plan);
   const maximumDepth = heads ?? Infinity;
+  const defaults = defaultSettings({ system, maximumDepth });
   const settings = completeSettings({
-    ...defaultSettings({ system, maximumDepth }),
+    ...defaults,
     ...warmupOf(plan.settings?.steps),
     ...plan.settings,
   });
   refuseDeepDrafts(settings, maximumDepth);
+  if (settings.confidenceWeight > 0 && defaults.confidenceWeight === 0)
+    throw new MistletoeError(
+      'usage',
+      `--confidence-weight ${settings.confidenceWeight} was given, but a drafter of the system ${system} has no confidence head.`,
+      { hint: 'Leave it out, or train with --system dspark.' },
+    );
   return {
     schema: 'mistletoe.training-run/1',
     ...(await describeShared(plan, from)),

@@ -254,6 +254,11 @@ describe('what it refuses', () => {
       /The drafter has 2 heads; drafts of 3 tokens were asked for/,
     ],
     [
+      'a loss of a head that the system lacks',
+      () => ['--system', 'eagle3', '--confidence-weight', '1'],
+      /a drafter of the system eagle3 has no confidence head/,
+    ],
+    [
       'a file that is not there',
       () => ['--system', 'eagle', '--data', '/nowhere.jsonl'],
       /nowhere\.jsonl cannot be read/,
