@@ -15,14 +15,14 @@ describe.skipIf(!hasRedis)('Redis under load', () => {
     const judged = new Map<string, number>();
     const judges = [new Judge(), new Judge()];
     const states: JudgeState[] = [];
-    for (const [index, judge] of judges.entries())
+    for (const judge of judges)
       states.push(
         await openState(redis.url, judge, {
           onJudged: ({ id }) => {
             judged.set(id, (judged.get(id) ?? 0) + 1);
             events.emit('judged');
           },
-          onNotice: (message) => events.emit(`notice-${index}`, message),
+          onNotice: () => undefined,
         }),
       );
     let sent = 0;
@@ -34,28 +34,32 @@ describe.skipIf(!hasRedis)('Redis under load', () => {
         if (index % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
       }
     };
+    // Notices would not do: on a busy machine a slow Redis counts as gone before it is killed.
+    const until = async (isTrue: () => boolean): Promise<void> => {
+      while (!isTrue()) await new Promise((resolve) => setTimeout(resolve, 10));
+    };
+    const isEvery = (connected: boolean) => () =>
+      states.every(({ isConnected }) => isConnected === connected);
     const settle = async (): Promise<void> => {
       while (judged.size < sent) await once(events, 'judged');
     };
     for (let round = 0; round < 3; round++) {
       await send(300);
-      const gone = Promise.all([once(events, 'notice-0'), once(events, 'notice-1')]);
       await Promise.all([redis.stop(), send(100)]);
-      await gone;
+      await until(isEvery(false));
       await send(200);
       await settle();
-      const back = Promise.all([once(events, 'notice-0'), once(events, 'notice-1')]);
       redis = await startRedis(redis.port);
-      await back;
+      await until(isEvery(true));
       await send(100);
       await settle();
     }
     expect([...judged.values()].every((times) => times === 1)).toBe(true);
     expect(judged.size).toBe(sent);
-    expect(states.map(({ isConnected }) => isConnected)).toEqual([true, true]);
     // Each reads the other's last requests a moment later.
     const saved = (judge: Judge): string => JSON.stringify(judge.save());
-    while (saved(judges[0]!) !== saved(judges[1]!)) await new Promise((resolve) => setTimeout(resolve, 10));
+    await until(() => saved(judges[0]!) === saved(judges[1]!));
+    await until(isEvery(true));
     for (const state of states) await state.close();
     await redis.stop();
   });
