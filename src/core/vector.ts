@@ -117,6 +117,13 @@ export function smallest(values: Iterable<number>, most = Infinity): number {
   return found;
 }
 
+/** The mean of the two middle values if their number is even. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((left, right) => left - right);
+  const middle = (sorted.length - 1) / 2;
+  return (sorted[Math.floor(middle)]! + sorted[Math.ceil(middle)]!) / 2;
+}
+
 export function pushAll<Item>(list: Item[], items: Iterable<Item>): void {
   for (const item of items) list.push(item);
 }

@@ -19,7 +19,7 @@ import { inspectCheckpoint } from '../../src/draft/inspection.js';
 import { requireGraph } from '../../src/draft/reading/checks.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { allocateHostRows } from '../../src/runtime/row-buffer.js';
-import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
+import { findVocabularyDifference, loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { describeCuda } from '../support/emulated-suite.js';
 import { byTier, casesOfTier, isFullTier } from '../support/tier.js';
@@ -195,7 +195,8 @@ describe('sampled drafts', () => {
     const inner = await onCpu.loadDrafter(folder, await onCpu.loadModel(folder));
     const sizes = { target: size, draft: to.pieces.length };
     const tokenizers = { target: await loadTokenizer(targetFolder), draft: await loadTokenizer(folder) };
-    const vocabulary = { ...findOtherVocabulary(folder, { ...tokenizers, sizes })!, start: [0] };
+    const difference = findVocabularyDifference(tokenizers.target, tokenizers.draft);
+    const vocabulary = { ...findOtherVocabulary(folder, { ...tokenizers, sizes, difference })!, start: [0] };
     const right = await draw({ target, drafter: translateDrafter(inner, vocabulary) });
     const wrong = await draw({ target, drafter: translateDrafter(inner, shiftMap(vocabulary)) });
     const expected = await findExpected(target);

@@ -4,7 +4,12 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { parseConfiguration } from '../../model/configuration.js';
 import { TokenBytes } from '../../text/tokenizer/token-bytes.js';
 import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
-import { findVocabularyDifference, loadTokenizer, type Tokenizer } from '../../text/tokenizer/tokenizer.js';
+import {
+  findVocabularyDifference,
+  loadTokenizer,
+  type Tokenizer,
+  type VocabularyDifference,
+} from '../../text/tokenizer/tokenizer.js';
 import type { DrafterOptions } from '../draft-system.js';
 import { misfit } from '../reading/checks.js';
 
@@ -14,6 +19,8 @@ export interface TokenizerPair {
   /** Undefined if the folder has none: it then uses the target's. */
   readonly draft: Tokenizer | undefined;
   readonly sizes: { readonly target: number; readonly draft: number };
+  /** Undefined if they agree on every id, or one is missing. */
+  readonly difference: VocabularyDifference | undefined;
 }
 
 export async function readTokenizers(
@@ -25,7 +32,8 @@ export async function readTokenizers(
     ? await loadTokenizer(folder, { modelVocabularySize: vocabularySize })
     : undefined;
   const sizes = { target: target.configuration.vocabularySize, draft: vocabularySize };
-  return { target: tokenizer, draft: own, sizes };
+  const difference = tokenizer && own && findVocabularyDifference(tokenizer, own);
+  return { target: tokenizer, draft: own, sizes, difference };
 }
 
 interface Sized {
@@ -34,7 +42,8 @@ interface Sized {
 
 const sameTokenizer = "Use a model with the target's tokenizer.";
 
-export function requireSameVocabulary(folder: string, { target, draft, sizes }: TokenizerPair): void {
+export function requireSameVocabulary(folder: string, pair: TokenizerPair): void {
+  const { target, draft, sizes, difference } = pair;
   const sizesDiffer = sizes.target !== sizes.draft;
   if (target === undefined || draft === undefined) {
     if (!sizesDiffer) return;
@@ -44,7 +53,6 @@ export function requireSameVocabulary(folder: string, { target, draft, sizes }: 
       `${sameTokenizer} Put its tokenizer.json into its folder.`,
     );
   }
-  const difference = findVocabularyDifference(target, draft);
   if (difference !== undefined) {
     const quote = (piece: string | undefined): string =>
       piece === undefined ? 'nothing' : JSON.stringify(piece);
@@ -73,10 +81,9 @@ export interface VocabularyPair {
 /** Undefined if the tokenizers agree on every id. Throws if they have hardly a token in common. */
 export function findOtherVocabulary(
   folder: string,
-  { target, draft, sizes }: TokenizerPair,
+  { target, draft, sizes, difference }: TokenizerPair,
 ): VocabularyPair | undefined {
-  if (target === undefined || draft === undefined) return undefined;
-  if (findVocabularyDifference(target, draft) === undefined) return undefined;
+  if (target === undefined || draft === undefined || difference === undefined) return undefined;
   const bytes = { target: new TokenBytes(target, sizes.target), draft: new TokenBytes(draft, sizes.draft) };
   const shared = shareTokens(bytes.target, bytes.draft);
   if (100 * shared.words < Math.min(sizes.target, sizes.draft)) {

@@ -39,9 +39,9 @@ import {
   weigh,
 } from './attention-view.js';
 import { contract } from './contraction.js';
-import { add, multiply, negate, reduceTo, subtract } from './elementwise.js';
+import { add, multiply, negate, subtract } from './elementwise.js';
 import { sum } from './reductions.js';
-import { concatenate, reshape, slice } from './shaping.js';
+import { concatenate, reduceTo, reshape, slice } from './shaping.js';
 
 export interface AttentionSegment {
   readonly kind: SegmentKind;

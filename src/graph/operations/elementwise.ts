@@ -6,8 +6,6 @@ import { createTensor, isFloat, refuse, requireDType } from '../tensor.js';
 import { constant } from './leaves.js';
 import { reduceTo } from './shaping.js';
 
-export { reduceTo };
-
 type Unary =
   | 'negate'
   | 'exponential'

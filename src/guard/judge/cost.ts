@@ -2,6 +2,7 @@
  * Question 1: does drafting pay for this request? The break-even point is the cost of a drafted step in plain tokens. A
  * request is collapsed when even the upper confidence bound of its accepted length is below that. No baseline is needed.
  */
+import { median } from '../../core/vector.js';
 import { meanAcceptedLength, type Observation, type Speculation } from '../observation.js';
 import type { BreakEvenSource } from './verdict.js';
 import { RecentMap } from '../state/recent-map.js';
@@ -82,8 +83,6 @@ type Times = number[];
 interface ModelTimes {
   readonly drafted: RecentMap<Times>;
   readonly plain: RecentMap<Times>;
-  /** Null until it is asked for after a new time. */
-  breakEven: number | undefined | null;
 }
 
 const maxModels = 64;
@@ -98,8 +97,7 @@ export class StepTimes {
   /** Undefined until enough tenants had drafted and plain steps. */
   breakEvenOf(model: string): number | undefined {
     const times = this.models.peek(model);
-    if (times?.breakEven === null) times.breakEven = divide(times);
-    return times?.breakEven ?? undefined;
+    return times && divide(times);
   }
 
   learn({ model, tenant, speculation }: Pick<Observation, 'model' | 'tenant' | 'speculation'>): void {
@@ -112,7 +110,6 @@ export class StepTimes {
     own.push(stepMs);
     if (own.length > maxTimes) own.shift();
     medians.delete(own);
-    times.breakEven = null;
   }
 
   save() {
@@ -135,7 +132,6 @@ export class StepTimes {
 const createTimes = (): ModelTimes => ({
   drafted: new RecentMap(maxTenants),
   plain: new RecentMap(maxTenants),
-  breakEven: null,
 });
 
 function divide({ drafted, plain }: ModelTimes): number | undefined {
@@ -148,20 +144,14 @@ function medianOfTenants(tenants: RecentMap<Times>): number | undefined {
   const middles = [...tenants.entries()].flatMap(([, times]) =>
     times.length < min.times ? [] : keptMedian(times),
   );
-  return middles.length < min.tenants ? undefined : middleOf(middles);
+  return middles.length < min.tenants ? undefined : median(middles);
 }
 
 /** Of the lists that have not changed since. */
 const medians = new WeakMap<Times, number>();
 
 function keptMedian(times: Times): number {
-  const median = medians.get(times) ?? middleOf(times);
-  medians.set(times, median);
-  return median;
-}
-
-function middleOf(values: readonly number[]): number {
-  const sorted = values.toSorted((left, right) => left - right);
-  const half = (sorted.length - 1) / 2;
-  return (sorted[Math.floor(half)]! + sorted[Math.ceil(half)]!) / 2;
+  const own = medians.get(times) ?? median(times);
+  medians.set(times, own);
+  return own;
 }

@@ -10,6 +10,7 @@ import {
   rateText,
   speedupText,
 } from '../../core/number-text.js';
+import { median as middleOf } from '../../core/vector.js';
 import type { Row, Table } from '../table.js';
 import { findArm } from './audit-words.js';
 
@@ -25,10 +26,8 @@ export function summariseTimings(
 }
 
 export function median(values: readonly number[]): number | null {
-  const sorted = values.filter(Number.isFinite).sort((left, right) => left - right);
-  const middle = sorted.length / 2;
-  if (sorted.length === 0) return null;
-  return Number.isInteger(middle) ? (sorted[middle - 1]! + sorted[middle]!) / 2 : sorted[Math.floor(middle)]!;
+  const finite = values.filter(Number.isFinite);
+  return finite.length === 0 ? null : middleOf(finite);
 }
 
 /**

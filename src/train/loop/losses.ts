@@ -6,7 +6,8 @@
  *   tokens  cross-entropy to the token itself (Medusa-1, arXiv 2401.10774)
  *
  * Deeper levels count decay^d. DSpark (arXiv 2607.05147) adds the L1 distance between the two distributions, and its
- * confidence head learns the probability that a level is accepted, 1 - distance / 2. EAGLE (arXiv 2401.15077) adds a smooth L1 distance between its feature and the target's.
+ * confidence head learns the probability that a level is accepted, 1 - distance / 2. EAGLE (arXiv 2401.15077) adds a
+ * smooth L1 distance between its feature and the target's.
  * A draft vocabulary smaller than the target's learns the target's distribution within it, and nothing where the target's
  * most likely token lies outside. Sums over tokens, not means: batches are of different sizes, and the update divides.
  */
