@@ -13,7 +13,7 @@ import { readContents, startHub } from '../support/hub-server.js';
 import type { FakeHub } from '../support/hub-server.js';
 import type { EngineServer } from '../support/engine-server.js';
 import { startEngine } from '../support/engine-server.js';
-import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
+import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 // Transpiled, because some functions start threads from files beside them.
@@ -57,7 +57,7 @@ const chain = { kind: 'chain', length: 2 } as const;
 const answered = lazily(async () => library.decodePlain(await model(), decoding));
 
 const auditPlan = async () =>
-  models.plan([await drafterFolder()], [text], { settings: { steps: 1, randomDraws: 1 } });
+  models.plan([await drafterFolder()], [text], { settings: briefSettings });
 const auditRequest = lazily(async () => library.createRequest(await auditPlan()));
 const auditFolder = models.freshFolder();
 const audited = lazily(async () => completed(await library.startAudit(auditFolder, await auditRequest())));
@@ -80,7 +80,7 @@ const hardened = lazily(async () => {
   const request = await library.createHardenRequest({
     ...{
       target: targetFolder,
-      drafter: await drafterFolder(),
+      drafter: models.writeDrafter('Medusa, vLLM naming'),
       data,
       prompts: [library.inlinePrompt('hgfedcba')],
     },
@@ -89,7 +89,7 @@ const hardened = lazily(async () => {
       ...{ rounds: 1, promptsPerRound: 1, suffixesPerPrompt: 1, randomPerPrompt: 1, spread: 0 },
       ...{ searchSteps: 1, stepsPerRound: 1, suffixLengths: [4] },
     },
-    audit: { ...tinySettings, steps: 1, randomDraws: 1 },
+    audit: { ...tinySettings, ...briefSettings },
   });
   return completed(await library.startHardening(hardenFolder, request));
 });
@@ -195,7 +195,10 @@ const cases: Readonly<Record<string, () => unknown>> = {
     return library.replayFile(file);
   },
   rehearse: async () =>
-    library.rehearse({ model: await model(), drafter: await drafter(), prompts: [[0, 1, 2]] }),
+    library.rehearse({
+      ...{ model: await model(), drafter: await drafter(), prompts: [[0, 1, 2]] },
+      ...{ normalRequests: 1, stageRequests: 1 },
+    }),
   loadModel: async () => {
     const own = await library.loadModel(targetFolder);
     const { rows, argmax } = await own.forward({
