@@ -59,6 +59,7 @@ function normalise(terms: readonly DimensionTerm[]): Dimension {
 }
 
 export function addDimensions(left: Dimension, right: Dimension): Dimension {
+  if (typeof left === 'number' && typeof right === 'number') return left + right;
   return normalise([...termsOf(left), ...termsOf(right)]);
 }
 
@@ -67,6 +68,9 @@ export function subtractDimensions(left: Dimension, right: Dimension): Dimension
 }
 
 export function multiplyDimensions(left: Dimension, right: Dimension): Dimension {
+  if (typeof left === 'number' && typeof right === 'number') return left * right + 0; // never -0
+  if (left === 1) return right;
+  if (right === 1) return left;
   return normalise(
     termsOf(left).flatMap((a) =>
       termsOf(right).map((b) => ({
@@ -95,7 +99,7 @@ export function formatShape(shape: Shape): string {
 }
 
 export function equalDimensions(left: Dimension, right: Dimension): boolean {
-  return formatDimension(left) === formatDimension(right);
+  return typeof left === 'number' || typeof right === 'number' ? left === right : left.key === right.key;
 }
 
 export function equalShapes(left: Shape, right: Shape): boolean {

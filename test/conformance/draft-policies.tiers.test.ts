@@ -161,7 +161,9 @@ const manyPrompts = [
   'DSpark with a Markov head of the type rnn',
   'MTP',
 ];
-const prompts = Array.from({ length: 100 }, (_, place) => randomTokens(`prompt ${place}`, 1 + (place % 24), vocabularySize));
+const prompts = Array.from({ length: 100 }, (_, place) =>
+  randomTokens(`prompt ${place}`, 1 + (place % 24), vocabularySize),
+);
 
 describe.runIf(byTier({ quick: false, full: true }))('a hundred prompts', () => {
   it.each(manyPrompts)('are answered by %s as by plain decoding', async (name) => {

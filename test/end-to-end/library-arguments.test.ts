@@ -56,8 +56,7 @@ const decoding = {
 const chain = { kind: 'chain', length: 2 } as const;
 const answered = lazily(async () => library.decodePlain(await model(), decoding));
 
-const auditPlan = async () =>
-  models.plan([await drafterFolder()], [text], { settings: briefSettings });
+const auditPlan = async () => models.plan([await drafterFolder()], [text], { settings: briefSettings });
 const auditRequest = lazily(async () => library.createRequest(await auditPlan()));
 const auditFolder = models.freshFolder();
 const audited = lazily(async () => completed(await library.startAudit(auditFolder, await auditRequest())));

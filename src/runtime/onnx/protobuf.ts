@@ -1,33 +1,56 @@
 /** The subset of protocol buffers that ONNX files need. */
 const encoder = new TextEncoder();
 
+/** Models have thousands of small messages, so each is written into one buffer, without an array per field. */
 export class MessageWriter {
-  private readonly chunks: Uint8Array[] = [];
+  private buffer: Uint8Array = Buffer.allocUnsafe(64);
   private size = 0;
 
+  private reserve(bytes: number): void {
+    const needed = this.size + bytes;
+    if (needed <= this.buffer.length) return;
+    const larger = Buffer.allocUnsafe(Math.max(needed, 2 * this.buffer.length));
+    larger.set(this.buffer.subarray(0, this.size));
+    this.buffer = larger;
+  }
+
   private push(chunk: Uint8Array): void {
-    this.chunks.push(chunk);
+    this.reserve(chunk.length);
+    this.buffer.set(chunk, this.size);
     this.size += chunk.length;
   }
 
-  private varint(value: bigint): void {
-    const bytes: number[] = [];
+  private varint(value: number): void {
+    this.reserve(10);
+    if (value < 0) {
+      this.negative(BigInt(value));
+      return;
+    }
+    let rest = value;
+    while (rest >= 0x80) {
+      this.buffer[this.size++] = (rest % 0x80) | 0x80;
+      rest = Math.floor(rest / 0x80);
+    }
+    this.buffer[this.size++] = rest;
+  }
+
+  /** All 64 bits of the two's complement. */
+  private negative(value: bigint): void {
     let rest = BigInt.asUintN(64, value);
     while (rest >= 0x80n) {
-      bytes.push(Number(rest & 0x7fn) | 0x80);
+      this.buffer[this.size++] = Number(rest & 0x7fn) | 0x80;
       rest >>= 7n;
     }
-    bytes.push(Number(rest));
-    this.push(Uint8Array.from(bytes));
+    this.buffer[this.size++] = Number(rest);
   }
 
   private tag(field: number, wireType: 0 | 2 | 5): void {
-    this.varint(BigInt((field << 3) | wireType));
+    this.varint((field << 3) | wireType);
   }
 
   integer(field: number, value: number): this {
     this.tag(field, 0);
-    this.varint(BigInt(value));
+    this.varint(value);
     return this;
   }
 
@@ -44,7 +67,7 @@ export class MessageWriter {
 
   bytes(field: number, value: Uint8Array): this {
     this.tag(field, 2);
-    this.varint(BigInt(value.length));
+    this.varint(value.length);
     this.push(value);
     return this;
   }
@@ -54,16 +77,10 @@ export class MessageWriter {
   }
 
   message(field: number, value: MessageWriter): this {
-    return this.bytes(field, value.finish());
+    return this.bytes(field, value.buffer.subarray(0, value.size));
   }
 
   finish(): Uint8Array {
-    const result = new Uint8Array(this.size);
-    let offset = 0;
-    for (const chunk of this.chunks) {
-      result.set(chunk, offset);
-      offset += chunk.length;
-    }
-    return result;
+    return Uint8Array.from(this.buffer.subarray(0, this.size));
   }
 }
