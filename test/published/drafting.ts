@@ -111,17 +111,17 @@ export async function draftWithMistletoe(
   return trees;
 }
 
-/** The same by the reference, every node from scratch. */
-export function draftWithReference(
+/** The same by the reference, every node from scratch, and each root only when it is asked for. */
+export function* draftWithReference(
   { target }: PublishedDrafter,
   score: (target: Float64Model) => Scorer,
   text: readonly number[],
   policy: PolicyText,
-): ReferenceTree[] {
+): Generator<ReferenceTree> {
   const model = new Float64Model(target.folder.tensors, target.facts);
   const pass = model.run(text);
   const scorer = score(model);
-  return roots.map((root) => {
+  for (const root of roots) {
     // One node is scored once, though its siblings ask again.
     const known = new Map<string, Float64Array>();
     const scorePath = (path: readonly number[]): Float64Array => {
@@ -132,13 +132,15 @@ export function draftWithReference(
     const token = text[root]!;
     switch (policy) {
       case 'chain:4':
-        return draftChain(scorePath, token, 4);
+        yield draftChain(scorePath, token, 4);
+        break;
       case 'tree:mc_sim_7b_63':
-        return draftStaticTree(scorePath, token, medusaPaths);
+        yield draftStaticTree(scorePath, token, medusaPaths);
+        break;
       case 'dynamic:24,3,4':
-        return draftDynamicTree(scorePath, token, { total: 24, depth: 3, topK: 4 });
+        yield draftDynamicTree(scorePath, token, { total: 24, depth: 3, topK: 4 });
     }
-  });
+  }
 }
 
 /** Rank paths of the published tree, one digit per rank. */

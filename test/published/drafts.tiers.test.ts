@@ -1,4 +1,5 @@
 /** Every published drafter against the reference in double precision: drafts node by node, in their order. */
+import { isDeepStrictEqual } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import { byTier, casesOfTier } from '../support/tier.js';
@@ -47,7 +48,7 @@ const isQuick = (row: PublishedDrafter): boolean =>
 describe.each(casesOfTier(publishedDrafters, isQuick))('$name', (row) => {
   it.each(policiesOf[row.kind])('drafts %s as the reference', async (policy) => {
     const text = textFor(row);
-    const expected = draftWithReference(row, (target) => row.score(target), text, policy);
+    const expected = [...draftWithReference(row, (target) => row.score(target), text, policy)];
     for (const { margin } of expected) expect(margin).toBeGreaterThan(leastMargin);
     const drafted = await draftWithMistletoe(await pairs.open(row), text, policy);
     expect(drafted).toEqual(expected.map(({ tokens, parents }) => ({ tokens, parents })));
@@ -63,7 +64,7 @@ it.each(byTier({ quick: [0.2, 0.4, 0.6, 0.8], full: [] }))(
     const score = (target: Float64Model): Scorer =>
       scoreWithBlocks(row.folder.tensors, target, { ...row.facts, threshold });
     const text = textFor(plain);
-    const expected = draftWithReference(row, score, text, 'chain:4').map(({ tokens, parents }) => {
+    const expected = [...draftWithReference(row, score, text, 'chain:4')].map(({ tokens, parents }) => {
       const end = (tokens as readonly (number | undefined)[]).indexOf(undefined);
       const kept = end < 0 ? tokens.length : end;
       return { tokens: tokens.slice(0, kept), parents: parents.slice(0, kept) };
@@ -83,8 +84,10 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
   async function expectDisagreement(row: PublishedDrafter, wrong: Wrong, by: PolicyText): Promise<void> {
     const text = textFor(row);
     const drafted = await draftWithMistletoe(await pairs.open(row), text, by);
-    const expected = draftWithReference(row, wrong, text, by);
-    expect(drafted).not.toEqual(expected.map(({ tokens, parents }) => ({ tokens, parents })));
+    let root = 0;
+    for (const { tokens, parents } of draftWithReference(row, wrong, text, by))
+      if (!isDeepStrictEqual(drafted[root++], { tokens, parents })) return;
+    expect.fail('The wrong reference drafts the same.');
   }
 
   const changed: readonly [fact: string, name: string, changes: Partial<Eagle3Facts>][] = [

@@ -76,7 +76,13 @@ export function scaleVector(x: Vector, factor: number): Vector {
 }
 
 export function joinVectors(...parts: readonly Vector[]): Vector {
-  return Float64Array.from(parts.flatMap((part) => Array.from(part)));
+  const joined = new Float64Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let place = 0;
+  for (const part of parts) {
+    joined.set(part, place);
+    place += part.length;
+  }
+  return joined;
 }
 
 export function silu(x: Vector): Vector {

@@ -36,8 +36,10 @@ export function useOwnSessions(): void {
   afterAll(() => void (isSharing = true));
 }
 
-const createShared: CreateSession = async (model, options) => {
-  if (!isSharing) return create(model, options);
+const createShared: CreateSession = async (model, given) => {
+  if (!isSharing) return create(model, given);
+  // Each test process has about one core, and threads that wait for each other on it burn more than they gain.
+  const options = { ...given, intraOpNumThreads: 1 };
   const wanted = describeSession(model, options);
   if (wanted === undefined) return create(model, options);
   const { key, sizeBytes } = wanted;

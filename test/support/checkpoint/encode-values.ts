@@ -10,10 +10,13 @@ export interface WritableTensor {
 export type WritableTensors = Readonly<Record<string, WritableTensor>>;
 
 export function encodeValues({ dtype, values }: WritableTensor): Uint8Array {
-  return new Uint8Array(encode(dtype, Array.from(values)).buffer);
+  return new Uint8Array(encode(dtype, values).buffer);
 }
 
-function encode(dtype: WritableDType, values: number[]): { readonly buffer: ArrayBuffer } {
+function encode(
+  dtype: WritableDType,
+  values: readonly number[] | Float32Array,
+): { readonly buffer: ArrayBuffer } {
   switch (dtype) {
     case 'F32':
       return Float32Array.from(values);
@@ -33,8 +36,12 @@ function encode(dtype: WritableDType, values: number[]): { readonly buffer: Arra
   }
 }
 
+const oneFloat = new Float32Array(1);
+const oneFloatBits = new Uint32Array(oneFloat.buffer);
+
 function bitsOf(value: number): number {
-  return new Uint32Array(Float32Array.of(value).buffer)[0]!;
+  oneFloat[0] = value;
+  return oneFloatBits[0]!;
 }
 
 /** Round to nearest, ties to even; NaN stays NaN. */
