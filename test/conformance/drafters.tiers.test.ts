@@ -37,12 +37,19 @@ describe.each(cases)('$name', (variant) => {
   });
 
   async function decodeBoth(policy: string, changes: Partial<GenerationRequest>) {
-    const { target, drafter, tokenizer } = pair;
-    const request = { promptIds: [1], maxNewTokens: 16, stopIds: [], tokenizer, ...greedy, ...changes };
-    const plain = await decodePlain(target, request);
+    const plain = await decodePlain(pair.target, requestFor(changes));
+    return { plain, speculative: await speculate(policy, changes) };
+  }
+
+  function speculate(policy: string, changes: Partial<GenerationRequest>) {
+    const { target, drafter } = pair;
     const chooser = always(resolveText(policy, drafter));
-    const speculative = await decodeSpeculative(target, drafter, { ...request, policy: chooser });
-    return { plain, speculative };
+    return decodeSpeculative(target, drafter, { ...requestFor(changes), policy: chooser });
+  }
+
+  function requestFor(changes: Partial<GenerationRequest>): GenerationRequest {
+    const { tokenizer } = pair;
+    return { promptIds: [1], maxNewTokens: 16, stopIds: [], tokenizer, ...greedy, ...changes };
   }
 
   it('is recognised', async () => {
@@ -56,26 +63,28 @@ describe.each(cases)('$name', (variant) => {
 
   it('drafts as deep as the context allows, to its very end', async () => {
     const promptIds = randomTokens('deep', contextLength - 14, vocabularySize);
-    const { speculative } = await decodeBoth('chain:3', { promptIds, maxNewTokens: 40 });
+    const { steps } = await speculate('chain:3', { promptIds, maxNewTokens: 40 });
     let read = promptIds.length;
-    for (const { depth, accepted } of speculative.steps) {
+    for (const { depth, accepted } of steps) {
       expect(depth).toBe(Math.min(3, contextLength - read - 1));
       read += accepted + 1;
     }
     expect(read).toBe(contextLength);
   });
 
-  it.each([0, 1, 9])('drafts the same behind %s tokens that were read before', async (length) => {
+  it('drafts the same behind tokens that were read before', async () => {
     const { target, drafter, tokenizer } = pair;
     const promptIds = randomTokens('prefix', 12, vocabularySize);
     const policy = always({ kind: 'chain', length: Math.min(3, drafter.maximumDepth) });
     const request = { promptIds, maxNewTokens: 12, stopIds: [], tokenizer, ...greedy, policy };
     const whole = await decodeSpeculative(target, drafter, request);
-    const prefix = await readPrefix(target, drafter, promptIds.slice(0, length));
-    for (let round = 0; round < 2; round++) {
-      const { tokenIds, acceptance } = await decodeSpeculative(target, drafter, { ...request, prefix });
-      expect(tokenIds).toEqual(whole.tokenIds);
-      expect(acceptance).toEqual(whole.acceptance);
+    for (const length of byTier({ quick: [0, 1, 9], full: [9] })) {
+      const prefix = await readPrefix(target, drafter, promptIds.slice(0, length));
+      for (let round = 0; round < 2; round++) {
+        const { tokenIds, acceptance } = await decodeSpeculative(target, drafter, { ...request, prefix });
+        expect(tokenIds).toEqual(whole.tokenIds);
+        expect(acceptance).toEqual(whole.acceptance);
+      }
     }
   });
 
@@ -100,7 +109,7 @@ describe.each(cases)('$name', (variant) => {
     const levels = withoutShortcuts(drafter);
     expect(drafter.startSession()).toHaveProperty('draftChain');
     expect(levels.startSession()).not.toHaveProperty('draftChain');
-    for (const length of [1, 3, 12]) {
+    for (const length of byTier({ quick: [1, 12], full: [12] })) {
       const promptIds = randomTokens(`fused ${length}`, length, vocabularySize);
       const policy = always(resolveText('chain:3', drafter));
       const request = { promptIds, maxNewTokens: 24, stopIds: [], tokenizer, ...greedy, policy };
@@ -120,7 +129,10 @@ describe.each(cases)('$name', (variant) => {
       ['speculative-sampling', 'pard', 'eagle', 'eagle3', 'p-eagle', 'mtp'].includes(drafter.system),
     );
     if (!hasProgram) return;
-    for (const text of ['dynamic:12,1,3', 'dynamic:30,2,4', 'dynamic:40,4,6', 'dynamic:30,3,12']) {
+    for (const text of byTier({
+      quick: ['dynamic:12,1,3', 'dynamic:40,4,6'],
+      full: ['dynamic:30,2,4', 'dynamic:30,3,12'],
+    })) {
       const policy = resolveText(text, drafter);
       const trees = await Promise.all(
         [drafter, withoutShortcuts(drafter)].map(async (each) => {
