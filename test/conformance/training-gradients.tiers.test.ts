@@ -119,10 +119,11 @@ async function expectSlope(
     const moved = (by: number): Float32Array => values.map((value, index) => value + by * direction[index]!);
     return ((await lossAt(moved(step))) - (await lossAt(moved(-step)))) / (2 * step);
   };
-  // Two steps, so that the error of the third order falls out (Richardson).
-  const slope = (4 * (await slopeOver(0.004)) - (await slopeOver(0.008))) / 3;
-  trainer.buffers.write(new Map([[key, values]]));
   const expected = gradient.reduce((sum, value, index) => sum + value * direction[index]!, 0);
   const tolerance = 0.02 * (Math.abs(expected) + 0.05 * Math.abs(loss));
+  let slope = await slopeOver(0.004);
+  // Where the loss bends, a second step takes the error of the third order out (Richardson).
+  if (Math.abs(slope - expected) >= tolerance) slope = (4 * slope - (await slopeOver(0.008))) / 3;
+  trainer.buffers.write(new Map([[key, values]]));
   expect(Math.abs(slope - expected), `${name}: ${slope} by differences, ${expected}`).toBeLessThan(tolerance);
 }
