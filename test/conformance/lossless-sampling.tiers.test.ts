@@ -33,9 +33,15 @@ const smallTree = models.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0]]);
 const gappedTree = models.writeTree([[1], [3], [1, 2], [3, 0]]);
 const widestTree = models.writeTree(Array.from({ length: vocabularySize }, (_, rank) => [rank]));
 
+/** By token ids. All pairs have the same target, so its scores are computed once. */
+const knownLogits = new Map<string, Float32Array>();
+
 async function nextDistribution(target: CausalModel, ids: readonly number[], sampling: SamplingOptions) {
-  const { logits } = (await prefill(target, target.createCache(), ids, { want: ['logits'] }))!;
-  return toDistribution(logits!, sampling);
+  const logits =
+    knownLogits.get(ids.join()) ??
+    (await prefill(target, target.createCache(), ids, { want: ['logits'] }))!.logits!;
+  knownLogits.set(ids.join(), logits);
+  return toDistribution(logits, sampling);
 }
 
 /** [first, second, third], flattened */

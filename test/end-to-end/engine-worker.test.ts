@@ -56,7 +56,7 @@ const asked: readonly Asked[] = [
   {
     prompt: 'Write a Python function that adds two numbers.',
     drafter: 'head',
-    options: { maxNewTokens: 24 },
+    options: { maxNewTokens: 16 },
   },
   { prompt: 'Count to ten.', drafter: 'small', policy: 'chain:3', options: { maxNewTokens: 12 } },
   {
@@ -121,14 +121,10 @@ describe('an engine in a thread', () => {
   it('gives several answers to one prompt, each that of its own seed, whether the prompt is long or short', async () => {
     const long = `Name the largest of these: ${'cat, dog, elephant, mouse, '.repeat(8)}`;
     for (const [prompt, drafter] of [
-      [long, 'head'],
-      [long, undefined],
-      ['Why?', 'small'],
+      [long, { drafter: 'head', policy: 'chain:3' }],
+      ['Why?', {}],
     ] as const) {
-      const options = {
-        ...{ maxNewTokens: 6, sampling: { temperature: 1.5 }, seed: 3 },
-        ...(drafter === undefined ? {} : { drafter, policy: 'chain:3' }),
-      };
+      const options = { maxNewTokens: 6, sampling: { temperature: 1.5 }, seed: 3, ...drafter };
       const told = new Map<number, number[]>();
       const several = await worker.generateSeveral(prompt, 3, {
         ...options,
@@ -148,7 +144,7 @@ describe('an engine in a thread', () => {
   it('tells all that a pass brought at once', async () => {
     const passes: { tokens: number; accepted: number[] }[] = [];
     const answer = await worker.generate(asked[1]!.prompt, {
-      ...{ drafter: 'head', policy: 'chain:4', maxNewTokens: 40 },
+      ...{ drafter: 'head', policy: 'chain:4', maxNewTokens: 20 },
       onProgress: ({ tokens, steps }) => {
         passes.push({ tokens: tokens.length, accepted: steps.map(({ accepted }) => accepted) });
       },
@@ -198,7 +194,7 @@ describe('an engine in a thread', () => {
   });
 
   it('leaves this thread free to turn while it works', async () => {
-    const one = { ...asked[0]!, options: { maxNewTokens: 48 } };
+    const one = { ...asked[0]!, options: { maxNewTokens: 16 } };
     const countTurns = async (answering: Promise<unknown>): Promise<number> => {
       const state = { isDone: false };
       void answering.finally(() => (state.isDone = true));

@@ -130,7 +130,7 @@ describe('the adaptive policy with several sequences', () => {
 
   it('comes within 5 % of the best fixed policy, alone and with eight sequences', () => {
     for (const lanes of [1, 8]) {
-      for (const rate of [0.2, 0.45, 0.6, 0.75, 0.9]) {
+      for (const rate of [0.2, 0.6, 0.9]) {
         const world = measured(lanes, rate);
         const best = Math.max(...fixed.map((policy) => run(world, 1500, 1, policy).speed));
         const speeds = [1, 2].map((seed) => run(world, 1500, seed).speed);
