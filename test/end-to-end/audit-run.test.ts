@@ -7,6 +7,7 @@ import { createRequest } from '../../src/audit/audit-request.js';
 import type { AuditEvents } from '../../src/audit/units/audit-unit.js';
 import type { PhaseTimes } from '../../src/audit/arms/phase-clock.js';
 import type { AuditResult } from '../../src/audit/result.js';
+import { generateText } from '../../src/decode/target.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { rebuildResult, startAudit } from '../../src/audit/run-audit.js';
 import { judge } from '../../src/report/audit/verdict.js';
@@ -74,7 +75,8 @@ describe('an audit', () => {
 
   it('records where the time of each row went, and none of it in the result', async () => {
     const folder = audits.freshFolder();
-    const outcome = await audits.start(audits.plan([draftModel], texts.slice(0, 1)), folder);
+    const settings = { ...briefSettings, ...short, controlSearches: true };
+    const outcome = await audits.start(audits.plan([draftModel], texts.slice(0, 1), { settings }), folder);
     if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
     const { timings, result } = outcome;
     const phasesOf = (name: string): PhaseTimes => timings.arms.find(({ arm }) => arm === name)!.phases;
@@ -206,8 +208,8 @@ describe('prompts that cannot be audited', () => {
   });
 
   it('with an answer shorter than the window', async () => {
-    const plain = await audits.complete(audits.plan([medusa], ['abcdefgh'], { settings: briefSettings }));
-    const answer = plain.drafters[0]!.prompts[0]!.arms[0]!.answer.tokenIds;
+    const { target } = await audits.load(medusa);
+    const { tokenIds: answer } = await generateText(target, 'abcdefgh', { maxNewTokens: 8 });
     const stop = answer[3]!;
     const expected = answer.indexOf(stop);
     const folder = audits.freshFolder();
@@ -244,12 +246,12 @@ describe('prompts that cannot be audited', () => {
   it('with a tokenizer that round-trips nothing', async () => {
     // Every token is two letters that a text never keeps together.
     const pieces = Object.fromEntries(
-      Array.from({ length: tiny.vocabularySize - 1 }, (_, id) => [
+      Array.from({ length: shallow.vocabularySize - 1 }, (_, id) => [
         id + 1,
         `a${String.fromCharCode(97 + id)}z`,
       ]),
     );
-    const broken = new TinyAudits(tiny, pieces);
+    const broken = new TinyAudits(shallow, pieces);
     try {
       const drafter = broken.writeDrafter('draft model');
       const result = await broken.complete(broken.plan([drafter], ['aaaaaaaa']));
@@ -283,7 +285,8 @@ describe('given suffixes', () => {
   });
 
   it('replay what a search found, to the same numbers', async () => {
-    const found = await audits.complete(audits.plan([medusa], texts, { settings: short }));
+    const settings = { ...briefSettings, ...short };
+    const found = await audits.complete(audits.plan([medusa], texts, { settings }));
     const attacks = found.drafters[0]!.prompts.map(({ promptId, arms: rows }) => ({
       promptId,
       attack: rows.find(({ arm }) => arm === 'attack')!,
