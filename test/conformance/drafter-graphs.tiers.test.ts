@@ -7,7 +7,7 @@ import { buildForcedPass, embedIds } from '../../src/audit/search/forced-pass.js
 import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import { prefill } from '../../src/decode/plain.js';
 import { floatsOf, int32 } from '../../src/runtime/program.js';
-import { casesOfTier } from '../support/tier.js';
+import { byTier, casesOfTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants, oneOfEachSystem } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
@@ -92,8 +92,7 @@ describe.each(cases)('$name', (variant) => {
   });
 
   it.each([
-    { promptLength: 1, leadLength: 0 },
-    { promptLength: 1, leadLength: 5 },
+    ...byTier({ quick: [{ promptLength: 1, leadLength: 0 }], full: [] }),
     { promptLength: 11, leadLength: 3 },
   ])('as graph and as session, prompt $promptLength and lead $leadLength', async (lengths) => {
     const seed = `${lengths.promptLength} ${lengths.leadLength}`;

@@ -37,7 +37,7 @@ describe.each([
   });
 
   it('returns to the starting value after many requests', async () => {
-    const count = byTier({ quick: 200, full: 1000 });
+    const count = byTier({ quick: 80, full: 500 });
     const startBytes = memory.liveBytes;
     const expected = await Promise.all(
       Array.from({ length: 5 }, async (_, prompt) => (await decodePlain(target, requestOf(prompt))).tokenIds),

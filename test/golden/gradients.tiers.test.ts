@@ -27,6 +27,8 @@ const vocabularySize = 4096;
 const golden = readGoldenPrompts().flatMap(({ prompt, gradients }) =>
   gradients === undefined ? [] : [{ prompt, gradients }],
 );
+/** The quick tier has one prompt of each. */
+const drafters: readonly DrafterName[] = ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'];
 /** A drafter without a cache of its own, for passes of the target alone. */
 let reader: Drafter;
 
@@ -132,21 +134,23 @@ describe('gradients through target and drafter against PyTorch', () => {
     },
   );
 
-  it.each(byTier({ quick: golden, full: [] }))('preservation of "$prompt"', async ({ gradients }) => {
-    expectGradient(await lossAndGradient(target, undefined, gradients), gradients.preservation, 1e-3);
-  });
+  it.each(casesOfTier(golden, (prompt) => golden.indexOf(prompt) < 2))(
+    'preservation of "$prompt"',
+    async ({ gradients }) => {
+      expectGradient(await lossAndGradient(target, undefined, gradients), gradients.preservation, 1e-3);
+    },
+  );
 
-  describe.each(['sps', 'medusa', 'hydra', 'eagle', 'eagle3'] as readonly DrafterName[])('%s', (name) => {
+  describe.each(drafters)('%s', (name) => {
     let drafter: Drafter;
     beforeAll(async () => {
       drafter = await loadDrafter(resolve(referenceModels, name), { target });
     });
 
-    it.each(casesOfTier(golden, (prompt) => golden.indexOf(prompt) < 2))(
-      'disagreement on "$prompt"',
-      async ({ gradients }) => {
-        expectGradient(await lossAndGradient(target, drafter, gradients), gradients[name], 1e-3);
-      },
-    );
+    it.each(
+      casesOfTier(golden, (prompt) => golden.indexOf(prompt) === drafters.indexOf(name) % golden.length),
+    )('disagreement on "$prompt"', async ({ gradients }) => {
+      expectGradient(await lossAndGradient(target, drafter, gradients), gradients[name], 1e-3);
+    });
   });
 });

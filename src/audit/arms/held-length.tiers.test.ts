@@ -44,7 +44,7 @@ describe('accepted length along the answer', () => {
     const pair = await audits.load(audits.writeDrafter(variant));
     const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'margin', { window });
     const lengths: number[] = [];
-    for (const name of ['one', 'two', 'three', 'four']) {
+    for (const name of ['one', 'two']) {
       const suffixIds = randomSuffix(name);
       const [score] = await parts.scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
       const { acceptance, tokenIds } = await decodeAlong(parts, suffixIds);
