@@ -54,8 +54,8 @@ export class TrainCommands {
   }
 
   /** A fresh drafter learns, loads, and drafts without changing an answer. */
-  async expectToLearn(system: string): Promise<void> {
-    const { folder, code, err } = await this.train(['--system', system]);
+  async expectToLearn(system: string, size: readonly string[] = []): Promise<void> {
+    const { folder, code, err } = await this.train(['--system', system, ...size]);
     expect([code, err]).toEqual([0, '']);
     const result = readResult(folder);
     const losses = lossesOf(result);
