@@ -59,12 +59,12 @@ function failureOf(action: () => unknown): MistletoeError {
 }
 
 describe('a run folder', () => {
-  /** Every fourth byte, and all of them around the ends of lines. */
+  /** Every eighth byte, and all of them around the ends of lines. */
   function cutsOf(bytes: Buffer): number[] {
     const isNearEnd = (place: number): boolean =>
       bytes.subarray(Math.max(0, place - 2), place + 2).includes(10);
     return Array.from({ length: bytes.length + 1 }, (_, place) => place).filter(
-      (place) => place % 4 === 0 || isNearEnd(place),
+      (place) => place % 8 === 0 || isNearEnd(place),
     );
   }
 

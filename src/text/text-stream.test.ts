@@ -52,7 +52,7 @@ describe.each([
         const ids = await sequence;
         expect(stream(tokenizer, [], ids).join('')).toBe(tokenizer.decode(ids));
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
   });
 
@@ -68,7 +68,7 @@ describe.each([
           tokenizer.decode([...prompt, ...ids]).slice(base.length),
         );
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
   });
 
@@ -86,7 +86,7 @@ describe.each([
         }
         expect(length).toBe(whole.length);
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
   });
 });
