@@ -33,7 +33,7 @@ function readLane(pool: CachePool, lane: number, length: number): number[] {
   const values = hostDataOf(pool.view(1, length + 1).buffer);
   return Array.from({ length }, (_, position) => {
     const at = ((position + 1) * pool.lanes + lane) * sizes.headSize;
-    expect(values[at]).toBe(-data[at]!);
+    if (!Object.is(values[at], -data[at]!)) expect(values[at]).toBe(-data[at]!); // an expect takes 20 µs
     return data[at]!;
   });
 }
