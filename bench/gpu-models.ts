@@ -30,10 +30,12 @@ export interface Shape {
   readonly intermediate_size: number;
   readonly num_hidden_layers: number;
   readonly num_attention_heads: number;
+  readonly num_key_value_heads: number;
   readonly vocab_size: number;
 }
 
 export const shapes = {
+  '1B': { ...shape(2048, 5632, 22, 32, 32_000), num_key_value_heads: 4 }, // TinyLlama's
   '7B': shape(4096, 11_008, 32, 32, 32_000),
   '13B': shape(5120, 13_824, 40, 40, 32_000),
   tiny: shape(64, 160, 4, 4, 512),
@@ -46,6 +48,7 @@ function shape(hidden: number, inner: number, layers: number, heads: number, voc
     intermediate_size: inner,
     num_hidden_layers: layers,
     num_attention_heads: heads,
+    num_key_value_heads: heads,
     vocab_size: vocabulary,
   };
 }

@@ -1,7 +1,8 @@
 /**
- * On an NVIDIA GPU: one pass over 1 to 64 rows, one step of the audit's search beside PyTorch, both with random weights in
- * the 7B and 13B shapes in bfloat16, and the agreement of the bundled models with the CPU.
- * Options: [decoding,audit-step,agreement [SHAPE,...]]   (the shape `tiny` also runs on the CPU)
+ * On an NVIDIA GPU: one pass over 1 to 64 rows, whether a row depends on the others in its pass, one step of the audit's
+ * search beside PyTorch, all with random weights in the 1B, 7B and 13B shapes in bfloat16, and the agreement of the
+ * bundled models with the CPU.
+ * Options: [decoding,rows,audit-step,agreement [SHAPE,...]]   (the shape `tiny` also runs on the CPU)
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -13,6 +14,7 @@ import { readPromptState } from '../src/audit/search/prompt-state.js';
 import { Scorer } from '../src/audit/search/scoring.js';
 import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
+import { argmax } from '../src/core/vector.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/systems.js';
@@ -29,12 +31,13 @@ import {
 } from './gpu-models.js';
 import { printNote, printTable, recording, time } from './stopwatch.js';
 
-const [parts = 'decoding,audit-step,agreement', chosen = '7B,13B'] = process.argv.slice(2);
+const [parts = 'decoding,rows,audit-step,agreement', chosen = '1B,7B,13B'] = process.argv.slice(2);
 const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
 const contexts = [64, 512];
-const rowCounts = [1, 4, 16, 64];
+const rowCounts = [1, 5, 16, 64];
 for (const name of chosen.split(',') as ShapeName[]) {
   if (parts.includes('decoding')) await measureDecoding(name);
+  if (parts.includes('rows')) await compareRows(name);
   if (parts.includes('audit-step')) await compareAuditStep(name);
 }
 if (parts.includes('agreement')) await checkAgreement();
@@ -63,6 +66,50 @@ async function measureDecoding(name: ShapeName): Promise<void> {
   }
   printTable(table, `${deviceName}, ${name} shape, one pass`);
   await runtime.dispose();
+}
+
+/** Scores of the same tokens, computed one by one and in passes over several rows. */
+async function compareRows(name: ShapeName): Promise<void> {
+  const { runtime, name: deviceName } = openBenchDevice(name);
+  const { model } = openRandomTarget(name, runtime);
+  const random = createRandom(2, 'rows');
+  const draw = (length: number): Int32Array =>
+    Int32Array.from({ length }, () => random.nextInteger(model.configuration.vocabularySize));
+  const [context, tokens] = [draw(name === 'tiny' ? 70 : 500), draw(64)];
+  const read = async (rows: number): Promise<Float32Array[]> => {
+    const cache = model.createCache();
+    cache.appendAll((await model.forward({ tokens: context, cache, want: ['argmax'] })).rows, context.length);
+    const scores: Float32Array[] = [];
+    for (let first = 0; first < tokens.length; first += rows) {
+      const next = tokens.slice(first, first + rows);
+      const { rows: made, logits } = await model.forward({ tokens: next, cache, want: ['logits'] });
+      cache.appendAll(made, next.length);
+      const width = logits!.length / next.length;
+      next.forEach((_, row) => scores.push(logits!.subarray(row * width, (row + 1) * width)));
+    }
+    cache.release();
+    return scores;
+  };
+  const alone = await read(1);
+  const table = [['rows of a pass', 'rows with other scores', 'other likeliest token', 'largest difference']];
+  for (const rows of [1, 2, 5, 8, 13, 32, 64]) {
+    const together = await read(rows);
+    const largest = together.map((scores, row) => largestDifference(scores, alone[row]!));
+    const others = together.filter((scores, row) => argmax(scores) !== argmax(alone[row]!)).length;
+    const differing = largest.filter((difference) => difference > 0).length;
+    table.push([
+      String(rows),
+      `${differing} of 64`,
+      `${others} of 64`,
+      Math.max(...largest).toExponential(1),
+    ]);
+  }
+  printTable(table, `${deviceName}, ${name} shape, scores beside those of one row`);
+  await runtime.dispose();
+}
+
+function largestDifference(left: Float32Array, right: Float32Array): number {
+  return left.reduce((most, value, at) => Math.max(most, Math.abs(value - right[at]!)), 0);
 }
 
 interface TorchStep {

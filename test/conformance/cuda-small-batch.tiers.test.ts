@@ -1,6 +1,7 @@
 /**
  * Kernels for few rows against the steps that they replace, on an emulated device: the same values in every type of
- * weights, for numbers of rows on both sides of the limit, and as few launches as the pattern promises.
+ * weights, for numbers of rows on both sides of the limits, and as few launches as the pattern promises. In halves, a
+ * row has the same bits beside any number of others.
  */
 import { expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
@@ -13,8 +14,7 @@ import { reshape, slice, transpose } from '../../src/graph/operations/shaping.js
 import type { Tensor } from '../../src/graph/tensor.js';
 import type { FloatType } from '../../src/runtime/cuda/driver/device.js';
 import { maxNormedRows } from '../../src/runtime/cuda/programs/small-batch-plan.js';
-import { maxSmallBatchRows } from '../../src/runtime/cuda/programs/step.js';
-import type { NamedTensors, Program } from '../../src/runtime/program.js';
+import type { NamedTensors, NamedValues, Program } from '../../src/runtime/program.js';
 import { float32 } from '../../src/runtime/program.js';
 import type { MemoryWeights } from '../../src/runtime/weights.js';
 import { describeCuda } from '../support/emulated-suite.js';
@@ -123,6 +123,12 @@ function drawWeights(shapes: ReadonlyMap<string, readonly number[]>): MemoryWeig
 /** Sums in another order round a few normed values to the other neighbour. */
 const tolerances: Readonly<Record<FloatType, number>> = { float32: 1e-4, bfloat16: 5e-3, float16: 1e-3 };
 
+/** Rows to compute at once: most of the kernels, and up to how many a norm is part of them. */
+const limits: Readonly<Record<'float32' | 'half', { readonly most: number; readonly normed: number }>> = {
+  float32: { most: 4, normed: maxNormedRows },
+  half: { most: 64, normed: 16 },
+};
+
 const types: readonly FloatType[] = ['float32', 'bfloat16', 'float16'];
 const typedCases = types.flatMap((type) =>
   (type === 'float16' ? cases.slice(3, 5) : cases).map((each) => ({ ...each, type })),
@@ -150,28 +156,43 @@ for (const productType of types) {
       it.each(ofType)('$name', async ({ name, launches, norms }) => {
         const { expected, program } = programs.get(name)!;
         const random = createRandom(2, 'rows');
-        const draw = (count: number, columns: number) =>
-          float32(
-            Float32Array.from({ length: count * columns }, () => random.next() - 0.5),
-            [count, columns],
+        const draw = (columns: number): Float32Array =>
+          Float32Array.from({ length: 65 * columns }, () => random.next() - 0.5);
+        const drawn = { x: draw(inner), residual: draw(wide) };
+        const firstRows = (count: number): NamedValues =>
+          Object.fromEntries(
+            program.inputs.map(({ name }) => {
+              const data = drawn[name as 'x'];
+              const columns = data.length / 65;
+              return [name, float32(data.subarray(0, count * columns), [count, columns])];
+            }),
           );
-        for (const count of [1, 2, 3, maxSmallBatchRows, maxSmallBatchRows + 1]) {
-          const given = { x: draw(count, inner), residual: draw(count, wide) };
-          const inputs = Object.fromEntries(program.inputs.map(({ name }) => [name, given[name as 'x']]));
+        const kind = productType === 'float32' ? 'float32' : 'half';
+        const { most, normed } = limits[kind];
+        const alone = await program.run(firstRows(1));
+        for (const count of [1, 2, 3, 4, ...(kind === 'half' ? [13, 33, 64] : []), most + 1]) {
+          const inputs = firstRows(count);
           const wanted = await expected.run(inputs);
           const before = { ...bench.counts };
-          expectClose(await program.run(inputs), wanted, {
+          const found = await program.run(inputs);
+          expectClose(found, wanted, {
             relative: tolerances[productType],
             absolute: tolerances[productType],
           });
           const products = bench.counts.products - before.products;
           const total = bench.counts.kernels - before.kernels + products;
-          if (count > maxSmallBatchRows) expect(products).toBeGreaterThan(0);
+          if (count > most) expect(products).toBeGreaterThan(0);
           else {
-            const more = norms?.[productType === 'float32' ? 'float32' : 'half'] ?? 0;
-            const expected = launches + (count > maxNormedRows ? more : 0);
-            expect({ products, total }).toEqual({ products: 0, total: expected });
+            const more = norms?.[kind] ?? 0;
+            const expected = launches + (count > normed ? more : 0);
+            expect({ count, products, total }).toEqual({ count, products: 0, total: expected });
           }
+          if (kind === 'float32' || count > most) continue;
+          for (const [output, { shape, data }] of Object.entries(found))
+            if (shape[0] === count) {
+              const own = data.slice(0, data.length / count);
+              expect({ count, output, own }).toEqual({ count, output, own: alone[output]!.data });
+            }
         }
       });
     },

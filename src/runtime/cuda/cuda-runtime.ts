@@ -87,7 +87,7 @@ class CudaRuntime implements Runtime {
     const schedule = scheduleGraph(graph, { productType: this.productType, smallBatches, tensorCores });
     // Compiling blocks the thread for seconds; let an abort through first.
     await setImmediate();
-    const kernels = this.compileKernels(schedule);
+    const kernelOf = this.compileKernels(schedule);
     const constantAddresses = new Map<object, Address>();
     const tables: Allocation[] = [];
     for (const place of schedule.places) {
@@ -103,7 +103,7 @@ class CudaRuntime implements Runtime {
     return new CudaProgram(this.memory, {
       inputs: listInputs(outputs),
       schedule,
-      kernels,
+      kernelOf,
       constantAddresses,
       recordings: this.recordings,
       dispose: () => {
@@ -124,23 +124,37 @@ class CudaRuntime implements Runtime {
     return table;
   }
 
-  private compileKernels(schedule: Schedule): ReadonlyMap<KernelPlan, Kernel> {
-    const names = new Map<string, string>(); // text -> name
-    const nameOf = (plan: KernelPlan, purpose: string): string => {
-      const text = plan.write('kernel');
-      const name = names.get(text) ?? `${purpose}_${names.size}`;
-      names.set(text, name);
-      return name;
+  /**
+   * Kernels for certain numbers of rows are compiled when these rows first come: all of them would take most of the time
+   * of a start.
+   */
+  private compileKernels(schedule: Schedule): (plan: KernelPlan) => Kernel {
+    const all = schedule.steps.flatMap(plansOf);
+    const rowsOf = new Map(all.map(({ plan, rows }) => [plan, rows]));
+    const kernels = new Map<string, Kernel>(); // by text: equal layers share them
+    const compile = (rows: number | undefined): void => {
+      const names = new Map<string, string>(); // text -> name
+      for (const { plan, purpose } of all.filter((each) => each.rows === rows)) {
+        const text = plan.write('kernel');
+        if (!kernels.has(text) && !names.has(text)) names.set(text, `${purpose}_${names.size}`);
+      }
+      if (names.size === 0) return;
+      const bodies = [...names].map(([text, name]) => text.replace('void kernel(', `void ${name}(`));
+      const source = [kernelPrelude, ...bodies].join('\n');
+      const module = this.modules.get(source) ?? this.device.compile(source);
+      this.modules.set(source, module);
+      for (const [text, name] of names) kernels.set(text, module.kernel(name));
     };
-    const named = schedule.steps
-      .flatMap(plansOf)
-      .map(({ plan, purpose }) => [plan, nameOf(plan, purpose)] as const);
-    if (names.size === 0) return new Map();
-    const bodies = [...names].map(([text, name]) => text.replace('void kernel(', `void ${name}(`));
-    const source = [kernelPrelude, ...bodies].join('\n');
-    const module = this.modules.get(source) ?? this.device.compile(source);
-    this.modules.set(source, module);
-    return new Map(named.map(([plan, name]) => [plan, module.kernel(name)]));
+    compile(undefined);
+    const found = new Map<KernelPlan, Kernel>();
+    return (plan) => {
+      const known = found.get(plan);
+      if (known !== undefined) return known;
+      compile(rowsOf.get(plan));
+      const kernel = kernels.get(plan.write('kernel'))!;
+      found.set(plan, kernel);
+      return kernel;
+    };
   }
 
   async dispose(): Promise<void> {

@@ -36,7 +36,6 @@ export class CudaDevice implements Device {
   readonly #kernels = new KernelStore(join(defaultCacheFolder(), kernelsFolder));
   readonly #scratch = new BigUint64Array(1);
   #disposed = false;
-  #isRecording = false;
 
   /** @param ordinal index among the GPUs that the driver sees */
   static open(ordinal = 0): CudaDevice {
@@ -59,9 +58,7 @@ export class CudaDevice implements Device {
       this.#staging = new Staging(driver, native, this.#stream);
       this.#arguments = new LaunchArguments(native);
       this.#workspace = driver.allocate(workspaceBytes);
-      this.#products = new MatrixProducts(native, cuda.products, this.#stream, this.#workspace, (work) =>
-        this.#measure(work),
-      );
+      this.#products = new MatrixProducts(native, cuda.products, this.#stream, this.#workspace);
     } catch (cause) {
       // Also frees everything in the context, unless others hold it.
       this.#release();
@@ -169,7 +166,6 @@ export class CudaDevice implements Device {
   record(work: () => void): Recording {
     this.#enter();
     this.#driver.call('cuStreamBeginCapture_v2', this.#stream, relaxedCapture);
-    this.#isRecording = true;
     try {
       work();
     } catch (cause) {
@@ -180,8 +176,6 @@ export class CudaDevice implements Device {
       )
         this.#driver.call('cuGraphDestroy', this.#scratch[0]!);
       throw cause;
-    } finally {
-      this.#isRecording = false;
     }
     this.#driver.call('cuStreamEndCapture', this.#stream, this.#scratch);
     const graph = this.#scratch[0]!;
@@ -227,26 +221,6 @@ export class CudaDevice implements Device {
     } finally {
       this.#arguments.dispose();
       this.#release();
-    }
-  }
-
-  /** Milliseconds on the device, after a write that evicts the caches. */
-  #measure(work: () => void): number | undefined {
-    if (this.#isRecording) return undefined;
-    const driver = this.#driver;
-    const [start, end] = [driver.pointer('cuEventCreate', 0), driver.pointer('cuEventCreate', 0)];
-    try {
-      this.clear(this.#workspace, workspaceBytes);
-      driver.call('cuEventRecord', start, this.#stream);
-      work();
-      driver.call('cuEventRecord', end, this.#stream);
-      driver.call('cuEventSynchronize', end);
-      const time = new Float32Array(1);
-      driver.call('cuEventElapsedTime', time, start, end);
-      return time[0]!;
-    } finally {
-      driver.call('cuEventDestroy_v2', start);
-      driver.call('cuEventDestroy_v2', end);
     }
   }
 

@@ -37,7 +37,6 @@ const parameters = {
   cuEventRecord: 'void *event, void *stream',
   cuEventQuery: 'void *event',
   cuEventSynchronize: 'void *event',
-  cuEventElapsedTime: 'void *milliseconds, void *start, void *end',
   cuEventDestroy_v2: 'void *event',
   cuModuleLoadData: 'void *module, void *image',
   cuModuleGetFunction: 'void *function, void *module, const char *name',

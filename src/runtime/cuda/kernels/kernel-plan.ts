@@ -76,6 +76,14 @@ __device__ uint4 loadOnce(const uint4* from) {
 #endif
 }
 
+// Lanes 4 apart give each other what they loaded of the other's line: then the first is from the front of the own line.
+__device__ void exchange(uint4& first, uint4& second, bool isOdd) {
+  const uint4 sent = isOdd ? first : second;
+  const uint4 got = {__shfl_xor_sync(0xffffffffu, sent.x, 4), __shfl_xor_sync(0xffffffffu, sent.y, 4),
+                     __shfl_xor_sync(0xffffffffu, sent.z, 4), __shfl_xor_sync(0xffffffffu, sent.w, 4)};
+  if (isOdd) first = got; else second = got;
+}
+
 // The largest of all threads of a block, the same in every thread.
 __device__ float blockMaximum(float value) {
   __shared__ float parts[32];

@@ -179,7 +179,7 @@ interface SmallBatchWriting extends SmallBatchTuning {
 }
 
 const unroll = '#pragma unroll';
-const range = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
+export const range = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
 const lineCount = ({ matrices, lines }: SmallBatchWriting): number => matrices * lines;
 
 /** Condition for loads that may pass the end of a line. */
@@ -309,7 +309,7 @@ function unpackWords(name: string, type: FloatType): string[] {
   });
 }
 
-function rounded(value: string, type: FloatType): string {
+export function roundTo(type: FloatType, value: string): string {
   if (type === 'float32') return value;
   return `${type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16'}(${narrow(type, value)})`;
 }
@@ -337,7 +337,7 @@ function storeParts(writing: SmallBatchWriting): void {
     text.line('const int at = row * ownColumns + place;');
     work.parts.forEach(({ products, tensor, result }, index) => {
       const names = new Map(
-        products.map((product, m) => [product.tensor, rounded(`total${m}`, product.type)]),
+        products.map((product, m) => [product.tensor, roundTo(product.type, `total${m}`)]),
       );
       const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
       const code = new ElementCode(text, others, { at: 'at', names });

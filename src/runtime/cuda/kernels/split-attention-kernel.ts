@@ -1,11 +1,19 @@
 /**
- * Attention of few rows over a long past: several blocks per head, each with a stretch of the columns, so that the
- * whole device reads the past. Each block keeps its largest score, sum of powers and mixture; the last to finish
- * joins the parts in a fixed order (flash-decoding, Dao et al.).
+ * Attention of up to 64 rows over a long past: a block has some rows of a head and 64 of the columns that they see, so
+ * that the whole device reads the past. Each keeps its largest score, sum of powers and mixture; the last to finish
+ * joins the parts in their order (flash-decoding, Dao et al.).
+ * A row's result depends on nothing but what it sees. The k-th column that a row sees has place k in its sums, wherever
+ * it lies: behind rows that only others see (branches of a tree), in another segment, or after the end of a shorter lane.
+ * These columns are found once for all layers (seen-columns-kernel.ts), and parts do not depend on the past's length.
  * Groups of threads share a column for the scores, a warp has a row for the softmax, and each thread has four places
  * for the mixture. Rotated keys of the new rows are computed here and stored for other readers.
  */
-import { type Dimension, countElements } from '../../../graph/dimension.js';
+import {
+  type Dimension,
+  addDimensions,
+  countElements,
+  multiplyDimensions,
+} from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { rootOf } from '../programs/step.js';
 import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-kernel.js';
@@ -13,15 +21,23 @@ import { type FindOperand, ElementCode } from './element-code.js';
 import { type KernelPlan, finishKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
-/** One chunk of columns of split attention: scores, softmax, mixture. */
 const threads = 128;
+/** Columns of a block. */
 const chunk = 64;
 /** Threads per column, each with four values at a time. */
 const groupFor = (size: number): number => [8, 4, 2, 1].find((group) => size % (4 * group) === 0) ?? 0;
+const fields = ['x', 'y', 'z', 'w'];
+
+/** Row counts of the kernels, and how many of these rows a block has. */
+export const attentionForms = [1, 4, 8, 16, 32, 64].map((rows) => ({ rows, own: Math.min(rows, 4) }));
+/** With more items than counters, a block has all parts of its item. */
+export const countedItems = 8192;
 
 interface SplitAttention {
   readonly tensor: TensorOf<'attention'>;
   readonly result: KernelOperand;
+  /** Columns that each row of the mask sees. */
+  readonly seen: KernelOperand;
   readonly scratch: KernelOperand;
   /** Zeros before and after. */
   readonly counters: KernelOperand;
@@ -39,17 +55,143 @@ interface SplitWriting {
   readonly place: (tensor: Tensor) => KernelOperand;
 }
 
-function writeChunk(writing: SplitWriting): void {
-  writeScores(writing);
-  writeSoftmax(writing);
-  writeMixture(writing);
+export function isSplittable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
+  const size = shape.at(-1)!;
+  if (typeof size !== 'number' || groupFor(size) === 0 || size / 4 > threads) return false;
+  return segments.every((kind) => kind !== 'diagonal');
+}
+
+/** Per row, head and part: mixture, largest score, sum of powers. */
+export function scratchShape({ shape, inputs }: TensorOf<'attention'>): readonly Dimension[] {
+  const [batch, position, heads, size] = shape;
+  const room = multiplyDimensions(
+    addDimensions(inputs[1]!.shape.at(-1)!, chunk),
+    Math.ceil(((size as number) + 2) / chunk),
+  );
+  return [countElements([batch!, position!, heads!]), room];
+}
+
+/** @param most rows of a run */
+export function planSplitAttention(
+  work: SplitAttention,
+  find: FindOperand,
+  { rows: most, own: rows }: (typeof attentionForms)[number],
+): KernelPlan {
+  const { tensor, result, scratch, counters, ownKeys } = work;
+  const [batch, , heads, size] = tensor.shape;
+  const columns = tensor.inputs[1]!.shape.at(-1)!;
+  const results = [result, scratch, counters, ...(ownKeys === undefined ? [] : [ownKeys.result])];
+  const need = {
+    kind: 'blocks' as const,
+    count: countElements([batch!, heads!, most / rows]),
+    block: threads,
+    parts: { length: columns, each: chunk, most: Infinity },
+  };
+  return finishKernel(results, need, (text) => {
+    const made = ownKeys?.tensor;
+    const writing: SplitWriting = {
+      text,
+      work,
+      rows,
+      size: size as number,
+      groups: Math.floor((4 * threads) / (size as number)),
+      code: new ElementCode(text, (other) => (other === made ? undefined : find(other))),
+      place: (side) => find(rootOf(side))!,
+    };
+    declare(writing);
+    writeQueries(writing);
+    if (ownKeys !== undefined) storeOwnKeys(writing, ownKeys);
+    text.block('for (int part = firstPart; part < endPart; part++)', () => {
+      findColumns(writing);
+      writeScores(writing);
+      writeSoftmax(writing);
+      writeMixture(writing);
+      storePart(writing);
+    });
+    joinParts(writing);
+  });
+}
+
+function declare({ text, work, rows, size, groups }: SplitWriting): void {
+  text.line(`__shared__ float4 query[${rows}][${size / 4}];`);
+  text.line(`__shared__ float scores[${rows}][${chunk}];`);
+  text.line(`__shared__ int columnOf[${rows}][${chunk}];`);
+  text.line(`__shared__ float4 mixed[${groups}][${rows}][${size / 4}];`);
+  text.line(`__shared__ float largest[${rows}], total[${rows}];`);
+  text.line('__shared__ int isLast, isForked;');
+  declareAttentionSizes(text, work.tensor);
+  text.line(`const int tiles = (rows + ${rows - 1}) / ${rows};`);
+  text.line(`const int items = ${text.dimension(work.tensor.shape[0]!)} * heads * tiles;`);
+  text.line(`const int parts = (columns + ${chunk - 1}) / ${chunk};`);
+  text.line(`const bool isAlone = parts == 1 || items > ${countedItems};`);
+  text.line('const int item = isAlone ? blockIdx.x : blockIdx.x / parts;');
+  text.line('if (item >= items) return;');
+  text.line('const int firstPart = isAlone ? 0 : blockIdx.x % parts;');
+  text.line('const int endPart = isAlone ? parts : firstPart + 1;');
+  text.line('const int head = item % heads;');
+  text.line('const int tile = item / heads % tiles;');
+  text.line('const int sequence = item / (heads * tiles);');
+  text.line(`const int firstRow = tile * ${rows};`);
+  text.line(`const int own = min(${rows}, rows - firstRow);`);
+  declareKeyHead(text, work.tensor);
+  text.line('const int warp = threadIdx.x / 32;');
+  text.line('const int lane = threadIdx.x % 32;');
+  text.line(`const int group = threadIdx.x / ${size / 4};`);
+  text.line(`const int at = threadIdx.x % ${size / 4};`);
+}
+
+function writeQueries({ text, code, work, rows, size }: SplitWriting): void {
+  text.block(`for (int i = threadIdx.x; i < ${rows * size}; i += ${threads})`, () => {
+    // Missing rows repeat the last one and are not stored.
+    text.line(`const int row = firstRow + min(i / ${size}, own - 1);`);
+    text.line(`const int place = i % ${size};`);
+    const value = code.element(work.tensor.inputs[0]!, { axes: ['sequence', 'row', 'head', 'place'] });
+    text.line(`((float*)query)[i] = ${value} * ${Math.fround(work.tensor.attributes.scale)}f;`);
+  });
+}
+
+function storeOwnKeys(
+  { text, code, work, size }: SplitWriting,
+  { result }: NonNullable<SplitAttention['ownKeys']>,
+): void {
+  const { heads, keyValueHeads, segments } = work.tensor.attributes;
+  const keys = work.tensor.inputs[2 + 2 * segments.indexOf('own')]!;
+  text.block(`if (firstPart == 0 && tile == 0 && head % ${heads / keyValueHeads} == 0)`, () => {
+    text.block(`for (int i = threadIdx.x; i < rows * ${size}; i += ${threads})`, () => {
+      text.line(`const int column = i / ${size};`);
+      text.line(`const int place = i % ${size};`);
+      const value = code.element(keys, { axes: ['sequence', 'column', 'keyHead', 'place'] });
+      text.store(result, `((sequence * rows + column) * keyHeads + keyHead) * ${size} + place`, value);
+    });
+  });
+}
+
+/** -1 after the last. The last row sees most of a chain; rows of a tree may see others in its place. */
+function findColumns({ text, work, rows }: SplitWriting): void {
+  const [, mask] = work.tensor.inputs;
+  const seen = text.pointer(work.seen);
+  text.line('if (threadIdx.x == 0) isForked = 0;');
+  text.block(`for (int i = threadIdx.x; i < ${rows * chunk}; i += ${threads})`, () => {
+    text.line(`const int row = firstRow + min(i / ${chunk}, own - 1);`);
+    text.line(`const long long from = (long long)${findMaskRow(mask!, 'row')} * (columns + 1);`);
+    text.line(`const int place = part * ${chunk} + i % ${chunk};`);
+    text.line(`((int*)columnOf)[i] = place < ${seen}[from] ? ${seen}[from + 1 + place] : -1;`);
+  });
+  text.line('__syncthreads();');
+  if (rows === 1) return;
+  text.block(`for (int i = threadIdx.x; i < ${rows * chunk}; i += ${threads})`, () => {
+    text.line('const int column = ((int*)columnOf)[i];');
+    text.line(`if (column >= 0 && column != columnOf[own - 1][i % ${chunk}]) isForked = 1;`);
+  });
+  text.line('__syncthreads();');
 }
 
 const lengthOf = (text: KernelText, { inputs }: TensorOf<'attention'>, segment: number): string =>
   text.dimension(inputs[2 + 2 * segment]!.shape.at(-3)!);
 
-function findColumn(writing: SplitWriting, name: string, side: 0 | 1): void {
-  const { text, work, place } = writing;
+/** Four values of `column` as `value`; keys of new rows may have to be made. */
+function loadColumn(writing: SplitWriting, side: 0 | 1, place: string): void {
+  const { text, work, code, size } = writing;
   const { attributes, inputs } = work.tensor;
   const lengths = attributes.segments.map((_, index) => lengthOf(text, work.tensor, index));
   const starts = ['0'];
@@ -57,22 +199,54 @@ function findColumn(writing: SplitWriting, name: string, side: 0 | 1): void {
     const last = starts.at(-1)!;
     starts.push(last === '0' ? length : text.define('int', `${last} + ${length}`));
   }
-  text.line(`const float4* ${name};`);
+  text.line('float4 value;');
   attributes.segments.forEach((kind, index) => {
     const tensor = inputs[2 + 2 * index + side]!;
     const [from, length, next] = [starts[index]!, lengths[index]!, starts[index + 1]];
     const otherwise = index === 0 ? '' : 'else ';
-    const head = next === undefined ? otherwise : `${otherwise}if (column < ${next})`;
-    const line = from === '0' ? 'column' : `column - ${from}`;
-    const [stride, own] =
-      kind === 'common' ? [attributes.keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
-    const row = kind === 'own' ? `sequence * ${length} + ${line}` : line;
-    const isMadeHere = side === 0 && kind === 'own' && work.ownKeys !== undefined;
-    const found = isMadeHere
-      ? `ownKeys[${line}]`
-      : `(const float4*)${text.pointer(place(tensor))} + ((long long)(${row}) * ${stride} + ${own}) * ${writing.size / 4}`;
-    text.block(head, () => {
-      text.line(`${name} = ${found};`);
+    text.block(next === undefined ? otherwise : `${otherwise}if (column < ${next})`, () => {
+      const line = text.define('int', from === '0' ? 'column' : `column - ${from}`);
+      if (side === 0 && kind === 'own' && work.ownKeys !== undefined) {
+        fields.forEach((field, e) => {
+          const spot = text.define('int', `4 * ${place} + ${e}`);
+          text.line(
+            `value.${field} = ${code.element(tensor, { axes: ['sequence', line, 'keyHead', spot] })};`,
+          );
+        });
+        return;
+      }
+      const [stride, own] =
+        kind === 'common' ? [attributes.keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
+      const row = kind === 'own' ? `sequence * ${length} + ${line}` : line;
+      const pointer = `(const float4*)${text.pointer(writing.place(tensor))}`;
+      text.line(`value = (${pointer})[((long long)(${row}) * ${stride} + ${own}) * ${size / 4} + ${place}];`);
+    });
+  });
+}
+
+/** Writes the work for columns that all rows have in common, and for columns of each row's own. */
+function eachColumn(
+  { text, rows }: SplitWriting,
+  write: (overRows: (body: () => void) => void, row: string) => void,
+): void {
+  const all = (body: () => void): void => {
+    text.line('#pragma unroll');
+    text.block(`for (int r = 0; r < ${rows}; r++)`, body);
+  };
+  const one = (body: () => void): void => {
+    body();
+  };
+  if (rows === 1) {
+    text.line('const int r = 0;');
+    write(one, '0');
+    return;
+  }
+  text.block('if (!isForked)', () => {
+    write(all, 'own - 1');
+  });
+  text.block('else', () => {
+    text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+      write(one, 'r');
     });
   });
 }
@@ -82,26 +256,30 @@ function writeScores(writing: SplitWriting): void {
   const group = groupFor(size);
   const [, mask] = work.tensor.inputs;
   // All lanes stay together, because they exchange sums.
-  text.block(`for (int base = 0; base < length; base += ${threads / group})`, () => {
-    text.line(`const int u = base + threadIdx.x / ${group};`);
-    text.line('const int column = first + min(u, length - 1);');
-    findColumn(writing, 'key', 0);
+  text.block(`for (int u = threadIdx.x / ${group}; u < ${chunk}; u += ${threads / group})`, () => {
     text.line(`float score[${rows}] = {};`);
-    text.line('#pragma unroll');
-    text.block(`for (int i = threadIdx.x % ${group}; i < ${size / 4}; i += ${group})`, () => {
-      text.line('const float4 value = key[i];');
-      text.line(
-        `for (int r = 0; r < ${rows}; r++) score[r] += query[r][i].x * value.x + query[r][i].y * value.y + query[r][i].z * value.z + query[r][i].w * value.w;`,
-      );
+    eachColumn(writing, (overRows, row) => {
+      text.line(`const int column = max(columnOf[${row}][u], 0);`);
+      text.line('#pragma unroll');
+      text.block(`for (int i = threadIdx.x % ${group}; i < ${size / 4}; i += ${group})`, () => {
+        loadColumn(writing, 0, 'i');
+        overRows(() => {
+          for (const field of fields)
+            text.line(`score[r] = fmaf(query[r][i].${field}, value.${field}, score[r]);`);
+        });
+      });
     });
+    text.line('#pragma unroll');
     text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
       text.line(
         `for (int step = ${group / 2}; step > 0; step >>= 1) score[r] += __shfl_xor_sync(0xffffffffu, score[r], step);`,
       );
-      text.line('const int row = min(r, rows - 1);');
-      const maskRow = findMaskRow(mask!, 'row');
-      const masked = text.load(place(mask!), `(long long)${maskRow} * columns + column`);
-      text.line(`if (u < length && threadIdx.x % ${group} == 0) scores[r][u] = score[r] + ${masked};`);
+      text.block(`if (threadIdx.x % ${group} == 0)`, () => {
+        text.line('const int column = columnOf[r][u];');
+        text.line('const int row = firstRow + min(r, own - 1);');
+        const at = `(long long)${findMaskRow(mask!, 'row')} * columns + max(column, 0)`;
+        text.line(`scores[r][u] = column < 0 ? -INFINITY : score[r] + ${text.load(place(mask!), at)};`);
+      });
     });
   });
   text.line('__syncthreads();');
@@ -111,233 +289,100 @@ function writeSoftmax({ text, rows }: SplitWriting): void {
   const overLanes = (join: string): void => {
     text.line(`for (int step = 16; step > 0; step >>= 1) ${join}`);
   };
-  text.block(`if (warp < ${rows})`, () => {
+  text.block(`for (int r = warp; r < ${rows}; r += ${threads / 32})`, () => {
     text.line('float top = -INFINITY;');
-    text.line('for (int u = lane; u < length; u += 32) top = fmaxf(top, scores[warp][u]);');
+    text.line(`for (int u = lane; u < ${chunk}; u += 32) top = fmaxf(top, scores[r][u]);`);
     overLanes('top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));');
-    text.line('const float old = largest[warp];');
-    text.line('const float higher = fmaxf(old, top);');
+    // The part may be behind all that the row sees.
+    text.line('const float zero = top == -INFINITY ? 0.0f : top;');
     text.line('float powers = 0.0f;');
-    text.block('for (int u = lane; u < length; u += 32)', () => {
-      text.line('const float power = expf(scores[warp][u] - higher);');
-      text.line('scores[warp][u] = power;');
+    text.block(`for (int u = lane; u < ${chunk}; u += 32)`, () => {
+      text.line('const float power = expf(scores[r][u] - zero);');
+      text.line('scores[r][u] = power;');
       text.line('powers += power;');
     });
     overLanes('powers += __shfl_xor_sync(0xffffffffu, powers, step);');
-    text.line('__syncwarp();');
-    text.block('if (lane == 0)', () => {
-      text.line('shrink[warp] = old == higher ? 1.0f : expf(old - higher);');
-      text.line('total[warp] = total[warp] * shrink[warp] + powers;');
-      text.line('largest[warp] = higher;');
-    });
+    text.line('if (lane == 0) { largest[r] = top; total[r] = powers; }');
   });
   text.line('__syncthreads();');
 }
-
-const fields = ['x', 'y', 'z', 'w'];
 
 function writeMixture(writing: SplitWriting): void {
   const { text, rows, groups } = writing;
-  text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
-    for (const field of fields) text.line(`sum[r].${field} *= shrink[r];`);
-  });
+  text.line(`float4 sum[${rows}] = {};`);
   text.block(`if (group < ${groups})`, () => {
     text.line('#pragma unroll 4');
-    text.block(`for (int u = group; u < length; u += ${groups})`, () => {
-      text.line('const int column = first + u;');
-      findColumn(writing, 'row', 1);
-      text.line('const float4 value = row[at];');
-      text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
-        for (const field of fields) text.line(`sum[r].${field} += scores[r][u] * value.${field};`);
+    text.block(`for (int u = group; u < ${chunk}; u += ${groups})`, () => {
+      eachColumn(writing, (overRows, row) => {
+        text.line(`const int column = columnOf[${row}][u];`);
+        text.block('if (column >= 0)', () => {
+          loadColumn(writing, 1, 'at');
+          overRows(() => {
+            for (const field of fields)
+              text.line(`sum[r].${field} = fmaf(scores[r][u], value.${field}, sum[r].${field});`);
+          });
+        });
       });
     });
+    text.line('#pragma unroll');
+    text.line(`for (int r = 0; r < ${rows}; r++) mixed[group][r][at] = sum[r];`);
   });
   text.line('__syncthreads();');
 }
 
-/** Max blocks per head. */
-const maxParts = 16;
-/** With more heads than counters, the device is busy without splitting. */
-export const countedHeads = 4096;
+const resultAt = (size: number): string =>
+  `((long long)(sequence * rows + firstRow + r) * heads + head) * ${size} + i % ${size}`;
 
-export function isSplittable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
-  const size = shape.at(-1)!;
-  if (typeof size !== 'number' || groupFor(size) === 0 || size / 4 > threads) return false;
-  return segments.every((kind) => kind !== 'diagonal');
-}
+const scratchAt = (size: number, part: string): string =>
+  `(((long long)(sequence * rows + firstRow + r) * heads + head) * parts + ${part}) * ${size + 2}`;
 
-/** Per head, row and part: mixture, largest score, sum of powers. */
-export function scratchShape({ shape }: TensorOf<'attention'>): readonly Dimension[] {
-  const [batch, position, heads, size] = shape;
-  return [countElements([batch!, position!, heads!]), maxParts, (size as number) + 2];
-}
-
-export function planSplitAttention(work: SplitAttention, find: FindOperand, rows: number): KernelPlan {
-  const { tensor, result, scratch, counters, ownKeys } = work;
-  const [batch, , heads] = tensor.shape;
-  const [, mask] = tensor.inputs;
-  const results = [result, scratch, counters, ...(ownKeys === undefined ? [] : [ownKeys.result])];
-  const need = {
-    kind: 'blocks' as const,
-    count: countElements([batch!, heads!]),
-    block: threads,
-    parts: { length: mask!.shape.at(-1)!, each: chunk, most: maxParts },
-  };
-  return finishKernel(results, need, (text) => {
-    const writing = createWriting(work, find, rows, text);
-    declare(writing);
-    writeQueries(writing);
-    if (ownKeys !== undefined) writeOwnKeys(writing, ownKeys);
-    text.line('__syncthreads();');
-    text.block(`for (int first = start; first < end; first += ${chunk})`, () => {
-      text.line(`const int length = min(${chunk}, end - first);`);
-      writeChunk(writing);
-    });
-    joinGroups(writing);
-    joinParts(writing);
-  });
-}
-
-function createWriting(
-  work: SplitAttention,
-  find: FindOperand,
-  rows: number,
-  text: KernelText,
-): SplitWriting {
-  const size = work.tensor.shape.at(-1) as number;
-  const computed = work.ownKeys?.tensor;
-  return {
-    text,
-    work,
-    rows,
-    size,
-    groups: Math.floor((4 * threads) / size),
-    code: new ElementCode(text, (other) => (other === computed ? undefined : find(other))),
-    place: (tensor) => find(rootOf(tensor))!,
-  };
-}
-
-function declare({ text, work, rows, size, groups }: SplitWriting): void {
-  text.line(`__shared__ float4 query[${rows}][${size / 4}];`);
-  text.line(`__shared__ float scores[${rows}][${chunk}];`);
-  text.line(`__shared__ float4 mixed[${groups}][${rows}][${size / 4}];`);
-  text.line(`__shared__ float largest[${rows}];`);
-  text.line(`__shared__ float total[${rows}];`);
-  text.line(`__shared__ float shrink[${rows}];`);
-  text.line('__shared__ int isLast;');
-  declareAttentionSizes(text, work.tensor);
-  text.line(`const int items = ${text.dimension(work.tensor.shape[0]!)} * heads;`);
-  text.line(`const int chunks = (columns + ${chunk - 1}) / ${chunk};`);
-  text.line(
-    `const int chunksOfPart = items > ${countedHeads} ? chunks : (chunks + ${maxParts - 1}) / ${maxParts};`,
-  );
-  text.line('const int parts = (chunks + chunksOfPart - 1) / chunksOfPart;');
-  text.line('const int item = blockIdx.x / parts;');
-  text.line('const int part = blockIdx.x % parts;');
-  text.line('if (item >= items) return;');
-  text.line(`const int start = part * chunksOfPart * ${chunk};`);
-  text.line(`const int end = min(columns, start + chunksOfPart * ${chunk});`);
-  text.line('const int head = item % heads;');
-  text.line('const int sequence = item / heads;');
-  declareKeyHead(text, work.tensor);
-  text.line('const int warp = threadIdx.x / 32;');
-  text.line('const int lane = threadIdx.x % 32;');
-  text.line(`const int group = threadIdx.x / ${size / 4};`);
-  text.line(`const int at = threadIdx.x % ${size / 4};`);
-  text.line(`float4 sum[${rows}] = {};`);
-  text.line(`if (threadIdx.x < ${rows}) { largest[threadIdx.x] = -INFINITY; total[threadIdx.x] = 0.0f; }`);
-}
-
-function writeQueries({ text, code, work, rows, size }: SplitWriting): void {
-  text.block(`for (int i = threadIdx.x; i < ${rows * size}; i += ${threads})`, () => {
-    // Missing rows repeat the last one and are not stored.
-    text.line(`const int row = min(i / ${size}, rows - 1);`);
-    text.line(`const int place = i % ${size};`);
-    const value = code.element(work.tensor.inputs[0]!, { axes: ['sequence', 'row', 'head', 'place'] });
-    text.line(`((float*)query)[i] = ${value} * ${Math.fround(work.tensor.attributes.scale)}f;`);
-  });
-}
-
-/** In shared memory; one block also stores them. */
-function writeOwnKeys(
-  { text, code, work, rows, size }: SplitWriting,
-  { result }: NonNullable<SplitAttention['ownKeys']>,
-): void {
-  const { heads, keyValueHeads, segments } = work.tensor.attributes;
-  const index = segments.indexOf('own');
-  const keys = work.tensor.inputs[2 + 2 * index]!;
-  const before = segments.slice(0, index).map((_, other) => lengthOf(text, work.tensor, other));
-  text.line(`__shared__ float4 ownKeys[${rows}][${size / 4}];`);
-  text.block(`if (end > ${before.length === 0 ? '0' : before.join(' + ')})`, () => {
-    text.block(`for (int i = threadIdx.x; i < rows * ${size}; i += ${threads})`, () => {
-      text.line(`const int column = i / ${size};`);
-      text.line(`const int place = i % ${size};`);
-      const value = code.element(keys, { axes: ['sequence', 'column', 'keyHead', 'place'] });
-      text.line(`((float*)ownKeys)[i] = ${value};`);
-      text.block(`if (part == parts - 1 && head % ${heads / keyValueHeads} == 0)`, () => {
-        text.store(result, `((sequence * rows + column) * keyHeads + keyHead) * ${size} + place`, value);
-      });
-    });
-  });
-}
-
-function joinGroups({ text, rows, groups }: SplitWriting): void {
-  text.line(`if (group < ${groups}) for (int r = 0; r < ${rows}; r++) mixed[group][r][at] = sum[r];`);
-  text.line('__syncthreads();');
-}
-
-function joinParts({ text, work, rows, size, groups }: SplitWriting): void {
-  const { result, scratch, counters } = work;
-  const width = size + 2;
-  const overRows = `for (int i = threadIdx.x; i < min(rows, ${rows}) * ${size}; i += ${threads})`;
-  const part = (p: string): string => `((long long)(item * rows + r) * ${maxParts} + ${p}) * ${width}`;
-  text.block(overRows, () => {
+function storePart({ text, work, rows, size, groups }: SplitWriting): void {
+  const { result, scratch } = work;
+  text.block(`for (int i = threadIdx.x; i < own * ${size}; i += ${threads})`, () => {
     text.line(`const int r = i / ${size};`);
     text.line('float whole = 0.0f;');
     text.line(`for (int g = 0; g < ${groups}; g++) whole += ((float*)mixed)[g * ${rows * size} + i];`);
     text.block('if (parts == 1)', () => {
-      text.store(
-        result,
-        `((long long)(sequence * rows + r) * heads + head) * ${size} + i % ${size}`,
-        'whole / total[r]',
-      );
+      text.store(result, resultAt(size), 'total[r] > 0.0f ? whole / total[r] : 0.0f');
     });
     text.block('else', () => {
-      text.store(scratch, `${part('part')} + i % ${size}`, 'whole');
+      text.store(scratch, `${scratchAt(size, 'part')} + i % ${size}`, 'whole');
     });
   });
-  text.line('if (parts == 1) return;');
-  text.block(`if (threadIdx.x < min(rows, ${rows}))`, () => {
+  text.block('if (parts > 1 && threadIdx.x < own)', () => {
     text.line('const int r = threadIdx.x;');
-    text.store(scratch, `${part('part')} + ${size}`, 'largest[r]');
-    text.store(scratch, `${part('part')} + ${size + 1}`, 'total[r]');
+    text.store(scratch, `${scratchAt(size, 'part')} + ${size}`, 'largest[r]');
+    text.store(scratch, `${scratchAt(size, 'part')} + ${size + 1}`, 'total[r]');
   });
+  text.line('__syncthreads();');
+}
+
+function joinParts({ text, work, size }: SplitWriting): void {
+  const { result, scratch, counters } = work;
+  text.line('if (parts == 1) return;');
   text.line('__threadfence();');
   text.line('__syncthreads();');
   text.block('if (threadIdx.x == 0)', () => {
-    text.line(`isLast = atomicAdd(${text.pointer(counters)} + item, 1) == parts - 1;`);
-    text.line(`if (isLast) ${text.pointer(counters)}[item] = 0;`);
+    text.line(`isLast = isAlone || atomicAdd(${text.pointer(counters)} + item, 1) == parts - 1;`);
+    text.line(`if (isLast && !isAlone) ${text.pointer(counters)}[item] = 0;`);
   });
   text.line('__syncthreads();');
   text.line('if (!isLast) return;');
   text.line('__threadfence();');
   // Written by other blocks: volatile avoids stale caches.
   text.line(`const volatile float* const found = ${text.pointer(scratch)};`);
-  text.block(overRows, () => {
+  text.block(`for (int i = threadIdx.x; i < own * ${size}; i += ${threads})`, () => {
     text.line(`const int r = i / ${size};`);
     text.line('float top = -INFINITY;');
-    text.line(`for (int p = 0; p < parts; p++) top = fmaxf(top, found[${part('p')} + ${size}]);`);
+    text.line(`for (int p = 0; p < parts; p++) top = fmaxf(top, found[${scratchAt(size, 'p')} + ${size}]);`);
+    text.line('const float zero = top == -INFINITY ? 0.0f : top;');
     text.line('float powers = 0.0f;');
     text.line('float whole = 0.0f;');
     text.block('for (int p = 0; p < parts; p++)', () => {
-      text.line(`const float share = expf(found[${part('p')} + ${size}] - top);`);
-      text.line(`powers += share * found[${part('p')} + ${size + 1}];`);
-      text.line(`whole += share * found[${part('p')} + i % ${size}];`);
+      text.line(`const float share = expf(found[${scratchAt(size, 'p')} + ${size}] - zero);`);
+      text.line(`powers = fmaf(share, found[${scratchAt(size, 'p')} + ${size + 1}], powers);`);
+      text.line(`whole = fmaf(share, found[${scratchAt(size, 'p')} + i % ${size}], whole);`);
     });
-    text.store(
-      result,
-      `((long long)(sequence * rows + r) * heads + head) * ${size} + i % ${size}`,
-      'whole / powers',
-    );
+    text.store(result, resultAt(size), 'powers > 0.0f ? whole / powers : 0.0f');
   });
 }

@@ -134,20 +134,35 @@ function isAligned({ operation, shape }: Tensor): boolean {
   return operation !== 'input' || (typeof width === 'number' && width % 4 === 0);
 }
 
-const normThreads = 512;
+export const normThreads = 256;
 const maxKept = 8;
 
-/** Reads each row once. */
-export function planWideNorm(
-  { attributes: { epsilon }, inputs: [x, scale], shape }: TensorOf<'rmsNorm'>,
-  result: KernelOperand,
-  find: FindOperand,
-): KernelPlan | undefined {
+/** Undefined if a row cannot be read as groups of four. */
+export function readNorm({ inputs: [x, scale], shape }: TensorOf<'rmsNorm'>, find: FindOperand) {
   const [rows, weights] = [find(rootOf(x!)), find(scale!)];
   const width = shape.at(-1)!;
   if (typeof width !== 'number' || width % 4 !== 0 || !isAligned(rootOf(x!))) return undefined;
   const kept = Math.ceil(width / 4 / normThreads);
   if (rows?.type !== 'float32' || weights?.type !== 'float32' || kept > maxKept) return undefined;
+  return { rows, weights, width, kept };
+}
+
+/** One by one: the compiler may not choose which of them to fuse. */
+export function writeSquares(text: KernelText, value: string): void {
+  for (const field of ['x', 'y', 'z', 'w'])
+    text.line(`squares = fmaf(${value}.${field}, ${value}.${field}, squares);`);
+}
+
+/** Reads each row once. */
+export function planWideNorm(
+  tensor: TensorOf<'rmsNorm'>,
+  result: KernelOperand,
+  find: FindOperand,
+): KernelPlan | undefined {
+  const found = readNorm(tensor, find);
+  if (found === undefined) return undefined;
+  const { rows, weights, width, kept } = found;
+  const { attributes, shape } = tensor;
   const block = kept > 1 ? normThreads : 32 * Math.ceil(width / 128);
   const count = countElements(shape.slice(0, -1));
   return finishKernel([result], { kind: 'blocks', count, block }, (text) => {
@@ -164,10 +179,10 @@ export function planWideNorm(
     };
     each(() => {
       text.line(`kept[i] = ((const float4*)${text.pointer(rows)})[row * ${width / 4} + at];`);
-      const squares = ['x', 'y', 'z', 'w'].map((field) => `kept[i].${field} * kept[i].${field}`);
-      text.line(`squares += (${squares.slice(0, 2).join(' + ')}) + (${squares.slice(2).join(' + ')});`);
+      writeSquares(text, 'kept[i]');
     });
-    text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / ${width} + ${Math.fround(epsilon)}f);`);
+    const epsilon = Math.fround(attributes.epsilon);
+    text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / ${width} + ${epsilon}f);`);
     each(() => {
       text.line(`const float4 weight = ((const float4*)${text.pointer(weights)})[at];`);
       const values = ['x', 'y', 'z', 'w'].map((field) => `kept[i].${field} * factor * weight.${field}`);

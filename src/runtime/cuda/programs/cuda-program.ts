@@ -3,7 +3,7 @@
  * buffers, and waits only for host outputs. A repeated run (same layout and buffers) is recorded and then replayed.
  */
 import { MistletoeError } from '../../../core/errors.js';
-import type { Dimension, DimensionBindings } from '../../../graph/dimension.js';
+import type { DimensionBindings } from '../../../graph/dimension.js';
 import { namesOf, type Wanted } from '../../program-values.js';
 import type {
   Destination,
@@ -21,7 +21,15 @@ import type { Address, Kernel, Recording } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
 import { bindValues, layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
-import { type OutputKind, type RunPlan, describeRows, findExact, listRows, planRun } from './run-plan.js';
+import {
+  type OutputKind,
+  type RowForms,
+  type RunPlan,
+  describeForms,
+  findExact,
+  listForms,
+  planRun,
+} from './run-plan.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
 
@@ -64,7 +72,7 @@ export class RecordingShelf {
 export interface ProgramParts {
   readonly inputs: readonly InputDescription[];
   readonly schedule: Schedule;
-  readonly kernels: ReadonlyMap<KernelPlan, Kernel>;
+  readonly kernelOf: (plan: KernelPlan) => Kernel;
   /** Weights and tables. [place's key] */
   readonly constantAddresses: ReadonlyMap<object, Address>;
   readonly recordings: RecordingShelf;
@@ -90,7 +98,7 @@ export class CudaProgram implements Program {
   private readonly runs = new Map<string, PlannedRuns>();
   /** Symbols whose lengths are not rounded. */
   private readonly exact: ReadonlySet<string>;
-  private readonly rows: readonly Dimension[];
+  private readonly forms: readonly RowForms[];
   private isDisposed = false;
 
   constructor(
@@ -99,7 +107,7 @@ export class CudaProgram implements Program {
   ) {
     this.inputs = parts.inputs;
     this.exact = findExact(parts.schedule.steps);
-    this.rows = listRows(parts.schedule);
+    this.forms = listForms(parts.schedule);
   }
 
   run(values: MixedValues, wanted?: readonly string[]): Promise<NamedValues>;
@@ -173,7 +181,7 @@ export class CudaProgram implements Program {
     const { size } = measureWith(rounded);
     const { schedule } = this.parts;
     const outputsKey = [
-      describeRows(this.rows, size),
+      describeForms(this.forms, size),
       ...[...kinds].map(([name, kind]) => `${name} ${kind}`),
       ...sent.map(({ name }) => name),
     ].join();
@@ -228,7 +236,7 @@ export class CudaProgram implements Program {
       const { plan, grid, block, symbols } = step;
       const operands = (plan.operands as readonly Place[]).map(addressOf);
       const lengths = base + BigInt(symbols);
-      const kernel = this.parts.kernels.get(plan)!;
+      const kernel = this.parts.kernelOf(plan);
       device.launch({ kernel, grid, block, arguments: [lengths, ...operands] });
       return;
     }

@@ -73,51 +73,6 @@ describe('matrix products', () => {
     expect(freed).toHaveLength(2);
   });
 
-  describe('of few rows and a large matrix', () => {
-    const matrix = { type: 'bfloat16', rowStride: 4096, batchStride: 0, transposed: false } as const;
-    const large = {
-      ...{ rows: 64, columns: 4096, inner: 4096, batch: 1, scale: 1 },
-      left: { ...matrix, address: 256n },
-      right: { ...matrix, address: 512n },
-      result: { type: 'float32', rowStride: 4096, batchStride: 0, address: 1024n },
-    } as const;
-
-    /** Which of the proposals runs after the first product, if they take so long. */
-    function chosen(times: readonly (number | undefined)[], changed: object = {}): number {
-      const library = fakeLibrary({
-        ...handlers,
-        cublasLtMatmulAlgoGetHeuristic: (...values) =>
-          write(values.at(-1), Math.min(times.length, Number(values.at(-3)))),
-      });
-      const used = (): bigint[] =>
-        library.calls.filter(([name]) => name === 'cublasLtMatmul').map((call) => call[13] as bigint);
-      const first = new Set<bigint>();
-      const products = new MatrixProducts(fakeNative(), library, 50n, 60n, (work) => {
-        work();
-        first.add(used().at(-1)!);
-        return times[[...first].indexOf(used().at(-1)!)];
-      });
-      products.multiply({ ...large, ...changed });
-      products.multiply({ ...large, ...changed });
-      expect(used().at(-1)).toBe(used().at(-2));
-      return [...first].indexOf(used().at(-1)!);
-    }
-
-    it.each([
-      [[3, 2, 1, 2], 2],
-      [[1, 2, 0.5], 2],
-      [[1, 0.97, 1.2], 0],
-      [[undefined, undefined], 0],
-    ])('use the clearly fastest of what takes %j: %d', (times, expected) => {
-      expect(chosen(times)).toBe(expected);
-    });
-
-    it('are tried nowhere else', () => {
-      expect(chosen([3, 1], { rows: 1000 })).toBe(-1);
-      expect(chosen([3, 1], { columns: 8 })).toBe(-1);
-    });
-  });
-
   it('destroy what they made', () => {
     const { products, library, freed } = create();
     products.multiply(product);

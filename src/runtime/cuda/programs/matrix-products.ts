@@ -1,9 +1,7 @@
 /**
  * Products by cuBLASLt. Descriptors and algorithms are cached per shape, type, layout and alignment, because choosing
- * them costs more than the launch. Sums are float32 without TF32, also across splits.
- * For few rows and a large half-type matrix, the library's first proposal is often not the fastest, so the first
- * product of a kind tries several. The first proposal stays unless another is clearly faster, so that timing noise
- * rarely changes the last bits.
+ * them costs more than the launch. Sums are float32 without TF32, also across splits. The library's first proposal
+ * runs: choosing by measured times would let noise change the last bits.
  */
 import { MistletoeError } from '../../../core/errors.js';
 import {
@@ -53,22 +51,13 @@ const resultBytes = 96;
 const stateOffset = 72;
 
 export const workspaceBytes = 32 << 20;
-/** Tried proposals, runs of each, and required speedup over the first. */
-const [proposals, trials, clearlyFaster] = [16, 8, 0.96];
-/** Max rows and min matrix elements to try. */
-const [maxTriedRows, minTriedElements] = [256, 1 << 20];
-
-/** Measures work on the device; undefined if it cannot run now. */
-export type MeasureWork = (work: () => void) => number | undefined;
-
 /** Growing sequences need new shapes all the time. */
 const keptPlans = 4096;
 
 interface Plan {
   readonly description: bigint;
   readonly layouts: readonly [a: bigint, b: bigint, d: bigint];
-  readonly proposed: bigint;
-  algorithm: bigint;
+  readonly algorithm: bigint;
 }
 
 export class MatrixProducts {
@@ -83,18 +72,10 @@ export class MatrixProducts {
   readonly #scales: bigint;
   readonly #scaleValues: Float32Array;
   readonly #plans = new Map<string, Plan>();
-  readonly #measure: MeasureWork;
 
   /** @param workspace `workspaceBytes` on the device */
-  constructor(
-    native: Native,
-    library: NativeLibrary,
-    stream: bigint,
-    workspace: bigint,
-    measure: MeasureWork = () => undefined,
-  ) {
+  constructor(native: Native, library: NativeLibrary, stream: bigint, workspace: bigint) {
     this.#native = native;
-    this.#measure = measure;
     this.#functions = bindFunctions(library, parameters);
     const name = library.bind('void *cublasLtGetStatusName(int status)') as (status: number) => bigint;
     this.#describe = (status) => native.readString(name(status));
@@ -177,27 +158,19 @@ export class MatrixProducts {
       bigint,
       bigint,
     ];
-    const proposed = this.#native.allocate(proposals * resultBytes);
-    const plan: Plan = { description, layouts, proposed, algorithm: proposed };
+    const plan: Plan = { description, layouts, algorithm: this.#native.allocate(resultBytes) };
     const { alignments } = preference;
     this.#setPreference(alignments.a, Uint32Array.of(a.alignment));
     this.#setPreference(alignments.b, Uint32Array.of(b.alignment));
     this.#setPreference(alignments.c, Uint32Array.of(d.alignment));
     this.#setPreference(alignments.d, Uint32Array.of(d.alignment));
-    const { status, usable } = this.#findAlgorithms(plan, isWorthTrying(product) ? proposals : 1);
-    if (status === 0) {
-      if (usable.length > 1) plan.algorithm = this.#try(usable, plan, product, { a, b, d, batch });
-      return plan;
-    }
+    const status = this.#findAlgorithm(plan);
+    if (status === 0) return plan;
     this.#destroy(plan);
     throw this.#failure('cublasLtMatmulAlgoGetHeuristic', status, product);
   }
 
-  /** In the library's order; a status if there is none. */
-  #findAlgorithms(
-    { description, layouts: [a, b, d], proposed }: Plan,
-    wanted: number,
-  ): { readonly status: number; readonly usable: readonly bigint[] } {
+  #findAlgorithm({ description, layouts: [a, b, d], algorithm }: Plan): number {
     const count = new Int32Array(1);
     const status = this.#functions.cublasLtMatmulAlgoGetHeuristic(
       this.#handle,
@@ -207,35 +180,13 @@ export class MatrixProducts {
       d,
       d,
       this.#preference,
-      wanted,
-      proposed,
+      1,
+      algorithm,
       count,
     );
-    if (status !== 0) return { status, usable: [] };
-    const view = new DataView(this.#native.view(proposed, proposals * resultBytes));
-    const states = Array.from({ length: count[0]! }, (_, index) =>
-      view.getInt32(index * resultBytes + stateOffset, true),
-    );
-    const usable = states.flatMap((state, index) =>
-      state === 0 ? [proposed + BigInt(index * resultBytes)] : [],
-    );
-    return { status: states[0] ?? notSupported, usable };
-  }
-
-  /** The fastest, or the first if that is nearly as fast or nothing can be tried. */
-  #try(usable: readonly bigint[], plan: Plan, product: Product, shapes: ColumnMajorProduct): bigint {
-    const time = (algorithm: bigint): number => {
-      const statuses: number[] = [];
-      const taken = this.#measure(() => {
-        statuses.push(this.#start({ ...plan, algorithm }, product, shapes));
-      });
-      return taken !== undefined && statuses[0] === 0 ? taken : Infinity;
-    };
-    // In turns, because an idle device speeds up meanwhile.
-    const rounds = Array.from({ length: trials }, () => usable.map(time));
-    const times = usable.map((_, index) => Math.min(...rounds.map((round) => round[index]!)));
-    const fastest = Math.min(...times);
-    return fastest < clearlyFaster * times[0]! ? usable[times.indexOf(fastest)]! : usable[0]!;
+    if (status !== 0) return status;
+    if (count[0] === 0) return notSupported;
+    return new DataView(this.#native.view(algorithm, resultBytes)).getInt32(stateOffset, true);
   }
 
   #createLayout(
@@ -260,10 +211,10 @@ export class MatrixProducts {
     this.#call('cublasLtMatmulPreferenceSetAttribute', this.#preference, attribute, value, value.byteLength);
   }
 
-  #destroy({ description, layouts, proposed }: Plan): void {
+  #destroy({ description, layouts, algorithm }: Plan): void {
     for (const each of layouts) this.#call('cublasLtMatrixLayoutDestroy', each);
     this.#call('cublasLtMatmulDescDestroy', description);
-    this.#native.free(proposed);
+    this.#native.free(algorithm);
   }
 
   #create(name: ProductCall, ...values: NativeValue[]): bigint {
@@ -281,10 +232,4 @@ export class MatrixProducts {
     const about = product === undefined ? '' : ` for the product ${describeProduct(product)}`;
     return new MistletoeError('runtime', `${name} failed${about}: ${this.#describe(status)}.`);
   }
-}
-
-function isWorthTrying({ rows, columns, inner, batch, right }: Product): boolean {
-  return (
-    right.type !== 'float32' && batch === 1 && rows <= maxTriedRows && inner * columns >= minTriedElements
-  );
 }

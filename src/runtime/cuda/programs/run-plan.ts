@@ -1,7 +1,7 @@
 /** What a run of certain outputs does, for any lengths. */
 import { type Dimension, formatDimension } from '../../../graph/dimension.js';
 import type { Schedule } from './schedule.js';
-import { type Place, type Step, maxSmallBatchRows, readsOf, resultsOf } from './step.js';
+import { type Place, type Step, readsOf, resultsOf } from './step.js';
 
 export type OutputKind = 'host' | 'buffer';
 
@@ -39,15 +39,27 @@ export function planRun(
   return { schedule, wanted, steps, values };
 }
 
-/** The row counts for which the schedule has small-batch kernels. */
-export function listRows({ steps }: Schedule): readonly Dimension[] {
-  const rows = steps.flatMap((step) => (step.kind === 'small-batch' ? [step.rows] : []));
-  return [...new Map(rows.map((each) => [formatDimension(each), each])).values()];
+export interface RowForms {
+  readonly rows: Dimension;
+  /** Max rows of small-batch kernels, ascending. */
+  readonly bounds: readonly number[];
 }
 
-/** Runs with the same small row counts share a plan. */
-export const describeRows = (rows: readonly Dimension[], sizeOf: (dimension: Dimension) => number): string =>
-  rows.map((each) => Math.min(sizeOf(each), maxSmallBatchRows + 1)).join();
+export function listForms({ steps }: Schedule): readonly RowForms[] {
+  const found = new Map<string, { readonly rows: Dimension; readonly bounds: Set<number> }>();
+  for (const step of steps) {
+    if (step.kind !== 'small-batch') continue;
+    const { rows, forms } = step;
+    const known = found.get(formatDimension(rows)) ?? { rows, bounds: new Set() };
+    for (const form of forms) known.bounds.add(form.rows);
+    found.set(formatDimension(rows), known);
+  }
+  return [...found.values()].map(({ rows, bounds }) => ({ rows, bounds: [...bounds].sort((a, b) => a - b) }));
+}
+
+/** Runs with the same kernels share a plan. */
+export const describeForms = (forms: readonly RowForms[], sizeOf: (dimension: Dimension) => number): string =>
+  forms.map(({ rows, bounds }) => bounds.find((bound) => bound >= sizeOf(rows)) ?? 'more').join();
 
 function findNeeded(
   steps: readonly Step[],

@@ -84,7 +84,7 @@ class Scheduler {
     const shapes = new Map(Object.entries(this.outputs).map(([name, { shape }]) => [name, shape]));
     const { find } = this;
     const steps = this.options.smallBatches
-      ? fuseAttention(fuseSmallBatches(this.steps, taken, find), find)
+      ? fuseAttention(fuseSmallBatches(this.steps, taken, find, this.options.tensorCores), find)
       : fuseAddends(this.steps, taken, find);
     const all = [...steps, ...this.steps];
     const places = new Set(all.flatMap((step) => [...resultsOf(step), ...readsOf(step)]));

@@ -4,9 +4,10 @@
  * The replaced steps stay for runs with more rows.
  */
 import { countElements, equalDimensions, equalShapes } from '../../../graph/dimension.js';
-import type { Tensor } from '../../../graph/tensor.js';
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { FloatType } from '../driver/device.js';
 import { type FindOperand, isElementwise } from '../kernels/element-code.js';
+import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { SmallBatchPart, SmallBatchWork } from '../kernels/small-batch-kernel.js';
 import {
   defaultTuning,
@@ -15,7 +16,9 @@ import {
   planSmallBatch,
 } from '../kernels/small-batch-kernel.js';
 import type { SmallBatchStep, KernelStep, Place, PlainStep, ProductStep, Step } from './step.js';
-import { maxSmallBatchRows, readsOf, rootOf } from './step.js';
+import { readsOf, rootOf } from './step.js';
+import { hasRoomForTiles, planTileProduct, tileForms } from '../kernels/tile-product-kernel.js';
+import { readNorm } from '../kernels/wide-kernels.js';
 import { requireProduct } from './product-shape.js';
 
 /**
@@ -71,8 +74,8 @@ function findSides(
 
 /** More would leave no registers for loads. */
 const maxMatrices = 2;
-/** Missing rows still cost something. */
-const productForms: readonly number[] = [1, 2, maxSmallBatchRows];
+/** Without tensor cores, missing rows still cost something. */
+const lineForms: readonly number[] = [1, 2, 4];
 /** Up to 2 rows, each block computes the norm itself. */
 export const maxNormedRows = 2;
 
@@ -88,6 +91,7 @@ export function fuseSmallBatches(
   steps: readonly PlainStep[],
   outputs: ReadonlySet<Place>,
   find: (tensor: Tensor) => Place | undefined,
+  tensorCores: boolean,
 ): readonly Step[] {
   const positions = new Map<PlainStep, number>(steps.map((step, at) => [step, at]));
   const units = findUnits(steps, positions, outputs, find);
@@ -97,7 +101,7 @@ export function fuseSmallBatches(
     const replaced = group.flatMap(unitSteps).sort((a, b) => positions.get(a)! - positions.get(b)!);
     for (const step of replaced) gone.add(step);
     const at = group.length === 1 ? group[0]!.last : Math.min(...group.map(({ first }) => first));
-    fused.set(at, planGroup(group, fuseAddends(replaced, outputs, find, steps), find));
+    fused.set(at, planGroup(group, fuseAddends(replaced, outputs, find, steps), find, tensorCores));
   }
   return steps.flatMap((step, at): Step[] => {
     const kernel = fused.get(at);
@@ -213,6 +217,7 @@ function planGroup(
   group: readonly Unit[],
   replaced: readonly PlainStep[],
   find: FindOperand,
+  tensorCores: boolean,
 ): SmallBatchStep {
   const [{ left, tensor, right }] = group[0]!.products as [ProductStep];
   const [, inner] = lieOf(right, right.isTransposed ?? false);
@@ -232,23 +237,25 @@ function planGroup(
     };
   });
   const norm = left.tensor;
-  const isNormed =
-    norm.operation === 'rmsNorm' && norm.shape.at(-1) === inner && hasRoomForNorm(maxNormedRows, inner, type);
-  const workOf = (rows: number): SmallBatchWork => ({
-    leading,
-    inner,
-    type,
-    parts,
-    left: isNormed && rows <= maxNormedRows ? norm : left,
-  });
+  const normWithin = (rows: number): TensorOf<'rmsNorm'> | undefined => {
+    if (norm.operation !== 'rmsNorm' || norm.shape.at(-1) !== inner) return undefined;
+    if (!tensorCores)
+      return rows <= maxNormedRows && hasRoomForNorm(maxNormedRows, inner, type) ? norm : undefined;
+    return hasRoomForTiles(rows, inner) && readNorm(norm, find) !== undefined ? norm : undefined;
+  };
+  const planFor = (rows: number): KernelPlan => {
+    const work: SmallBatchWork = { leading, inner, type, parts, left: normWithin(rows) ?? left };
+    if (tensorCores) return planTileProduct(work, find, rows);
+    return planSmallBatch(work, find, rows, defaultTuning(rows, parts[0]!.products.length));
+  };
+  const [smallest] = tileForms;
+  const fewer = normWithin(smallest!) === undefined && normWithin(maxNormedRows) !== undefined;
+  const forms = tensorCores ? [...(fewer ? [maxNormedRows] : []), ...tileForms] : lineForms;
   return {
     kind: 'small-batch',
     purpose: 'products',
     rows: countElements(leading),
-    forms: productForms.map((rows) => ({
-      rows,
-      plan: planSmallBatch(workOf(rows), find, rows, defaultTuning(rows, parts[0]!.products.length)),
-    })),
+    forms: forms.map((rows) => ({ rows, plan: planFor(rows) })),
     results: parts.map(({ result }) => result as Place),
     replaced,
   };

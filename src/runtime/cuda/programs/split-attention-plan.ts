@@ -1,21 +1,25 @@
-/** Fuses attention of few rows with the rotation of its new keys. */
+/** Attention of few rows: finds what each row sees, and rotates new keys on the way. */
 import { equalDimensions } from '../../../graph/dimension.js';
 import { constant, input } from '../../../graph/operations/leaves.js';
-import type { TensorOf } from '../../../graph/tensor.js';
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { FindOperand } from '../kernels/element-code.js';
+import { planSeen, seenShape } from '../kernels/seen-columns-kernel.js';
 import type { SmallBatchStep, KernelStep, Place, Step } from './step.js';
-import { readsOf, resultsOf, rootOf, rowForms } from './step.js';
+import { readsOf, resultsOf, rootOf } from './step.js';
 import {
-  countedHeads,
+  attentionForms,
+  countedItems,
   isSplittable,
   planSplitAttention,
   scratchShape,
 } from '../kernels/split-attention-kernel.js';
 
 export function fuseAttention(steps: readonly Step[], find: FindOperand): readonly Step[] {
-  const tensor = constant(new Array<number>(countedHeads).fill(0), [countedHeads], 'int32');
+  const tensor = constant(new Array<number>(countedItems).fill(0), [countedItems], 'int32');
   const counters: Place = { tensor, type: 'int32', origin: 'constant', key: {} };
   const makers = new Map(steps.flatMap((step, at) => resultsOf(step).map(({ key }) => [key, at] as const)));
+  const seen = new Map<Tensor, KernelStep>(); // by mask
+  const before = new Map<Step, KernelStep>();
   const moved = new Map<number, SmallBatchStep>(); // to where keys were made
   const gone = new Set<Step>();
   const stay = new Map<Step, SmallBatchStep>();
@@ -28,15 +32,33 @@ export function fuseAttention(steps: readonly Step[], find: FindOperand): readon
     const at = keys === undefined ? -1 : makers.get(keys.result.key)!;
     // The operands must be ready before the keys are made, because others may read the keys next.
     const isReady = keys !== undefined && others.every(({ key }) => (makers.get(key) ?? -1) < at);
-    const fused = planStep(step, attention, { counters, keys: isReady ? keys : undefined, find });
+    const mask = rootOf(attention.inputs[1]!);
+    if (!seen.has(mask)) {
+      seen.set(mask, findSeen(mask, find));
+      before.set(isReady ? keys : step, seen.get(mask)!);
+    }
+    const common = { counters, seen: seen.get(mask)!.result, find };
+    const fused = planStep(step, attention, { ...common, keys: isReady ? keys : undefined });
     if (isReady) {
       moved.set(at, fused);
       gone.add(step);
     } else stay.set(step, fused);
   }
-  return steps.flatMap((step, at): Step[] =>
-    gone.has(step) ? [] : [moved.get(at) ?? stay.get(step) ?? step],
-  );
+  return steps.flatMap((step, at): Step[] => {
+    const first = before.get(step);
+    const own = gone.has(step) ? [] : [moved.get(at) ?? stay.get(step) ?? step];
+    return first === undefined ? own : [first, ...own];
+  });
+}
+
+function findSeen(mask: Tensor, find: FindOperand): KernelStep {
+  const result: Place = {
+    tensor: input('seen', seenShape(mask), 'int32'),
+    type: 'int32',
+    origin: 'computed',
+    key: {},
+  };
+  return { kind: 'kernel', plan: planSeen(mask, result, find), result, isMap: false };
 }
 
 /** The map that makes the keys of the new rows. */
@@ -60,9 +82,15 @@ function planStep(
   tensor: TensorOf<'attention'>,
   {
     counters,
+    seen,
     keys,
     find,
-  }: { readonly counters: Place; readonly keys: KernelStep | undefined; readonly find: FindOperand },
+  }: {
+    readonly counters: Place;
+    readonly seen: Place;
+    readonly keys: KernelStep | undefined;
+    readonly find: FindOperand;
+  },
 ): SmallBatchStep {
   const scratch: Place = {
     tensor: input('scratch', scratchShape(tensor)),
@@ -71,12 +99,12 @@ function planStep(
     key: {},
   };
   const ownKeys = keys && { tensor: keys.result.tensor, result: keys.result };
-  const work = { tensor, result: step.result, scratch, counters, ownKeys };
+  const work = { tensor, result: step.result, seen, scratch, counters, ownKeys };
   return {
     kind: 'small-batch',
     purpose: 'attention',
     rows: tensor.shape[1]!,
-    forms: rowForms.map((rows) => ({ rows, plan: planSplitAttention(work, find, rows) })),
+    forms: attentionForms.map((form) => ({ rows: form.rows, plan: planSplitAttention(work, find, form) })),
     results: [step.result, scratch, ...(keys === undefined ? [] : [keys.result])],
     replaced: keys === undefined ? [step] : [keys, step],
   };

@@ -38,11 +38,7 @@ export interface ProductStep {
   readonly result: Place;
 }
 
-/** Small-batch kernels exist for these row counts; missing rows cost little. */
-export const rowForms: readonly number[] = [1, 4];
-export const maxSmallBatchRows = rowForms.at(-1)!;
-
-/** Several steps as one kernel, faster for few rows. */
+/** Several steps as one kernel for few rows: faster, or in an order of sums that does not depend on their number. */
 export interface SmallBatchStep {
   readonly kind: 'small-batch';
   readonly purpose: 'products' | 'attention';
@@ -65,12 +61,23 @@ export function readsOf(step: Step): readonly Place[] {
   return (operands as readonly Place[]).filter(({ key }) => !made.has(key));
 }
 
-/** Names describe the purpose, for profilers. */
-export function plansOf(step: Step): readonly { readonly plan: KernelPlan; readonly purpose: string }[] {
+/** A kernel of a step: `purpose` names it for profilers, `rows` are those that it is for, if not any number. */
+interface NamedPlan {
+  readonly plan: KernelPlan;
+  readonly purpose: string;
+  readonly rows: number | undefined;
+}
+
+export function plansOf(step: Step): readonly NamedPlan[] {
   if (step.kind === 'product') return [];
   if (step.kind === 'small-batch') {
-    const own = step.forms.map(({ rows, plan }) => ({ plan, purpose: `${step.purpose}_of_${rows}_rows` }));
-    return [...own, ...step.replaced.flatMap(plansOf)];
+    const own = step.forms.map(({ rows, plan }) => ({
+      plan,
+      purpose: `${step.purpose}_of_${rows}_rows`,
+      rows,
+    }));
+    const others = step.replaced.flatMap(plansOf).map((other) => ({ ...other, rows: Infinity }));
+    return [...own, ...others];
   }
-  return [{ plan: step.plan, purpose: step.result.tensor.operation }];
+  return [{ plan: step.plan, purpose: step.result.tensor.operation, rows: undefined }];
 }

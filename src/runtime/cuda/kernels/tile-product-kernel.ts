@@ -1,0 +1,340 @@
+/**
+ * Up to 64 rows times weight matrices of halves on tensor cores, in one order of sums: a row's result does not depend
+ * on how many rows are computed with it, so a verified token is the token of plain decoding.
+ * The matrix, stored as [column, inner], is the left side of 16 x 8 tiles (16 lines by 8 rows), whose order of places
+ * does not matter (device-code.ts). The warps of a block share the places of its lines: 64 places each in turn, joined
+ * in the order of warps. Nothing that differs between numbers of rows (tiles, loads in flight, blocks) changes this order.
+ * Reading the matrix takes the time. Eight lanes read 128 bytes of a line, because half of it would cost as much, and
+ * exchange what belongs to the lanes of another line. The next loads start before the arrived ones are used.
+ */
+import type { HalfType } from '../../../core/half-floats.js';
+import type { TensorOf } from '../../../graph/tensor.js';
+import { type FindOperand, ElementCode } from './element-code.js';
+import { type KernelPlan, finishKernel } from './kernel-plan.js';
+import type { KernelText } from './kernel-text.js';
+import { type SmallBatchWork, range, roundTo } from './small-batch-kernel.js';
+import { normThreads, pairOf, readNorm, writeSquares } from './wide-kernels.js';
+
+const warps = normThreads / 32;
+const [tileLines, tileRows] = [16, 8];
+/** Halves of a load, and loads of a line that a warp has in one turn: two steps of four. */
+const [placesOfLoad, loadsOfTurn] = [8, 8];
+/** Against bank conflicts: in halves, and in floats. */
+const [rowSpacing, lineSpacing] = [32, 1];
+const processors = 132;
+
+/** Row counts of the kernels; missing rows cost little. */
+export const tileForms: readonly number[] = [8, 16, 32, 64];
+
+/** Normed rows in shared memory, less what sums need. */
+export const hasRoomForTiles = (rows: number, inner: number): boolean =>
+  rows * (inner + rowSpacing) * 2 <= 36 * 1024;
+
+interface TileProduct {
+  readonly text: KernelText;
+  readonly work: SmallBatchWork;
+  readonly find: FindOperand;
+  readonly type: HalfType;
+  /** Tiles of rows, and of lines of each matrix. */
+  readonly tiles: number;
+  readonly lineTiles: number;
+  readonly matrices: number;
+  /** Turns in flight. */
+  readonly depth: number;
+  /** Loads of a line, and turns of each warp. */
+  readonly loads: number;
+  readonly turns: number;
+  readonly counts: readonly number[];
+  readonly units: number;
+  readonly pointers: readonly (readonly string[])[];
+}
+
+export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: number): KernelPlan {
+  const { parts, inner, left, leading } = work;
+  const matrices = parts[0]!.products.length;
+  const tiles = Math.ceil(rows / tileRows);
+  // More lines share each read of many rows.
+  const lineTiles = tiles >= 4 && matrices === 1 ? 2 : 1;
+  const resident = tiles >= 8 ? 1 : 2;
+  const depth = tiles === 1 && matrices === 1 ? 2 : 1;
+  const counts = parts.map(({ columns }) => Math.ceil(columns / (tileLines * lineTiles)));
+  const units = counts.reduce((sum, each) => sum + each, 0);
+  const loads = inner / placesOfLoad;
+  const turns = Math.ceil(loads / (loadsOfTurn * warps * depth)) * depth;
+  return finishKernel(
+    parts.map(({ result }) => result),
+    { kind: 'blocks', count: Math.min(units, processors * resident), block: normThreads },
+    (text) => {
+      const pointers = parts.map(({ products }) => products.map(({ weights }) => text.pointer(weights)));
+      const sizes = { tiles, lineTiles, matrices, depth, loads, turns, counts, units, pointers };
+      const writing: TileProduct = { text, work, find, type: work.type as HalfType, ...sizes };
+      declare(writing);
+      text.line(`const int rows = ${text.count(leading)};`);
+      const source = 'operation' in left ? writeNorm(writing, left, rows) : text.pointer(left);
+      const stride = 'operation' in left ? loads + rowSpacing / placesOfLoad : loads;
+      const loadRows: LoadRows = (name, place) => {
+        writeRows(writing, `((const uint4*)${source})[row * ${stride} + at]`, name, place);
+      };
+      text.line(`uint4 given[${tiles}];`);
+      loadRows('given', stepPlace('0', 0));
+      text.block(`while (unit < ${units})`, () => {
+        addUp(writing, loadRows);
+        storeSums(writing);
+      });
+    },
+    normThreads,
+    resident,
+  );
+}
+
+const streamsOf = ({ matrices, lineTiles }: TileProduct): readonly string[] =>
+  range(matrices).flatMap((m) => range(lineTiles).map((l) => `${m}_${l}`));
+
+/** Lines that a lane loads from: its own (g) or its neighbour's, of both halves of a tile. */
+const lineNames = ['evenUpper', 'oddUpper', 'evenLower', 'oddLower'] as const;
+
+function declare(writing: TileProduct): void {
+  const { text, work, units, depth, matrices, tiles } = writing;
+  text.line('const int warp = threadIdx.x / 32;');
+  text.line('const int lane = threadIdx.x % 32;');
+  text.line('const int g = lane / 4;');
+  text.line('const int t = lane % 4;');
+  text.line('const bool isOdd = (g & 1) != 0;');
+  const joined = `[${Math.min(tiles, 2) * tileRows}][${tileLines + lineSpacing}]`;
+  text.line(`__shared__ float sums[${matrices}][${warps}]${joined};`);
+  text.line('int unit = blockIdx.x;');
+  text.line('int columns = 0, line = 0;');
+  if (work.parts.length > 1) text.line('int part = 0;');
+  for (const stream of streamsOf(writing)) {
+    for (const name of lineNames) text.line(`const uint4* ${name}${stream} = 0;`);
+    for (const name of lineNames) text.line(`uint4 ${name}Ahead${stream}[${depth}];`);
+  }
+  text.block(`if (unit < ${units})`, () => {
+    findLines(writing);
+    text.line('#pragma unroll');
+    text.block(`for (int u = 0; u < ${depth}; u++)`, () => {
+      loadAhead(writing, 'u');
+    });
+  });
+}
+
+/** Of `unit`. */
+function findLines(writing: TileProduct): void {
+  const { text, work, counts, matrices, lineTiles, loads, pointers } = writing;
+  text.line('line = unit;');
+  text.line(`columns = ${work.parts[0]!.columns};`);
+  if (work.parts.length > 1) text.line('part = 0;');
+  range(matrices).forEach((m) => {
+    text.line(`const uint4* matrix${m} = (const uint4*)${pointers[0]![m]!};`);
+  });
+  let before = counts[0]!;
+  work.parts.slice(1).forEach((part, index) => {
+    text.block(`if (unit >= ${before})`, () => {
+      text.line(`line = unit - ${before};`);
+      text.line(`part = ${index + 1};`);
+      text.line(`columns = ${part.columns};`);
+      range(matrices).forEach((m) => {
+        text.line(`matrix${m} = (const uint4*)${pointers[index + 1]![m]!};`);
+      });
+    });
+    before += counts[index + 1]!;
+  });
+  text.line(`line *= ${tileLines * lineTiles};`);
+  const isWhole = work.parts.every(({ columns }) => columns % (tileLines * lineTiles) === 0);
+  for (const stream of streamsOf(writing))
+    lineNames.forEach((name, index) => {
+      const [m, l] = stream.split('_').map(Number) as [number, number];
+      const own = `line + g / 2 * 2 + ${tileLines * l + 8 * Math.floor(index / 2) + (index % 2)}`;
+      // Missing lines repeat the last one and are not stored.
+      const found = isWhole ? `(${own})` : `min(${own}, columns - 1)`;
+      text.line(`${name}${stream} = matrix${m} + ${found} * ${loads};`);
+    });
+}
+
+/** The first load of turn p. */
+const turnPlace = (p: string): string => `${loadsOfTurn} * (${p} * ${warps} + warp)`;
+/** A lane's load of a step of turn p. */
+const stepPlace = (p: string, step: 0 | 1): string => `${turnPlace(p)} + ${(step * loadsOfTurn) / 2} + t`;
+
+function loadAhead(writing: TileProduct, p: string): void {
+  const { text, loads } = writing;
+  text.line(`const int at = ${turnPlace(p)} + lane % ${loadsOfTurn};`);
+  for (const stream of streamsOf(writing))
+    for (const name of lineNames)
+      text.line(
+        `${name}Ahead${stream}[u] = at < ${loads} ? loadOnce(${name}${stream} + at) : uint4{0u, 0u, 0u, 0u};`,
+      );
+}
+
+type LoadRows = (name: string, place: string) => void;
+
+/** Missing rows are zeros and not stored. */
+function writeRows({ text, tiles, loads }: TileProduct, element: string, name: string, place: string): void {
+  text.block('', () => {
+    text.line(`const int at = ${place};`);
+    text.line('#pragma unroll');
+    text.block(`for (int n = 0; n < ${tiles}; n++)`, () => {
+      text.line(`const int row = ${tileRows} * n + g;`);
+      text.line(`${name}[n] = row < rows && at < ${loads} ? ${element} : uint4{0u, 0u, 0u, 0u};`);
+    });
+  });
+}
+
+/** Every turn starts later loads: of the rows for the next step, of the matrix `depth` turns ahead. */
+function addUp(writing: TileProduct, loadRows: LoadRows): void {
+  const { text, work, tiles, depth, turns, units } = writing;
+  text.line('const int ownLine = line, ownColumns = columns;');
+  if (work.parts.length > 1) text.line('const int ownPart = part;');
+  for (const stream of streamsOf(writing)) text.line(`float sum${stream}[${tiles}][4] = {};`);
+  // Unrolling further would only take registers.
+  text.line('#pragma unroll 1');
+  text.block(`for (int p = 0; p < ${turns}; p += ${depth})`, () => {
+    text.line(`int later = p + ${depth};`);
+    text.block(`if (later == ${turns})`, () => {
+      text.line('later = 0;');
+      text.line('unit += gridDim.x;');
+      text.block(`if (unit < ${units})`, () => {
+        findLines(writing);
+      });
+    });
+    text.line(`const bool isMore = unit < ${units};`);
+    text.line('#pragma unroll');
+    text.block(`for (int u = 0; u < ${depth}; u++)`, () => {
+      for (const stream of streamsOf(writing)) {
+        for (const name of lineNames) text.line(`uint4 ${name}Words${stream} = ${name}Ahead${stream}[u];`);
+        for (const half of ['Upper', 'Lower'])
+          text.line(`exchange(even${half}Words${stream}, odd${half}Words${stream}, isOdd);`);
+      }
+      text.block('if (isMore)', () => {
+        loadAhead(writing, '(later + u)');
+      });
+      multiplyStep(writing, 'even', () => {
+        loadRows('next', stepPlace('(p + u)', 1));
+      });
+      multiplyStep(writing, 'odd', () => {
+        loadRows('next', stepPlace(`(u + 1 < ${depth} ? p + u + 1 : later)`, 0));
+      });
+    });
+  });
+}
+
+function multiplyStep(writing: TileProduct, step: 'even' | 'odd', loadNext: () => void): void {
+  const { text, type, tiles } = writing;
+  const multiply = type === 'bfloat16' ? 'multiplyBfloat16' : 'multiplyFloat16';
+  text.block('', () => {
+    text.line(`uint4 next[${tiles}];`);
+    loadNext();
+    text.line('#pragma unroll');
+    text.block(`for (int n = 0; n < ${tiles}; n++)`, () => {
+      for (const stream of streamsOf(writing))
+        for (const pair of [
+          ['x', 'y'],
+          ['z', 'w'],
+        ] as const)
+          // prettier-ignore
+          text.block('', () => {
+            const words = pair.flatMap((field) =>
+              ['Upper', 'Lower'].map((half) => `${step}${half}Words${stream}.${field}`),
+            );
+            text.line(`const unsigned lines[4] = {${words.join(', ')}};`);
+            text.line(`${multiply}(sum${stream}[n], lines, given[n].${pair[0]}, given[n].${pair[1]});`);
+          });
+      text.line('given[n] = next[n];');
+    });
+  });
+}
+
+/** Joins the warps' sums of 16 lines and up to 16 rows at a time. */
+function storeSums(writing: TileProduct): void {
+  const { text, tiles, lineTiles, matrices } = writing;
+  const together = Math.min(tiles, 2);
+  range(lineTiles).forEach((l) => {
+    text.line('#pragma unroll');
+    text.block(`for (int n = 0; n < ${tiles}; n += ${together})`, () => {
+      range(matrices).forEach((m) => {
+        range(together).forEach((k) => {
+          range(4).forEach((e) => {
+            const [row, line] = [`${tileRows * k + (e % 2)} + 2 * t`, e < 2 ? 'g' : 'g + 8'];
+            text.line(`sums[${m}][warp][${row}][${line}] = sum${m}_${l}[n + ${k}][${e}];`);
+          });
+        });
+      });
+      text.line('__syncthreads();');
+      text.line(`const int own = threadIdx.x / ${tileLines}, spot = threadIdx.x % ${tileLines};`);
+      text.line(`const int row = ${tileRows} * n + own;`);
+      text.line(`const int place = ownLine + ${tileLines * l} + spot;`);
+      text.block(`if (own < ${tileRows * together} && row < rows && place < ownColumns)`, () => {
+        storeElement(writing);
+      });
+      text.line('__syncthreads();');
+    });
+  });
+}
+
+function storeElement({ text, work, find, matrices }: TileProduct): void {
+  range(matrices).forEach((m) => {
+    text.line(`float total${m} = 0.0f;`);
+    text.line('#pragma unroll');
+    text.line(`for (int w = 0; w < ${warps}; w++) total${m} += sums[${m}][w][own][spot];`);
+  });
+  text.line('const int at = row * ownColumns + place;');
+  work.parts.forEach(({ products, tensor, result }, index) => {
+    const names = new Map(products.map((product, m) => [product.tensor, roundTo(product.type, `total${m}`)]));
+    const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
+    const code = new ElementCode(text, others, { at: 'at', names });
+    text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {
+      text.store(result, 'at', code.element(tensor, { flat: 'at' }));
+    });
+  });
+}
+
+/** Rows in shared memory, summed in the order of the kernel that norms more rows. Returns their name. */
+function writeNorm({ text, work, find, type }: TileProduct, norm: TensorOf<'rmsNorm'>, most: number): string {
+  const { rows, weights } = readNorm(norm, find)!;
+  const { inner } = work;
+  // Unrolling over rows would take longer: each block runs this once.
+  const overRows = (write: () => void): void => {
+    text.line('#pragma unroll 1');
+    text.block('for (int r = 0; r < rows; r++)', write);
+  };
+  const overRow = (write: () => void): void => {
+    text.line('#pragma unroll');
+    text.block(`for (int i = 0; i < ${Math.ceil(inner / 4 / normThreads)}; i++)`, () => {
+      text.line(`const int at = threadIdx.x + ${normThreads} * i;`);
+      text.block(`if (at < ${inner / 4})`, () => {
+        text.line(`const float4 value = ((const float4*)${text.pointer(rows)})[r * ${inner / 4} + at];`);
+        write();
+      });
+    });
+  };
+  const addLanes = (name: string): void => {
+    text.line(
+      `for (int step = 16; step > 0; step >>= 1) ${name} += __shfl_xor_sync(0xffffffffu, ${name}, step);`,
+    );
+  };
+  text.line(`__shared__ uint4 room[${(most * (inner + rowSpacing)) / placesOfLoad}];`);
+  text.line(`__shared__ float squaresOf[${most}][${warps}];`);
+  overRows(() => {
+    text.line('float squares = 0.0f;');
+    overRow(() => {
+      writeSquares(text, 'value');
+    });
+    addLanes('squares');
+    text.line('if (lane == 0) squaresOf[r][warp] = squares;');
+  });
+  text.line('__syncthreads();');
+  overRows(() => {
+    text.line(`float total = lane < ${warps} ? squaresOf[r][lane] : 0.0f;`);
+    addLanes('total');
+    const epsilon = Math.fround(norm.attributes.epsilon);
+    text.line(`const float factor = 1.0f / sqrtf(total / ${inner} + ${epsilon}f);`);
+    overRow(() => {
+      text.line(`const float4 weight = ((const float4*)${text.pointer(weights)})[at];`);
+      const values = ['x', 'y', 'z', 'w'].map((field) => `value.${field} * factor * weight.${field}`);
+      const pairs = [0, 2].map((first) => pairOf(type, values[first]!, values[first + 1]!));
+      text.line(`((uint2*)room)[(r * ${inner + rowSpacing} + 4 * at) / 4] = uint2{${pairs.join(', ')}};`);
+    });
+  });
+  text.line('__syncthreads();');
+  return 'room';
+}
