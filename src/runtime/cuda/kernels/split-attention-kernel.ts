@@ -28,7 +28,7 @@ const chunk = 64;
 const groupFor = (size: number): number => [8, 4, 2, 1].find((group) => size % (4 * group) === 0) ?? 0;
 const fields = ['x', 'y', 'z', 'w'];
 
-/** Row counts of the kernels, and how many of these rows a block has. */
+/** Row counts of the kernels, and how many of these rows a block has: with 8, five rows would take longer. */
 export const attentionForms = [1, 4, 8, 16, 32, 64].map((rows) => ({ rows, own: Math.min(rows, 4) }));
 /** With more items than counters, a block has all parts of its item. */
 export const countedItems = 8192;

@@ -2,8 +2,8 @@
  * Up to 64 rows times weight matrices of halves on tensor cores, in one order of sums: a row's result does not depend
  * on how many rows are computed with it, so a verified token is the token of plain decoding.
  * The matrix, stored as [column, inner], is the left side of 16 x 8 tiles (16 lines by 8 rows), whose order of places
- * does not matter (device-code.ts). The warps of a block share the places of its lines: 64 places each in turn, joined
- * in the order of warps. Nothing that differs between numbers of rows (tiles, loads in flight, blocks) changes this order.
+ * does not matter (device-code.ts). The warps of a block share the places of its lines, an eighth each, and are joined in
+ * their order. Nothing that differs between numbers of rows (tiles, loads in flight, blocks) changes this order.
  * Reading the matrix takes the time. Eight lanes read 128 bytes of a line, because half of it would cost as much, and
  * exchange what belongs to the lanes of another line. The next loads start before the arrived ones are used.
  */
@@ -41,9 +41,10 @@ interface TileProduct {
   readonly matrices: number;
   /** Turns in flight. */
   readonly depth: number;
-  /** Loads of a line, and turns of each warp. */
+  /** Loads of a line, and turns of each warp; with empty ones, a multiple of the depth. */
   readonly loads: number;
   readonly turns: number;
+  readonly allTurns: number;
   readonly counts: readonly number[];
   readonly units: number;
   readonly pointers: readonly (readonly string[])[];
@@ -60,13 +61,14 @@ export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: n
   const counts = parts.map(({ columns }) => Math.ceil(columns / (tileLines * lineTiles)));
   const units = counts.reduce((sum, each) => sum + each, 0);
   const loads = inner / placesOfLoad;
-  const turns = Math.ceil(loads / (loadsOfTurn * warps * depth)) * depth;
+  const turns = Math.ceil(loads / (loadsOfTurn * warps));
+  const allTurns = Math.ceil(turns / depth) * depth;
   return finishKernel(
     parts.map(({ result }) => result),
     { kind: 'blocks', count: Math.min(units, processors * resident), block: normThreads },
     (text) => {
       const pointers = parts.map(({ products }) => products.map(({ weights }) => text.pointer(weights)));
-      const sizes = { tiles, lineTiles, matrices, depth, loads, turns, counts, units, pointers };
+      const sizes = { tiles, lineTiles, matrices, depth, loads, turns, allTurns, counts, units, pointers };
       const writing: TileProduct = { text, work, find, type: work.type as HalfType, ...sizes };
       declare(writing);
       text.line(`const int rows = ${text.count(leading)};`);
@@ -76,7 +78,7 @@ export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: n
         writeRows(writing, `((const uint4*)${source})[row * ${stride} + at]`, name, place);
       };
       text.line(`uint4 given[${tiles}];`);
-      loadRows('given', stepPlace('0', 0));
+      loadRows('given', stepPlace(writing, '0', 0));
       text.block(`while (unit < ${units})`, () => {
         addUp(writing, loadRows);
         storeSums(writing);
@@ -152,17 +154,20 @@ function findLines(writing: TileProduct): void {
 }
 
 /** The first load of turn p. */
-const turnPlace = (p: string): string => `${loadsOfTurn} * (${p} * ${warps} + warp)`;
+const turnPlace = ({ turns }: TileProduct, p: string): string => `${loadsOfTurn} * (warp * ${turns} + ${p})`;
 /** A lane's load of a step of turn p. */
-const stepPlace = (p: string, step: 0 | 1): string => `${turnPlace(p)} + ${(step * loadsOfTurn) / 2} + t`;
+const stepPlace = (writing: TileProduct, p: string, step: 0 | 1): string =>
+  `${turnPlace(writing, p)} + ${(step * loadsOfTurn) / 2} + t`;
 
 function loadAhead(writing: TileProduct, p: string): void {
-  const { text, loads } = writing;
-  text.line(`const int at = ${turnPlace(p)} + lane % ${loadsOfTurn};`);
+  const { text, loads, turns, allTurns } = writing;
+  text.line(`const int at = ${turnPlace(writing, p)} + lane % ${loadsOfTurn};`);
+  // An empty turn would repeat the next warp's.
+  const isOwn = `at < ${loads}${allTurns === turns ? '' : ` && ${p} < ${turns}`}`;
   for (const stream of streamsOf(writing))
     for (const name of lineNames)
       text.line(
-        `${name}Ahead${stream}[u] = at < ${loads} ? loadOnce(${name}${stream} + at) : uint4{0u, 0u, 0u, 0u};`,
+        `${name}Ahead${stream}[u] = ${isOwn} ? loadOnce(${name}${stream} + at) : uint4{0u, 0u, 0u, 0u};`,
       );
 }
 
@@ -182,15 +187,15 @@ function writeRows({ text, tiles, loads }: TileProduct, element: string, name: s
 
 /** Every turn starts later loads: of the rows for the next step, of the matrix `depth` turns ahead. */
 function addUp(writing: TileProduct, loadRows: LoadRows): void {
-  const { text, work, tiles, depth, turns, units } = writing;
+  const { text, work, tiles, depth, allTurns, units } = writing;
   text.line('const int ownLine = line, ownColumns = columns;');
   if (work.parts.length > 1) text.line('const int ownPart = part;');
   for (const stream of streamsOf(writing)) text.line(`float sum${stream}[${tiles}][4] = {};`);
   // Unrolling further would only take registers.
   text.line('#pragma unroll 1');
-  text.block(`for (int p = 0; p < ${turns}; p += ${depth})`, () => {
+  text.block(`for (int p = 0; p < ${allTurns}; p += ${depth})`, () => {
     text.line(`int later = p + ${depth};`);
-    text.block(`if (later == ${turns})`, () => {
+    text.block(`if (later == ${allTurns})`, () => {
       text.line('later = 0;');
       text.line('unit += gridDim.x;');
       text.block(`if (unit < ${units})`, () => {
@@ -209,10 +214,10 @@ function addUp(writing: TileProduct, loadRows: LoadRows): void {
         loadAhead(writing, '(later + u)');
       });
       multiplyStep(writing, 'even', () => {
-        loadRows('next', stepPlace('(p + u)', 1));
+        loadRows('next', stepPlace(writing, '(p + u)', 1));
       });
       multiplyStep(writing, 'odd', () => {
-        loadRows('next', stepPlace(`(u + 1 < ${depth} ? p + u + 1 : later)`, 0));
+        loadRows('next', stepPlace(writing, `(u + 1 < ${depth} ? p + u + 1 : later)`, 0));
       });
     });
   });
