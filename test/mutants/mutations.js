@@ -72,6 +72,20 @@ export const mutations = [
     tests: ['src/runtime/cuda/driver/kernel-store.test.ts'],
   },
   {
+    name: 'attention sums over columns where they lie, not in the order of what a row sees',
+    file: 'src/runtime/cuda/kernels/seen-columns-kernel.ts',
+    search: "text.store(result, '(long long)row * (columns + 1) + place', 'column');",
+    replace: "text.store(result, '(long long)row * (columns + 1) + 1 + before + threadIdx.x', 'column');",
+    tests: ['test/conformance/cuda-small-batch-attention.test.ts'],
+  },
+  {
+    name: 'the warps of many rows are joined in another order',
+    file: 'src/runtime/cuda/kernels/tile-product-kernel.ts',
+    search: 'total${m} += sums[${m}][w][own][spot];',
+    replace: 'total${m} += sums[${m}][rows > 1 ? ${warps} - 1 - w : w][own][spot];',
+    tests: ['test/conformance/cuda-small-batch.tiers.test.ts'],
+  },
+  {
     name: 'the norm of the CUDA kernels ignores its epsilon',
     file: 'src/runtime/cuda/kernels/kernels.ts',
     search: 'blockSum(squares) / width + ${Math.fround(epsilon)}f)',
