@@ -8,6 +8,7 @@ import { add } from '../../src/graph/operations/elementwise.js';
 import { input } from '../../src/graph/operations/leaves.js';
 import { reshape } from '../../src/graph/operations/shaping.js';
 import type { Tensor } from '../../src/graph/tensor.js';
+import type { KvCache } from '../../src/model/cache/kv-cache.js';
 import { blocked } from '../../src/model/attention-inputs.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { float32 } from '../../src/runtime/program.js';
@@ -16,8 +17,8 @@ import type { LaunchCounts } from '../support/counting-device.js';
 import { countLaunches } from '../support/counting-device.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeCuda, describeEmulated } from '../support/emulated-suite.js';
-import { tiny } from '../support/tiny-checkpoints.js';
-import { TinyModels } from '../support/tiny-pair.js';
+import { tiny, writeMixture } from '../support/tiny-checkpoints.js';
+import { randomTokens, TinyModels } from '../support/tiny-pair.js';
 import { drawValues } from './runtime-cases.js';
 import { expectClose } from './runtime-comparison.js';
 
@@ -239,6 +240,46 @@ describeEmulated('a decoder', () => {
     await models.dispose();
     return passes;
   }
+
+  it.each([
+    ['dense', undefined],
+    ['with experts', writeMixture],
+  ])('gives a row the same scores beside any others: %s', async (_, write) => {
+    const runtime = createCudaRuntime(createEmulatedDevice(), { productType: 'bfloat16' });
+    const models = new TinyModels({ ...tiny, layerCount: 2 }, runtime);
+    const target =
+      write === undefined
+        ? (await models.loadTarget()).target
+        : await models.loadModel(write(models.freshFolder(), { ...tiny, layerCount: 2 }));
+    const [context, next] = [randomTokens('context', 9, 16), randomTokens('next', 12, 16)];
+    const score = async (tokens: readonly number[], cache: KvCache, parents?: readonly number[]) => {
+      const rows = { tokens: Int32Array.from(tokens), parents: parents && Int32Array.from(parents) };
+      const result = await target.forward({ ...rows, cache, want: ['logits'] });
+      const width = result.logits!.length / tokens.length;
+      return {
+        ...result,
+        scores: tokens.map((_, row) => result.logits!.slice(row * width, (row + 1) * width)),
+      };
+    };
+    const afterContext = async (): Promise<KvCache> => {
+      const cache = target.createCache();
+      cache.appendAll((await score(context, cache)).rows, context.length);
+      return cache;
+    };
+    const alone: Float32Array[] = [];
+    const cache = await afterContext();
+    for (const token of next) {
+      const { rows, scores } = await score([token], cache);
+      cache.appendAll(rows, 1);
+      alone.push(...scores);
+    }
+    expect((await score(next, await afterContext())).scores).toEqual(alone);
+    // The first three in a tree, each behind a branch.
+    const [first, second, third] = next as [number, number, number];
+    const tree = await score([first, 3, second, 5, 7, third], await afterContext(), [-1, -1, 0, 0, 2, 2]);
+    expect([0, 2, 5].map((row) => tree.scores[row])).toEqual(alone.slice(0, 3));
+    await models.dispose();
+  });
 
   it('launches few kernels a layer for few rows, and products for more', async () => {
     expect(await countLayer([1, 8, 64, 65])).toEqual([
