@@ -26,9 +26,15 @@ const processors = 132;
 /** Row counts of the kernels; missing rows cost little. */
 export const tileForms: readonly number[] = [8, 16, 32, 64];
 
-/** Normed rows in shared memory, less what sums need. */
-export const hasRoomForTiles = (rows: number, inner: number): boolean =>
-  rows * (inner + rowSpacing) * 2 <= 36 * 1024;
+/** Rows whose sums are joined at a time. */
+const joinedRows = (tiles: number): number => Math.min(tiles, 2) * tileRows;
+const maxSharedBytes = 48 * 1024;
+
+/** Whether normed rows fit into shared memory beside the sums of lines and squares. */
+export function hasRoomForTiles(rows: number, inner: number, matrices: number): boolean {
+  const sums = matrices * joinedRows(Math.ceil(rows / tileRows)) * (tileLines + lineSpacing) + rows;
+  return rows * (inner + rowSpacing) * 2 + sums * warps * 4 <= maxSharedBytes;
+}
 
 interface TileProduct {
   readonly text: KernelText;
@@ -102,7 +108,7 @@ function declare(writing: TileProduct): void {
   text.line('const int g = lane / 4;');
   text.line('const int t = lane % 4;');
   text.line('const bool isOdd = (g & 1) != 0;');
-  const joined = `[${Math.min(tiles, 2) * tileRows}][${tileLines + lineSpacing}]`;
+  const joined = `[${joinedRows(tiles)}][${tileLines + lineSpacing}]`;
   text.line(`__shared__ float sums[${matrices}][${warps}]${joined};`);
   text.line('int unit = blockIdx.x;');
   text.line('int columns = 0, line = 0;');

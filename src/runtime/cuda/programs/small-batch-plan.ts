@@ -241,7 +241,9 @@ function planGroup(
     if (norm.operation !== 'rmsNorm' || norm.shape.at(-1) !== inner) return undefined;
     if (!tensorCores)
       return rows <= maxNormedRows && hasRoomForNorm(maxNormedRows, inner, type) ? norm : undefined;
-    return hasRoomForTiles(rows, inner) && readNorm(norm, find) !== undefined ? norm : undefined;
+    return hasRoomForTiles(rows, inner, parts[0]!.products.length) && readNorm(norm, find) !== undefined
+      ? norm
+      : undefined;
   };
   const planFor = (rows: number): KernelPlan => {
     const work: SmallBatchWork = { leading, inner, type, parts, left: normWithin(rows) ?? left };
