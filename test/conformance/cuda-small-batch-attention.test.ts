@@ -204,6 +204,9 @@ describeCuda('a row of attention', {}, (bench) => {
     // Branches of a tree between its ancestors, and a past that begins elsewhere.
     const branch = [96, ...nobody(3), 97, ...nobody(1), 98, 99];
     expect(await mix([[...nobody(1), ...upTo(96)]], [branch])).toEqual(plain);
+    // Beside so many lanes that each block has all parts.
+    const lanes = Array.from({ length: 260 }, () => upTo(99));
+    expect(await mix(lanes, lanes.map(() => [99]))).toEqual(plain); // prettier-ignore
     // Beside a longer lane.
     const [long, short] = [
       [...upTo(99), ...upTo(41)],

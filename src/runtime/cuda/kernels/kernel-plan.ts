@@ -84,6 +84,23 @@ __device__ void exchange(uint4& first, uint4& second, bool isOdd) {
   if (isOdd) first = got; else second = got;
 }
 
+// Parts of attention, joined in their order: one that sees nothing changes nothing.
+struct Joined {
+  float top = -INFINITY;
+  float powers = 0.0f;
+  float mixture = 0.0f;
+};
+
+__device__ void joinPart(Joined& joined, float largest, float powers, float mixture) {
+  const float higher = fmaxf(joined.top, largest);
+  const float zero = higher == -INFINITY ? 0.0f : higher;
+  const float before = expf(joined.top - zero);
+  const float now = expf(largest - zero);
+  joined.powers = fmaf(powers, now, joined.powers * before);
+  joined.mixture = fmaf(mixture, now, joined.mixture * before);
+  joined.top = higher;
+}
+
 // The largest of all threads of a block, the same in every thread.
 __device__ float blockMaximum(float value) {
   __shared__ float parts[32];

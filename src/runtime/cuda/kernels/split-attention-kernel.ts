@@ -8,12 +8,7 @@
  * Groups of threads share a column for the scores, a warp has a row for the softmax, and each thread has four places
  * for the mixture. Rotated keys of the new rows are computed here and stored for other readers.
  */
-import {
-  type Dimension,
-  addDimensions,
-  countElements,
-  multiplyDimensions,
-} from '../../../graph/dimension.js';
+import { addDimensions, countElements, multiplyDimensions } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { rootOf } from '../programs/step.js';
 import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-kernel.js';
@@ -29,9 +24,10 @@ const groupFor = (size: number): number => [8, 4, 2, 1].find((group) => size % (
 const fields = ['x', 'y', 'z', 'w'];
 
 /** Row counts of the kernels, and how many of these rows a block has: with 8, five rows would take longer. */
-export const attentionForms = [1, 4, 8, 16, 32, 64].map((rows) => ({ rows, own: Math.min(rows, 4) }));
-/** With more items than counters, a block has all parts of its item. */
-export const countedItems = 8192;
+const maxOwn = 4;
+export const attentionForms = [1, 4, 8, 16, 32, 64].map((rows) => ({ rows, own: Math.min(rows, maxOwn) }));
+/** With more, the device is busy if each block has all parts of its item. */
+export const countedItems = 1024;
 
 interface SplitAttention {
   readonly tensor: TensorOf<'attention'>;
@@ -61,14 +57,13 @@ export function isSplittable({ attributes: { segments }, shape }: TensorOf<'atte
   return segments.every((kind) => kind !== 'diagonal');
 }
 
-/** Per row, head and part: mixture, largest score, sum of powers. */
-export function scratchShape({ shape, inputs }: TensorOf<'attention'>): readonly Dimension[] {
+/** Per row, head and part: mixture, largest score, sum of powers. Items beyond those counted need none. */
+export function scratchShapes({ shape, inputs }: TensorOf<'attention'>) {
   const [batch, position, heads, size] = shape;
-  const room = multiplyDimensions(
-    addDimensions(inputs[1]!.shape.at(-1)!, chunk),
-    Math.ceil(((size as number) + 2) / chunk),
-  );
-  return [countElements([batch!, position!, heads!]), room];
+  const columns = addDimensions(inputs[1]!.shape.at(-1)!, chunk);
+  const room = multiplyDimensions(columns, Math.ceil(((size as number) + 2) / chunk));
+  const rows = countElements([batch!, addDimensions(position!, maxOwn - 1), heads!]);
+  return { shape: [rows, room], atMost: [countedItems * maxOwn, room] };
 }
 
 /** @param most rows of a run */
@@ -106,7 +101,7 @@ export function planSplitAttention(
       writeScores(writing);
       writeSoftmax(writing);
       writeMixture(writing);
-      storePart(writing);
+      keepPart(writing);
     });
     joinParts(writing);
   });
@@ -138,6 +133,7 @@ function declare({ text, work, rows, size, groups }: SplitWriting): void {
   text.line('const int lane = threadIdx.x % 32;');
   text.line(`const int group = threadIdx.x / ${size / 4};`);
   text.line(`const int at = threadIdx.x % ${size / 4};`);
+  text.line(`Joined joined[${Math.ceil((rows * size) / threads)}];`);
 }
 
 function writeQueries({ text, code, work, rows, size }: SplitWriting): void {
@@ -333,56 +329,65 @@ function writeMixture(writing: SplitWriting): void {
 const resultAt = (size: number): string =>
   `((long long)(sequence * rows + firstRow + r) * heads + head) * ${size} + i % ${size}`;
 
-const scratchAt = (size: number, part: string): string =>
-  `(((long long)(sequence * rows + firstRow + r) * heads + head) * parts + ${part}) * ${size + 2}`;
+const scratchAt = ({ rows, size }: SplitWriting, part: string): string =>
+  `((long long)(item * ${rows} + r) * parts + ${part}) * ${size + 2}`;
 
-function storePart({ text, work, rows, size, groups }: SplitWriting): void {
-  const { result, scratch } = work;
-  text.block(`for (int i = threadIdx.x; i < own * ${size}; i += ${threads})`, () => {
+/** Places of rows that each thread stores. */
+function overPlaces({ text, rows, size }: SplitWriting, write: () => void): void {
+  text.line('#pragma unroll');
+  text.block(`for (int e = 0; e < ${Math.ceil((rows * size) / threads)}; e++)`, () => {
+    text.line(`const int i = threadIdx.x + ${threads} * e;`);
     text.line(`const int r = i / ${size};`);
-    text.line('float whole = 0.0f;');
-    text.line(`for (int g = 0; g < ${groups}; g++) whole += ((float*)mixed)[g * ${rows * size} + i];`);
-    text.block('if (parts == 1)', () => {
-      text.store(result, resultAt(size), 'total[r] > 0.0f ? whole / total[r] : 0.0f');
-    });
+    text.block('if (r < own)', write);
+  });
+}
+
+/** Joins the part with those before, or leaves it for the last block. */
+function keepPart(writing: SplitWriting): void {
+  const { text, work, rows, size, groups } = writing;
+  overPlaces(writing, () => {
+    text.line('float mixture = 0.0f;');
+    text.line(`for (int g = 0; g < ${groups}; g++) mixture += ((float*)mixed)[g * ${rows * size} + i];`);
+    text.line('if (isAlone) joinPart(joined[e], largest[r], total[r], mixture);');
     text.block('else', () => {
-      text.store(scratch, `${scratchAt(size, 'part')} + i % ${size}`, 'whole');
+      text.store(work.scratch, `${scratchAt(writing, 'part')} + i % ${size}`, 'mixture');
     });
   });
-  text.block('if (parts > 1 && threadIdx.x < own)', () => {
+  text.block('if (!isAlone && threadIdx.x < own)', () => {
     text.line('const int r = threadIdx.x;');
-    text.store(scratch, `${scratchAt(size, 'part')} + ${size}`, 'largest[r]');
-    text.store(scratch, `${scratchAt(size, 'part')} + ${size + 1}`, 'total[r]');
+    text.store(work.scratch, `${scratchAt(writing, 'part')} + ${size}`, 'largest[r]');
+    text.store(work.scratch, `${scratchAt(writing, 'part')} + ${size + 1}`, 'total[r]');
   });
   text.line('__syncthreads();');
 }
 
-function joinParts({ text, work, size }: SplitWriting): void {
+function joinParts(writing: SplitWriting): void {
+  const { text, work, size } = writing;
   const { result, scratch, counters } = work;
-  text.line('if (parts == 1) return;');
-  text.line('__threadfence();');
-  text.line('__syncthreads();');
-  text.block('if (threadIdx.x == 0)', () => {
-    text.line(`isLast = isAlone || atomicAdd(${text.pointer(counters)} + item, 1) == parts - 1;`);
-    text.line(`if (isLast && !isAlone) ${text.pointer(counters)}[item] = 0;`);
-  });
-  text.line('__syncthreads();');
-  text.line('if (!isLast) return;');
-  text.line('__threadfence();');
-  // Written by other blocks: volatile avoids stale caches.
-  text.line(`const volatile float* const found = ${text.pointer(scratch)};`);
-  text.block(`for (int i = threadIdx.x; i < own * ${size}; i += ${threads})`, () => {
-    text.line(`const int r = i / ${size};`);
-    text.line('float top = -INFINITY;');
-    text.line(`for (int p = 0; p < parts; p++) top = fmaxf(top, found[${scratchAt(size, 'p')} + ${size}]);`);
-    text.line('const float zero = top == -INFINITY ? 0.0f : top;');
-    text.line('float powers = 0.0f;');
-    text.line('float whole = 0.0f;');
-    text.block('for (int p = 0; p < parts; p++)', () => {
-      text.line(`const float share = expf(found[${scratchAt(size, 'p')} + ${size}] - zero);`);
-      text.line(`powers = fmaf(share, found[${scratchAt(size, 'p')} + ${size + 1}], powers);`);
-      text.line(`whole = fmaf(share, found[${scratchAt(size, 'p')} + i % ${size}], whole);`);
+  text.block('if (!isAlone)', () => {
+    text.line('__threadfence();');
+    text.line('__syncthreads();');
+    text.block('if (threadIdx.x == 0)', () => {
+      text.line(`isLast = atomicAdd(${text.pointer(counters)} + item, 1) == parts - 1;`);
+      text.line(`if (isLast) ${text.pointer(counters)}[item] = 0;`);
     });
-    text.store(result, resultAt(size), 'powers > 0.0f ? whole / powers : 0.0f');
+    text.line('__syncthreads();');
+    text.line('if (!isLast) return;');
+    text.line('__threadfence();');
+    // Written by other blocks: volatile avoids stale caches.
+    text.line(`const volatile float* const found = ${text.pointer(scratch)};`);
+    overPlaces(writing, () => {
+      text.block('for (int p = 0; p < parts; p++)', () => {
+        text.line(`const volatile float* const from = found + ${scratchAt(writing, 'p')};`);
+        text.line(`joinPart(joined[e], from[${size}], from[${size + 1}], from[i % ${size}]);`);
+      });
+    });
+  });
+  overPlaces(writing, () => {
+    text.store(
+      result,
+      resultAt(size),
+      'joined[e].powers > 0.0f ? joined[e].mixture / joined[e].powers : 0.0f',
+    );
   });
 }

@@ -249,13 +249,15 @@ export function measureWith(bindings: DimensionBindings) {
     typeof dimension === 'number' ? dimension : (evaluateDimension(dimension, bindings) ?? 0);
   const sizes = (shape: Shape): readonly number[] => shape.map(size);
   const count = (shape: Shape): number => shape.reduce<number>((product, each) => product * size(each), 1);
+  const countPlace = ({ tensor, atMost }: Place): number =>
+    Math.min(count(tensor.shape), atMost === undefined ? Infinity : count(atMost));
   return {
     size,
     sizes,
     count,
-    bytes: ({ tensor, type }: Place): number => count(tensor.shape) * bytesOf(type),
+    bytes: (place: Place): number => countPlace(place) * bytesOf(place.type),
     requireSmall: (place: Place): void => {
-      const elements = count(place.tensor.shape);
+      const elements = countPlace(place);
       if (elements > maxElements) throw tooLarge(elements, place);
     },
   };

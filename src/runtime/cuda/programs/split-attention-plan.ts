@@ -11,7 +11,7 @@ import {
   countedItems,
   isSplittable,
   planSplitAttention,
-  scratchShape,
+  scratchShapes,
 } from '../kernels/split-attention-kernel.js';
 
 export function fuseAttention(steps: readonly Step[], find: FindOperand): readonly Step[] {
@@ -92,8 +92,10 @@ function planStep(
     readonly find: FindOperand;
   },
 ): SmallBatchStep {
+  const { shape, atMost } = scratchShapes(tensor);
   const scratch: Place = {
-    tensor: input('scratch', scratchShape(tensor)),
+    tensor: input('scratch', shape),
+    atMost,
     type: 'float32',
     origin: 'computed',
     key: {},

@@ -1,4 +1,4 @@
-import type { Dimension } from '../../../graph/dimension.js';
+import type { Dimension, Shape } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { KernelOperand } from '../kernels/kernel-text.js';
@@ -16,6 +16,8 @@ export interface Place extends KernelOperand {
   readonly origin: 'input' | 'weight' | 'constant' | 'computed';
   /** A weight matrix stored as [column, inner]. */
   readonly isTransposed?: boolean | undefined;
+  /** Takes no more memory than this shape. */
+  readonly atMost?: Shape | undefined;
 }
 
 export type Step = PlainStep | SmallBatchStep;
