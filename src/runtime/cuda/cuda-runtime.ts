@@ -150,8 +150,9 @@ class CudaRuntime implements Runtime {
     return (plan) => {
       const known = found.get(plan);
       if (known !== undefined) return known;
-      compile(rowsOf.get(plan));
-      const kernel = kernels.get(plan.write('kernel'))!;
+      const text = plan.write('kernel');
+      if (!kernels.has(text)) compile(rowsOf.get(plan));
+      const kernel = kernels.get(text)!;
       found.set(plan, kernel);
       return kernel;
     };

@@ -7,7 +7,7 @@ import { type KernelPlan, finishKernel } from './kernel-plan.js';
 import type { KernelOperand } from './kernel-text.js';
 
 /** Far above the value of blocked columns, far below any other. */
-const leastSeen = '-1e29f';
+const blockedBelow = '-1e29f';
 
 /** How many columns a row sees, then which. [mask row, 1 + column] */
 export function seenShape(mask: Tensor): readonly Dimension[] {
@@ -28,7 +28,7 @@ export function planSeen(mask: Tensor, result: KernelOperand, find: FindOperand)
     text.block(`for (int first = 0; first < columns; first += ${block})`, () => {
       text.line('const int column = first + threadIdx.x;');
       const value = text.load(find(rootOf(mask))!, '(long long)row * columns + column');
-      text.line(`const int isSeen = column < columns && ${value} > ${leastSeen} ? 1 : 0;`);
+      text.line(`const int isSeen = column < columns && ${value} > ${blockedBelow} ? 1 : 0;`);
       text.line('int upTo = isSeen;');
       text.block('for (int step = 1; step < 32; step *= 2)', () => {
         text.line('const int others = __shfl_up_sync(0xffffffffu, upTo, step);');

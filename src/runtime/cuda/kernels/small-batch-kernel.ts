@@ -165,17 +165,12 @@ export function planSmallBatch(
   );
 }
 
-interface SmallBatchWriting extends SmallBatchTuning {
-  readonly text: KernelText;
-  readonly work: SmallBatchWork;
+interface SmallBatchWriting extends SmallBatchTuning, UnitWriting {
   readonly find: FindOperand;
   readonly rows: number;
-  readonly matrices: number;
   /** Loads of a warp per line. */
   readonly loads: number;
-  readonly counts: readonly number[];
   readonly units: number;
-  readonly pointers: readonly (readonly string[])[];
 }
 
 const unroll = '#pragma unroll';
@@ -187,8 +182,19 @@ function isInside({ loads, depth }: SmallBatchWriting, place: string): string | 
   return loads % (32 * depth) === 0 ? undefined : `${place} < ${loads}`;
 }
 
-function locate(writing: SmallBatchWriting): void {
-  const { text, work, matrices, lines, loads, counts, pointers } = writing;
+/** Units of lines, over all parts of a launch. */
+export interface UnitWriting {
+  readonly text: KernelText;
+  readonly work: SmallBatchWork;
+  readonly matrices: number;
+  /** [part] Units. */
+  readonly counts: readonly number[];
+  /** [part][matrix] */
+  readonly pointers: readonly (readonly string[])[];
+}
+
+/** Sets `part`, its `columns` and matrices, and `line`, counted in units, to those of `unit`. */
+export function findUnit({ text, work, matrices, counts, pointers }: UnitWriting): void {
   const { parts } = work;
   const isEqual = parts.every(({ columns }) => columns === parts[0]!.columns);
   range(matrices).forEach((m) => {
@@ -209,6 +215,11 @@ function locate(writing: SmallBatchWriting): void {
     });
     first += counts[index + 1]!;
   });
+}
+
+function locate(writing: SmallBatchWriting): void {
+  const { text, matrices, lines, loads } = writing;
+  findUnit(writing);
   if (lines > 1) text.line(`line *= ${lines};`);
   range(matrices).forEach((m) => {
     range(lines).forEach((l) => {
@@ -309,7 +320,7 @@ function unpackWords(name: string, type: FloatType): string[] {
   });
 }
 
-export function roundTo(type: FloatType, value: string): string {
+function roundTo(type: FloatType, value: string): string {
   if (type === 'float32') return value;
   return `${type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16'}(${narrow(type, value)})`;
 }
@@ -334,16 +345,19 @@ function storeParts(writing: SmallBatchWriting): void {
   text.line(`const int row = lane / ${lines};`);
   text.line(`const int place = ownLine + lane % ${lines};`);
   text.block(`if (lane < ${rows * lines} && row < rows && place < ownColumns)`, () => {
-    text.line('const int at = row * ownColumns + place;');
-    work.parts.forEach(({ products, tensor, result }, index) => {
-      const names = new Map(
-        products.map((product, m) => [product.tensor, roundTo(product.type, `total${m}`)]),
-      );
-      const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
-      const code = new ElementCode(text, others, { at: 'at', names });
-      text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {
-        text.store(result, 'at', code.element(tensor, { flat: 'at' }));
-      });
+    storeElement(text, work, find);
+  });
+}
+
+/** The element of `ownPart` at `row` and `place`, from its products `total0`, `total1`. */
+export function storeElement(text: KernelText, work: SmallBatchWork, find: FindOperand): void {
+  text.line('const int at = row * ownColumns + place;');
+  work.parts.forEach(({ products, tensor, result }, index) => {
+    const names = new Map(products.map((product, m) => [product.tensor, roundTo(product.type, `total${m}`)]));
+    const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
+    const code = new ElementCode(text, others, { at: 'at', names });
+    text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {
+      text.store(result, 'at', code.element(tensor, { flat: 'at' }));
     });
   });
 }

@@ -9,10 +9,15 @@
  */
 import type { HalfType } from '../../../core/half-floats.js';
 import type { TensorOf } from '../../../graph/tensor.js';
-import { type FindOperand, ElementCode } from './element-code.js';
+import type { FindOperand } from './element-code.js';
 import { type KernelPlan, finishKernel } from './kernel-plan.js';
-import type { KernelText } from './kernel-text.js';
-import { type SmallBatchWork, range, roundTo } from './small-batch-kernel.js';
+import {
+  type SmallBatchWork,
+  type UnitWriting,
+  findUnit,
+  range,
+  storeElement,
+} from './small-batch-kernel.js';
 import { normThreads, pairOf, readNorm, writeSquares } from './wide-kernels.js';
 
 const warps = normThreads / 32;
@@ -36,24 +41,19 @@ export function hasRoomForTiles(rows: number, inner: number, matrices: number): 
   return rows * (inner + rowSpacing) * 2 + sums * warps * 4 <= maxSharedBytes;
 }
 
-interface TileProduct {
-  readonly text: KernelText;
-  readonly work: SmallBatchWork;
+interface TileProduct extends UnitWriting {
   readonly find: FindOperand;
   readonly type: HalfType;
   /** Tiles of rows, and of lines of each matrix. */
   readonly tiles: number;
   readonly lineTiles: number;
-  readonly matrices: number;
   /** Turns in flight. */
   readonly depth: number;
   /** Loads of a line, and turns of each warp; with empty ones, a multiple of the depth. */
   readonly loads: number;
   readonly turns: number;
   readonly allTurns: number;
-  readonly counts: readonly number[];
   readonly units: number;
-  readonly pointers: readonly (readonly string[])[];
 }
 
 export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: number): KernelPlan {
@@ -128,25 +128,8 @@ function declare(writing: TileProduct): void {
 
 /** Of `unit`. */
 function findLines(writing: TileProduct): void {
-  const { text, work, counts, matrices, lineTiles, loads, pointers } = writing;
-  text.line('line = unit;');
-  text.line(`columns = ${work.parts[0]!.columns};`);
-  if (work.parts.length > 1) text.line('part = 0;');
-  range(matrices).forEach((m) => {
-    text.line(`const uint4* matrix${m} = (const uint4*)${pointers[0]![m]!};`);
-  });
-  let before = counts[0]!;
-  work.parts.slice(1).forEach((part, index) => {
-    text.block(`if (unit >= ${before})`, () => {
-      text.line(`line = unit - ${before};`);
-      text.line(`part = ${index + 1};`);
-      text.line(`columns = ${part.columns};`);
-      range(matrices).forEach((m) => {
-        text.line(`matrix${m} = (const uint4*)${pointers[index + 1]![m]!};`);
-      });
-    });
-    before += counts[index + 1]!;
-  });
+  const { text, work, lineTiles, loads } = writing;
+  findUnit(writing);
   text.line(`line *= ${tileLines * lineTiles};`);
   const isWhole = work.parts.every(({ columns }) => columns % (tileLines * lineTiles) === 0);
   for (const stream of streamsOf(writing))
@@ -257,7 +240,7 @@ function multiplyStep(writing: TileProduct, step: 'even' | 'odd', loadNext: () =
 
 /** Joins the warps' sums of 16 lines and up to 16 rows at a time. */
 function storeSums(writing: TileProduct): void {
-  const { text, tiles, lineTiles, matrices } = writing;
+  const { text, work, find, tiles, lineTiles, matrices } = writing;
   const together = Math.min(tiles, 2);
   range(lineTiles).forEach((l) => {
     text.line('#pragma unroll');
@@ -275,26 +258,14 @@ function storeSums(writing: TileProduct): void {
       text.line(`const int row = ${tileRows} * n + own;`);
       text.line(`const int place = ownLine + ${tileLines * l} + spot;`);
       text.block(`if (own < ${tileRows * together} && row < rows && place < ownColumns)`, () => {
-        storeElement(writing);
+        range(matrices).forEach((m) => {
+          text.line(`float total${m} = 0.0f;`);
+          text.line('#pragma unroll');
+          text.line(`for (int w = 0; w < ${warps}; w++) total${m} += sums[${m}][w][own][spot];`);
+        });
+        storeElement(text, work, find);
       });
       text.line('__syncthreads();');
-    });
-  });
-}
-
-function storeElement({ text, work, find, matrices }: TileProduct): void {
-  range(matrices).forEach((m) => {
-    text.line(`float total${m} = 0.0f;`);
-    text.line('#pragma unroll');
-    text.line(`for (int w = 0; w < ${warps}; w++) total${m} += sums[${m}][w][own][spot];`);
-  });
-  text.line('const int at = row * ownColumns + place;');
-  work.parts.forEach(({ products, tensor, result }, index) => {
-    const names = new Map(products.map((product, m) => [product.tensor, roundTo(product.type, `total${m}`)]));
-    const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
-    const code = new ElementCode(text, others, { at: 'at', names });
-    text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {
-      text.store(result, 'at', code.element(tensor, { flat: 'at' }));
     });
   });
 }
