@@ -190,6 +190,7 @@ for (const sequences of options.sequences.split(',').map(Number)) {
         ...[`${speedup(auto, plain).toFixed(2)}x`, `${(100 * ratio).toFixed(0)} %`],
         `${((100 * auto.drafted) / auto.steps).toFixed(0)} % of steps`,
       ]);
+      process.stderr.write(`${rows.at(-1)!.join('  ')}\n`);
     }
   }
 }
