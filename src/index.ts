@@ -76,7 +76,6 @@ export { configureGuard } from './guard/config-file.js';
 export { pageHandler as guardPage } from './dashboard/page-handler.js';
 export { watchMetrics } from './guard/engines/scrape.js';
 export { replayFile, describeReplay } from './guard/records/replay.js';
-export { rehearse } from './guard/rehearse/rehearsal.js';
 export type { GivenConfiguration as GuardSettings } from './guard/guard-config.js';
 export type { Observation as GuardRecord } from './guard/observation.js';
 

@@ -89,10 +89,7 @@ describe('commands', () => {
     const right = text.replace(/^\$ .*\nerror: /gm, '');
     for (const [line] of right.matchAll(/(?<![\w/@-])mistletoe (?:[a-z]+)[^`\n|]*/g)) {
       const words = line.split(/\s+/).slice(1);
-      const command =
-        words[0] === 'guard' && ['replay', 'rehearse'].includes(words[1] ?? '')
-          ? words.slice(0, 2)
-          : words.slice(0, 1);
+      const command = words.slice(0, words[0] === 'guard' && words[1] === 'replay' ? 2 : 1);
       const flags = words
         .filter((word) => /^--[a-z]/.test(word))
         .map((word) => word.replace(/[=,.:;)].*$/, ''));

@@ -1,4 +1,4 @@
-/** Shared by audit, train and harden: Ctrl-C saves, and runs resume with their original settings. */
+/** Shared by commands that run long: Ctrl-C saves, and runs resume with their original settings. */
 import { basename, extname, isAbsolute, relative } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
@@ -34,6 +34,44 @@ export async function runInterruptibly<Outcome>(
     stopListening();
     progress.finish();
   }
+}
+
+interface ServerEvents {
+  /** The server ended by itself. */
+  readonly ended?: Promise<Error | undefined>;
+  /** With it, SIGHUP does not end the server. */
+  readonly onHangup?: (() => Promise<void>) | undefined;
+}
+
+/** Until an interrupt, or until nobody reads the output, or the server has ended. Returns what ended it, if that failed. */
+export function waitForEnd(
+  terminal: Terminal,
+  { ended, onHangup }: ServerEvents,
+): Promise<Error | undefined> {
+  const { closed } = terminal;
+  return new Promise((resolve) => {
+    let stop: (() => void) | undefined;
+    const end = (fault?: Error): void => {
+      stop?.();
+      resolve(fault);
+    };
+    const listen = (): void => {
+      stop = terminal.onInterrupt((signal) => {
+        if (signal !== 'SIGHUP' || onHangup === undefined) {
+          end();
+          return;
+        }
+        listen();
+        void onHangup();
+      });
+    };
+    listen();
+    void ended?.then(end);
+    if (closed.aborted) end();
+    closed.addEventListener('abort', () => {
+      end();
+    });
+  });
 }
 
 interface OpenedRun {

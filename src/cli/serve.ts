@@ -15,6 +15,7 @@ import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
 import { type ModelFinder, createModelFinder } from './model-source.js';
 import { type FlagsOf, flag, group, list, toggle } from './flags.js';
+import { waitForEnd } from './long-runs.js';
 import { type Terminal, createNotice } from './terminal.js';
 
 const flags = {
@@ -161,7 +162,7 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
     },
   });
   terminal.stderr.write(describe(server, Object.keys(drafters), flags, keys.length > 0));
-  const fault = await waitForEnd(server, terminal);
+  const fault = await waitForEnd(terminal, server);
   if (fault === undefined)
     terminal.stderr.write('Shutting down: new requests are rejected, running answers finish.\n');
   await server.close({ graceMs: flags.grace * 1000 });
@@ -255,21 +256,4 @@ function describe(
     `Try: curl ${url}/v1/chat/completions${key} -H 'Content-Type: application/json' -d '${body}'\n` +
     page
   );
-}
-
-/** Until Ctrl-C, or until the engine fails. */
-function waitForEnd(server: RunningServer, terminal: Terminal): Promise<Error | undefined> {
-  return new Promise((resolve) => {
-    const stopListening = terminal.onInterrupt(() => {
-      resolve(undefined);
-    });
-    const end = (fault?: Error): void => {
-      stopListening();
-      resolve(fault);
-    };
-    terminal.closed.addEventListener('abort', () => {
-      end();
-    });
-    void server.ended.then(end);
-  });
 }

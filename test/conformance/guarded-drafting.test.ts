@@ -1,16 +1,15 @@
 /** Guarded answers through an engine: whatever rungs they take, the answer is the target's own. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
 import { Engine } from '../../src/decode/engine/engine.js';
 import { BudgetedDrafting } from '../../src/decode/policies/budgeted-drafting.js';
 import { decodePlain, prefill } from '../../src/decode/plain.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { spoilDrafter } from '../../src/guard/rehearse/rehearsal.js';
 import type { PassScheduler } from '../../src/model/lanes/lane-program.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';
+import { spoilDrafter } from '../support/spoiled-drafter.js';
 import { tiniest, tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, TinyModels } from '../support/tiny-pair.js';
@@ -34,13 +33,11 @@ let drafters: ReadonlyMap<string, Drafter>;
 beforeAll(async () => {
   ({ target } = await models.loadTarget());
   const head = await load(models, target, 'EAGLE-3 with d2t');
-  const broken = spoilDrafter(head, createRandom(1, 'spoiled'));
-  broken.spoiledShare = 1;
   const copy = writeDecoder(models.freshFolder(), tiny);
   writeLetterTokenizer(copy, tiny);
   const same = await models.loadDrafter(copy, target, (await models.loadTarget()).tokenizer);
   drafters = new Map<string, Drafter>([
-    ['broken', broken],
+    ['broken', spoilDrafter(head)],
     ['head', head],
     ['same', same],
   ]);

@@ -193,11 +193,6 @@ const cases: Readonly<Record<string, () => unknown>> = {
     writeFileSync(file, guardRecord);
     return library.replayFile(file);
   },
-  rehearse: async () =>
-    library.rehearse({
-      ...{ model: await model(), drafter: await drafter(), prompts: [[0, 1, 2]] },
-      ...{ normalRequests: 1, stageRequests: 1 },
-    }),
   loadModel: async () => {
     const own = await library.loadModel(targetFolder);
     const { rows, argmax } = await own.forward({

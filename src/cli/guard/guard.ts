@@ -1,4 +1,4 @@
-/** `mistletoe guard`. */
+/** `mistletoe guard` and `mistletoe guard replay`. */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { readBoundedFile } from '../../core/files.js';
 import { decimal, integer, oneOf, text, textOf } from '../../core/settings.js';
@@ -11,11 +11,13 @@ import { type GuardConfiguration, guardActions } from '../../guard/guard-config.
 import { type Guard, startGuard } from '../../guard/guard.js';
 import { alertAttributes, requestAttributes } from '../../guard/metrics/telemetry-names.js';
 import { meanAcceptedLength } from '../../guard/observation.js';
+import { describeReplay, replayFile } from '../../guard/records/replay.js';
 import { type Invocation, defineCommand } from '../command.js';
+import { formatFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { type FlagsOf, flag, group, longName, toggle } from '../flags.js';
+import { waitForEnd } from '../long-runs.js';
 import { type Terminal, createNotice } from '../terminal.js';
-import { judgeFlags, rehearse, replay } from './subcommands.js';
 
 const port = integer(0, 65_535);
 const tenantRule = textOf('all, key or header:NAME', (rule) => {
@@ -23,6 +25,19 @@ const tenantRule = textOf('all, key or header:NAME', (rule) => {
   if (header !== undefined) return { from: 'header', header };
   return rule === 'all' || rule === 'key' ? { from: rule } : undefined;
 });
+
+/** Judging, in `guard` and `replay` alike. */
+const judgeFlags = {
+  falseAlerts: flag(
+    'share of benign requests that may be called low',
+    decimal({ above: 0, max: 0.5 }),
+    'share',
+    { shownDefault: '0.01' },
+  ),
+  breakEven: flag('tokens per step from which drafting pays', decimal({ above: 1, max: 100 }), 'tokens', {
+    shownDefault: 'estimated from the draft length',
+  }),
+};
 
 const flags = {
   ...group('Engine', {
@@ -77,12 +92,37 @@ const settingPaths: Readonly<Record<string, readonly string[] | undefined>> = {
   showConfig: undefined,
 };
 
+const replay = defineCommand({
+  name: 'replay',
+  summary: 'judge recorded requests again',
+  description:
+    'Judges recorded requests again in their order, starting without a baseline, and prints the alerts. Use other false-alert rates to see what they would have meant.',
+  arguments: [['<file>', 'a file of records, or a guard’s folder']],
+  flags: {
+    ...judgeFlags,
+    falseAlertsPerWeek: flag(
+      'false alerts about tenants per week',
+      decimal({ above: 0, max: 1e6 }),
+      'number',
+      { shownDefault: '1' },
+    ),
+    ...formatFlag,
+  },
+  examples: [['mistletoe guard replay ./guard --false-alerts 0.001', 'judge with another rate']],
+  async run({ format, ...options }, { args, terminal: { stdout } }) {
+    const replayed = await replayFile(args[0]!, options);
+    if (format === 'json') stdout.writeData(`${JSON.stringify(replayed, undefined, 2)}\n`);
+    else stdout.write(`${describeReplay(replayed).join('\n')}\n`);
+    return exitCodes.success;
+  },
+});
+
 export const guard = defineCommand({
   name: 'guard',
   description:
     'A reverse proxy in front of an OpenAI-compatible engine (vLLM, SGLang, TensorRT-LLM, llama.cpp, mistletoe serve). It reads from the responses whether drafting pays, raises alerts, and can act on them. With --scrape it reads an engine’s metrics instead and passes no requests.',
   flags,
-  commands: [replay, rehearse],
+  commands: [replay],
   examples: [
     ['mistletoe guard -u http://127.0.0.1:8000', 'point clients to http://127.0.0.1:8100'],
     ['mistletoe guard -u http://127.0.0.1:8000 --records ./guard', 'also keep records and the baseline'],
@@ -134,7 +174,7 @@ async function runGuard(given: GuardFlags, invocation: Invocation): Promise<numb
       notice(`Settings not reloaded: ${describeCause(cause)}`);
     }
   };
-  await waitForEnd(terminal, given.config === undefined ? undefined : reload);
+  await waitForEnd(terminal, { onHangup: given.config === undefined ? undefined : reload });
   terminal.stderr.write('Shutting down: no new requests, running ones finish.\n');
   await running.close();
   return exitCodes.success;
@@ -178,30 +218,6 @@ function describe(
     `operator  ${operatorUrl}/mistletoe`,
   ];
   return `${lines.join('\n')}\n`;
-}
-
-/** Until an interrupt, or until nobody reads the output. With `onHangup`, SIGHUP does not end it. */
-function waitForEnd(terminal: Terminal, onHangup: (() => Promise<void>) | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    let stop: (() => void) | undefined;
-    const listen = (): void => {
-      stop = terminal.onInterrupt((signal) => {
-        if (signal !== 'SIGHUP' || onHangup === undefined) {
-          resolve();
-          return;
-        }
-        listen();
-        void onHangup();
-      });
-    };
-    listen();
-    const end = (): void => {
-      stop?.();
-      resolve();
-    };
-    if (terminal.closed.aborted) end();
-    else terminal.closed.addEventListener('abort', end, { once: true });
-  });
 }
 
 async function runScrape(
