@@ -99,8 +99,10 @@ const settings = z.strictObject({
   records: z
     .strictObject({
       folder: z.string().min(1).optional(),
+      /** A larger or older segment is closed and the next one started; an age of 0 means no limit. */
       segmentSize: size.prefault('64MB'),
       segmentAge: duration.prefault('1d'),
+      /** Of all segments together; the oldest are removed first. */
       retainSize: size.prefault('2GB'),
       retainAge: duration.prefault('30d'),
     })
@@ -111,15 +113,21 @@ const settings = z.strictObject({
     .prefault({}),
   timeouts: group({
     connect: duration.prefault('5s'),
+    /** From the end of the request to the response head: queueing and prefill. */
     firstByte: duration.prefault('10m'),
+    /** Max silence of the engine within a response. */
     idle: duration.prefault('5m'),
+    /** Max time in which the client reads nothing. */
     client: duration.prefault('5m'),
+    /** Max time until a request has arrived with its body. */
     request: duration.prefault('5m'),
     shutdown: duration.prefault('30s'),
   }),
   limits: group({
     requestSize: size.prefault('64MB'),
+    /** Larger bodies pass unread. */
     readSize: size.prefault('4MB'),
+    /** All bodies held at one time; requests beyond it pass unread. */
     heldSize: size.prefault('256MB'),
     headerSize: size.prefault('32KB'),
   }),

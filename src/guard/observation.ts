@@ -2,82 +2,86 @@
  * What is known about one answered request, whichever engine answered it. The judge, the records, the metrics and the page
  * read nothing else. The accepted length of a step includes the bonus token: 1 + accepted / steps.
  */
+import { z } from 'zod';
 import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
+
+export { acceptedLengthOf as meanAcceptedLength } from '../measure/statistics.js';
 
 /** A name from engines/engine-list.ts, or `unknown`. */
 export type EngineName = string;
 
-export const actionNames = ['shorter-drafts', 'plain-upstream', 'switch-drafter', 'rate-limit'] as const;
+const actionNames = ['shorter-drafts', 'plain-upstream', 'switch-drafter', 'rate-limit'] as const;
 export type ActionName = (typeof actionNames)[number];
 
-/**
- * `reported`: the engine counted steps and accepted tokens. `derived`: it counted tokens, and it is known to send one
- * chunk per step, or its totals give the steps. `estimated`: tokens per chunk, where a chunk may or may not be a step.
- */
-export type Evidence = 'reported' | 'derived' | 'estimated';
+const count = z.number().int().nonnegative();
+const counts = z.array(count).max(1_000_000).readonly().nullable();
 
-export interface Speculation {
-  readonly evidence: Evidence;
+const speculationSchema = z.object({
+  /**
+   * `reported`: the engine counted steps and accepted tokens. `derived`: it counted tokens, and it is known to send one
+   * chunk per step, or its totals give the steps. `estimated`: tokens per chunk, where a chunk may or may not be a step.
+   */
+  evidence: z.enum(['reported', 'derived', 'estimated']),
   /** Verification passes of the target, including those without a draft. */
-  readonly steps: number;
+  steps: z.number().nonnegative(),
   /** Accepted draft tokens, without the bonus tokens. */
-  readonly accepted: number;
+  accepted: z.number().nonnegative(),
   /** Drafted tokens; 0 where the engine drafted nothing for this request. */
-  readonly proposed: number | null;
+  proposed: z.number().nonnegative().nullable(),
   /** [a] is the number of steps that accepted a draft tokens. */
-  readonly histogram: readonly number[] | null;
-  readonly perStepAccepted: readonly number[] | null;
-  readonly perStepProposed: readonly number[] | null;
+  histogram: counts,
+  perStepAccepted: counts,
+  perStepProposed: counts,
   /** Max draft tokens of a step along one path. */
-  readonly draftLength: number | null;
+  draftLength: count.nullable(),
   /** Trees propose more tokens than a path can accept, so accepted / proposed is not comparable with chains. */
-  readonly isTree: boolean;
+  isTree: z.boolean(),
   /** Mean time of a step in milliseconds, where the engine reports its decoding time and all steps are of one kind. */
-  readonly stepMs?: number;
-}
+  stepMs: z.number().positive().exactOptional(),
+});
+export type Speculation = Readonly<z.infer<typeof speculationSchema>>;
+export type Evidence = Speculation['evidence'];
 
-/** Requests are compared with others of the same stream. */
-export interface Stream {
-  /** As the engine lists it; models it does not list share one name. */
-  readonly model: string;
-  /** The normalized path of the request, as /v1/chat/completions. */
-  readonly route: string;
-}
-
-export interface Observation extends Stream {
+/** Fields of earlier versions (promptPrint, promptTail) are dropped. */
+export const observationSchema = z.object({
   /** The guard's own id of the request. */
-  readonly id: string;
+  id: z.string(),
   /** The client's X-Request-Id and traceparent, and the engine's id of the response. */
-  readonly clientRequestId?: string;
-  readonly traceparent?: string;
-  readonly engineRequestId?: string;
+  clientRequestId: z.string().exactOptional(),
+  traceparent: z.string().exactOptional(),
+  engineRequestId: z.string().exactOptional(),
+  /** As the engine lists it; models it does not list share one name. */
+  model: z.string(),
+  /** The normalized path of the request, as /v1/chat/completions. */
+  route: z.string(),
   /** When the response ended, in milliseconds since 1970. */
-  readonly endedMs: number;
-  /** An engine's name, or `unknown`. */
-  readonly engine: string;
+  endedMs: z.number(),
+  engine: z.string(),
   /** The name that the operator's rule gives to the sender; never a key. */
-  readonly tenant: string;
-  readonly status: number;
-  readonly ending: 'complete' | 'client-left' | 'upstream-failed' | 'refused';
+  tenant: z.string(),
+  status: count,
+  ending: z.enum(['complete', 'client-left', 'upstream-failed', 'refused']),
   /** Which upstream answered: the one that drafts, or the one that does not. */
-  readonly upstream: 'speculative' | 'plain';
+  upstream: z.enum(['speculative', 'plain']),
   /** The measure in force for this request; absent where there was none. */
-  readonly measure?: ActionName;
+  measure: z.enum(actionNames).exactOptional(),
   /** The tenant is under a measure, and this request was drafted as usual to test whether it can be lifted. */
-  readonly isProbe?: boolean;
-  readonly isStream: boolean;
-  readonly promptTokens: number | null;
-  readonly completionTokens: number | null;
-  readonly firstByteMs: number | null;
-  readonly totalMs: number;
+  isProbe: z.boolean().exactOptional(),
+  isStream: z.boolean(),
+  promptTokens: z.number().nullable(),
+  completionTokens: z.number().nullable(),
+  firstByteMs: z.number().nullable(),
+  totalMs: z.number(),
   /** Null where the engine reported nothing and nothing could be estimated. Steps of several choices are pooled. */
-  readonly speculation: Speculation | null;
+  speculation: speculationSchema.readonly().nullable(),
   /** [choice] Where a response has several choices and the engine reports each; null for one without drafts. */
-  readonly choiceSpeculation?: readonly (Speculation | null)[];
+  choiceSpeculation: z.array(speculationSchema.readonly().nullable()).max(1000).readonly().exactOptional(),
+});
+
+export type Observation = Readonly<z.infer<typeof observationSchema>> & {
   /** Drafter changes within the request, where the engine does so; `speculation` is then that of the first drafter. */
   readonly switches?: readonly DrafterSwitch[];
-}
+};
 
-export function meanAcceptedLength({ steps, accepted }: Pick<Speculation, 'steps' | 'accepted'>): number {
-  return steps === 0 ? 1 : 1 + accepted / steps;
-}
+/** Requests are compared with others of the same stream. */
+export type Stream = Pick<Observation, 'model' | 'route'>;

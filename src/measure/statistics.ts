@@ -127,7 +127,7 @@ function approximateTails(n: number, tieSizes: readonly number[], statistic: num
 }
 
 /** P(Z > z), with a relative accuracy of about 12 digits, also for large z. */
-function normalUpperTail(z: number): number {
+export function normalUpperTail(z: number): number {
   if (z < 0) return 1 - normalUpperTail(-z);
   const density = Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI);
   if (z < 3) {

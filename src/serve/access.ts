@@ -8,12 +8,8 @@ import { ApiError, badRequest } from './api-error.js';
 import { parseJsonText } from '../core/json-text.js';
 import type { AnswerRequest } from './answer-request.js';
 
-export interface Access {
-  /** False if no key is needed. */
-  readonly isKeyed: boolean;
-  /** The name of the key in the header. Throws if there is none or it is unknown. */
-  admit(authorization: string | null): string;
-}
+/** The name of the key in the header. Throws if there is none or it is unknown. */
+export type Access = (authorization: string | null) => string;
 
 export interface NamedKey {
   /** For logs. */
@@ -27,22 +23,19 @@ const maxFileBytes = 2 ** 20;
 
 export function createAccess(keys: readonly NamedKey[]): Access {
   const known = keys.map(({ name, key }) => ({ name, hash: hashOf(key) }));
-  if (known.length === 0) return { isKeyed: false, admit: () => anybody };
-  return {
-    isKeyed: true,
-    admit(authorization) {
-      const [, shown] = /^Bearer +(\S+) *$/i.exec(authorization ?? '') ?? [];
-      const hash = hashOf(shown ?? '');
-      let found: string | undefined;
-      for (const entry of known) if (timingSafeEqual(entry.hash, hash)) found = entry.name;
-      if (found !== undefined && shown !== undefined) return found;
-      throw new ApiError(
-        shown === undefined
-          ? 'No key was given; an Authorization header with a bearer key was expected.'
-          : 'The key is unknown.',
-        { status: 401, code: 'invalid_api_key', headers: { 'www-authenticate': 'Bearer' } },
-      );
-    },
+  if (known.length === 0) return () => anybody;
+  return (authorization) => {
+    const [, shown] = /^Bearer +(\S+) *$/i.exec(authorization ?? '') ?? [];
+    const hash = hashOf(shown ?? '');
+    let found: string | undefined;
+    for (const entry of known) if (timingSafeEqual(entry.hash, hash)) found = entry.name;
+    if (found !== undefined && shown !== undefined) return found;
+    throw new ApiError(
+      shown === undefined
+        ? 'No key was given; an Authorization header with a bearer key was expected.'
+        : 'The key is unknown.',
+      { status: 401, code: 'invalid_api_key', headers: { 'www-authenticate': 'Bearer' } },
+    );
   };
 }
 

@@ -51,13 +51,7 @@ export function answerBody({ head, request, answer, likelihoods, report }: Whole
   };
 }
 
-interface Ending {
-  readonly finish_reason: 'stop' | 'length';
-  /** The stop string, as in vLLM, or what cut the answer short, for which OpenAI has no value. */
-  readonly stop_reason: string | null;
-}
-
-export function endingOf({ finishReason, stopString }: Generation, cut: Cut | undefined): Ending {
+export function endingOf({ finishReason, stopString }: Generation, cut: Cut | undefined) {
   const stopReasons = {
     stop: null,
     'stop-string': stopString ?? null,
@@ -65,8 +59,10 @@ export function endingOf({ finishReason, stopString }: Generation, cut: Cut | un
     context: 'context',
     aborted: cut === 'shutdown' ? 'shutdown' : 'time_limit',
   };
+  const isStopped = finishReason === 'stop' || finishReason === 'stop-string';
   return {
-    finish_reason: finishReason === 'stop' || finishReason === 'stop-string' ? 'stop' : 'length',
+    finish_reason: isStopped ? ('stop' as const) : ('length' as const),
+    /** The stop string, as in vLLM, or what cut the answer short, for which OpenAI has no value. */
     stop_reason: stopReasons[finishReason],
   };
 }
@@ -78,14 +74,8 @@ export type FinishedReason = (typeof finishedReasons)[number];
 export const finishedReasonOf = (generation: Generation): FinishedReason =>
   generation.finishReason === 'aborted' ? 'abort' : endingOf(generation, undefined).finish_reason;
 
-interface Usage {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly total_tokens: number;
-}
-
 /** A prompt with several answers counts once. */
-export function usageOf(generations: readonly Generation[], choices: number): Usage {
+export function usageOf(generations: readonly Generation[], choices: number) {
   const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0);
   const read = generations.filter((_, index) => index % choices === 0);
   const promptTokens = sum(read.map(({ promptTokenIds }) => promptTokenIds.length));
@@ -96,6 +86,8 @@ export function usageOf(generations: readonly Generation[], choices: number): Us
     total_tokens: promptTokens + completionTokens,
   };
 }
+
+const done = 'data: [DONE]\n\n';
 
 /** JSON has no minus infinity; OpenAI writes this. */
 const minLogprob = -9999;
@@ -135,17 +127,7 @@ export function completionLogprobs(likelihoods: readonly SpelledLikelihood[], st
  * An answer as server-sent events, in OpenAI's order: role, text, finish reason, usage if requested, `[DONE]`. One event
  * holds the tokens of one target pass, several with accepted drafts. Text is sent in whole characters.
  */
-interface AnswerEvents {
-  begin(): string;
-  /** Empty if the pass produced no text. */
-  progress(progress: AnswerProgress, choice: number): string;
-  end(answer: HostedAnswer, report: SpeculationReport | undefined): string;
-  fail(error: ApiError): string;
-}
-
-const done = 'data: [DONE]\n\n';
-
-export function createAnswerEvents(head: AnswerHead, request: AnswerRequest): AnswerEvents {
+export function createAnswerEvents(head: AnswerHead, request: AnswerRequest) {
   const isChat = request.kind === 'chat';
   const { includesUsage } = request;
   const { id, ...rest } = head;
@@ -167,12 +149,13 @@ export function createAnswerEvents(head: AnswerHead, request: AnswerRequest): An
   };
 
   return {
-    begin() {
+    begin(): string {
       if (!isChat) return '';
       const delta = { role: 'assistant', content: '' };
       return Array.from({ length: count }, (_, index) => event([{ index, delta, ...open }])).join('');
     },
-    progress({ tokens }, choice) {
+    /** Empty if the pass produced no text. */
+    progress({ tokens }: AnswerProgress, choice: number): string {
       const text = tokens.map((token) => token.text).join('');
       const likelihoods = tokens.flatMap(({ likelihood }) => likelihood ?? []);
       if (text === '' && likelihoods.length === 0) return '';
@@ -180,7 +163,7 @@ export function createAnswerEvents(head: AnswerHead, request: AnswerRequest): An
       const content = isChat ? { delta: { content: text } } : { text };
       return event([{ index: choice, ...content, ...open, logprobs }]);
     },
-    end({ generations, cut }, report) {
+    end({ generations, cut }: HostedAnswer, report: SpeculationReport | undefined): string {
       const endings = generations.map((generation, index) => {
         const content = isChat ? { delta: {} } : { text: '' };
         return event([{ index, ...content, logprobs: null, ...endingOf(generation, cut) }]);
@@ -190,6 +173,6 @@ export function createAnswerEvents(head: AnswerHead, request: AnswerRequest): An
         : '';
       return endings.join('') + total + done;
     },
-    fail: (error) => `data: ${JSON.stringify(error.body)}\n\n${done}`,
+    fail: (error: ApiError): string => `data: ${JSON.stringify(error.body)}\n\n${done}`,
   };
 }

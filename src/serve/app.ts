@@ -110,7 +110,7 @@ function hostNameOf(host: string | undefined): string {
 
 function requireKey(access: Access): MiddlewareHandler<Variables> {
   return async function checkKey(context, next) {
-    context.get('exchange').caller = access.admit(context.req.header('authorization') ?? null);
+    context.get('exchange').caller = access(context.req.header('authorization') ?? null);
     await next();
   };
 }

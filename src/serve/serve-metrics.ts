@@ -25,14 +25,7 @@ export interface EndedRequest {
   readonly switches: readonly DrafterSwitch[];
 }
 
-export interface ServeMetrics {
-  /** The result of one pass, and the time since the previous pass of the same answer. */
-  progress(progress: AnswerProgress, gapMs: number | undefined): void;
-  ended(request: EndedRequest): void;
-  refused(status: number): void;
-  text(load: EngineLoad): string;
-  readonly contentType: string;
-}
+export type ServeMetrics = ReturnType<typeof createServeMetrics>;
 
 type Counter = readonly [name: string, help: string, label?: string, values?: readonly string[]];
 
@@ -62,7 +55,7 @@ const histograms = {
   acceptedLength: ['mistletoe_request_accepted_length', 'Mean accepted length of a request with its own drafter, bonus token included.', lengths], // prettier-ignore
 } satisfies Record<string, readonly [name: string, help: string, bounds: readonly number[]]>;
 
-export function createServeMetrics(modelName: string): ServeMetrics {
+export function createServeMetrics(modelName: string) {
   const labels = ['model_name', modelName, 'engine', '0'];
   const counts = mapTable(counters, ([, , label, values]: Counter) => {
     return new Map((values ?? (label === undefined ? [''] : [])).map((value) => [value, 0]));
@@ -76,7 +69,8 @@ export function createServeMetrics(modelName: string): ServeMetrics {
 
   return {
     contentType: textContentType,
-    progress({ tokens, steps }, gapMs) {
+    /** The result of one pass, and the time since the previous pass of the same answer. */
+    progress({ tokens, steps }: AnswerProgress, gapMs: number | undefined) {
       add('newTokens', tokens.length);
       if (gapMs !== undefined) observed.betweenTokens.observe(gapMs / 1000);
       for (const { proposed, accepted } of steps) {
@@ -87,7 +81,7 @@ export function createServeMetrics(modelName: string): ServeMetrics {
         for (let position = 0; position < accepted; position++) add('acceptedAt', 1, String(position));
       }
     },
-    ended({ completionTokens, firstTokenMs, totalMs, acceptedLength, ...request }) {
+    ended({ completionTokens, firstTokenMs, totalMs, acceptedLength, ...request }: EndedRequest) {
       for (const { reason } of request.switches) add('switches', 1, reason);
       for (const [drafter, own] of request.drafts.flatMap((answer) => Object.entries(answer))) {
         add('drafterSteps', own.num_spec_steps, drafter);
@@ -102,10 +96,10 @@ export function createServeMetrics(modelName: string): ServeMetrics {
       if (completionTokens > 1)
         observed.perToken.observe((totalMs - firstTokenMs) / 1000 / (completionTokens - 1));
     },
-    refused(status) {
+    refused(status: number) {
       add('refusals', 1, String(status));
     },
-    text({ running, waiting }) {
+    text({ running, waiting }: EngineLoad) {
       const gauge = (name: string, help: string, value: number): string =>
         family(name, 'gauge', help, [line(name, labels, value)]);
       const families = [
@@ -141,25 +135,18 @@ function mapTable<Name extends string, Entry, Made>(
 
 // Judges the server's own requests as the guard judges those of other engines, and shows them on the page. Drafter changes
 // within guarded requests are shown as actions; alerts are only reported.
-/** The page's data about requests that ended after a time. */
-export type ReadPageState = (sinceMs: number | undefined, running: number) => unknown;
-
-interface RecordWatch {
-  readonly onRecord: (record: Observation) => void;
-  readonly pageState: ReadPageState;
-}
-
-export function watchRecords(version: string, onAlert: (alert: Alert) => void): RecordWatch {
+export function watchRecords(version: string, onAlert: (alert: Alert) => void) {
   const judge = new Judge();
   const memory = new PageMemory(judge, { kind: 'serve', version, upstream: null });
   return {
-    onRecord(record) {
+    onRecord(record: Observation) {
       const { alerts, verdict } = judge.judge(record);
       memory.addRequest(record, verdict);
       for (const action of actionsOf(record)) memory.addAction(action);
       for (const alert of alerts) onAlert(alert);
     },
-    pageState(sinceMs, running) {
+    /** The page's data about requests that ended after a time. */
+    pageState(sinceMs: number | undefined, running: number) {
       memory.running = running;
       return memory.state(sinceMs);
     },

@@ -1,12 +1,12 @@
 /** The HTTP server in front of an engine in a worker thread. */
 import type { Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
 import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
-import { describeCause, MistletoeError } from '../core/errors.js';
+import { MistletoeError } from '../core/errors.js';
 import { createOperatorServer, isLoopback, type PageHandler } from '../guard/proxy/operator.js';
+import { listen } from '../guard/proxy/proxy.js';
 import { bundledTarget, readVersion } from '../decode/bundled-models.js';
 import { type EngineLoad, defaultConcurrency } from '../decode/engine/engine.js';
 import { type EngineWorkerOptions, createEngineWorker } from '../decode/engine/engine-worker.js';
@@ -15,7 +15,7 @@ import type { Observation } from '../guard/observation.js';
 import { createAccess, defaultLimits, type NamedKey, type ServerLimits } from './access.js';
 import { createApp } from './app.js';
 import { EngineHost } from './engine-host.js';
-import { createServeMetrics, type ReadPageState } from './serve-metrics.js';
+import { createServeMetrics, type watchRecords } from './serve-metrics.js';
 import type { MetricsLevel } from './request-schema.js';
 
 export interface ServeOptions extends EngineWorkerOptions {
@@ -44,7 +44,7 @@ export interface ServeOptions extends EngineWorkerOptions {
   readonly onRecord?: (record: Observation) => void;
   /** The page and its data, which have a listener of their own on 127.0.0.1. */
   readonly page?: PageHandler;
-  readonly pageState?: ReadPageState;
+  readonly pageState?: ReturnType<typeof watchRecords>['pageState'];
 }
 
 export interface RunningServer {
@@ -137,9 +137,16 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
             },
           },
         });
+  let url: string;
+  let operatorUrl: string | undefined;
   try {
-    await listen(server, hostname, port);
-    if (operator !== undefined) await listen(operator, operatorHost, port === 0 ? 0 : operatorPort);
+    url = await listen(server, { host: hostname, port }, '--port');
+    if (operator !== undefined)
+      operatorUrl = await listen(
+        operator,
+        { host: operatorHost, port: port === 0 ? 0 : operatorPort },
+        '--port',
+      );
   } catch (cause) {
     server.close();
     await worker.close();
@@ -147,9 +154,8 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   }
   let closing: Promise<void> | undefined;
   return {
-    url: urlOf(hostname, (server.address() as AddressInfo).port),
-    operatorUrl:
-      operator === undefined ? undefined : urlOf(operatorHost, (operator.address() as AddressInfo).port),
+    url,
+    operatorUrl,
     modelName: model.name,
     device: worker.device,
     ended: worker.ended,
@@ -177,21 +183,6 @@ function pathsOf({ target, drafters = {}, chatTemplate }: EngineWorkerOptions): 
   return given.filter(isAbsolute).concat(given.map((path) => resolve(path)));
 }
 
-function listen(server: Server, hostname: string, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (cause) => {
-      reject(
-        new MistletoeError(
-          'usage',
-          `The server cannot listen on ${hostname}:${port}: ${describeCause(cause)}.`,
-          { hint: 'Choose another --host or --port; --port 0 takes any free port.', cause },
-        ),
-      );
-    });
-    server.listen(port, hostname, resolve);
-  });
-}
-
 async function closeServer(server: Server, host: EngineHost, graceMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => {
     server.close(() => {
@@ -214,8 +205,4 @@ function openToAll(hostname: string): MistletoeError {
     `The server would listen on ${hostname} without keys: anyone who reaches this machine could use it.`,
     { hint: 'Give --keys FILE, or --allow-anonymous if that is what you want.' },
   );
-}
-
-function urlOf(hostname: string, port: number): string {
-  return `http://${hostname.includes(':') ? `[${hostname}]` : hostname}:${port}`;
 }

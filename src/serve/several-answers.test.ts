@@ -1,6 +1,6 @@
 /** What a request with several answers says about its drafts: in its body, its stream, its record, the log and the metrics. */
 import { describe, expect, it } from 'vitest';
-import { observationSchema } from '../guard/records/record-schema.js';
+import { observationSchema } from '../guard/observation.js';
 import { findSpeculation } from '../guard/engines/engine-list.js';
 import type { SpeculationReport } from './speculation-report.js';
 import { createScriptedApp } from '../../test/support/serve/scripted-app.js';

@@ -104,16 +104,6 @@ function binomialTail(count: number, requests: number, probability: number): num
   return tail;
 }
 
-/** Probability that a standard normal value exceeds z. */
-export function normalTail(z: number): number {
-  if (z < 0) return 1 - normalTail(-z);
-  // The continued fraction of the Mills ratio converges slowly near 0, where no test decides anything.
-  if (z < 0.5) return 0.5 - 0.383 * z;
-  let fraction = z;
-  for (let depth = 60; depth >= 1; depth--) fraction = z + depth / fraction;
-  return Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI) / fraction;
-}
-
 export const chance = ({ probability }: Counted): string =>
   `(probability without an attack ${probability.toExponential(0)})`;
 export const percent = (share: number): string => `${(100 * share).toFixed(share < 0.095 ? 1 : 0)} %`;

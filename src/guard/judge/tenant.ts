@@ -19,12 +19,12 @@ import {
   meanRanks,
   minCount,
   NewTenants,
-  normalTail,
   percent,
   rankVariance,
   spreadBeyondChance,
 } from './tail.js';
 import type { AlertCause, Finding } from './verdict.js';
+import { normalUpperTail } from '../../measure/statistics.js';
 
 /** A judged request, as far as its tenant's tests need it. */
 export interface Outcome {
@@ -184,8 +184,8 @@ export class TenantTests {
     for (const { requests, mean, chance: variance } of means) {
       // Against tenants in general too: a tenant's own past must not excuse what it sends now.
       const probability = Math.min(
-        normalTail((center - mean) / Math.sqrt(variance + between)),
-        normalTail((usual - mean) / Math.sqrt(ownVariance / requests + own)),
+        normalUpperTail((center - mean) / Math.sqrt(variance + between)),
+        normalUpperTail((usual - mean) / Math.sqrt(ownVariance / requests + own)),
       );
       if (probability > threshold) continue;
       const counted = { count: requests, requests, probability };

@@ -12,21 +12,12 @@ export interface OtlpOptions {
   readonly onNotice?: (message: string) => void;
 }
 
-export interface OtlpExporter {
-  add(name: string, attributes: Attributes, text: string): void;
-  /** Records that were not delivered. */
-  readonly dropped: number;
-  flush(): Promise<void>;
-  close(): Promise<void>;
-}
-
 const flushEveryMs = 2000;
 const timeoutMs = 5000;
 const maxQueued = 2048;
 const maxBatch = 512;
 
-export function createOtlpExporter(options: OtlpOptions): OtlpExporter {
-  const { endpoint, version, fetch: send = fetch, onNotice } = options;
+export function createOtlpExporter({ endpoint, version, fetch: send = fetch, onNotice }: OtlpOptions) {
   const url = `${endpoint.replace(/\/+$/, '')}/v1/logs`;
   let queue: object[] = [];
   let dropped = 0;
@@ -57,15 +48,16 @@ export function createOtlpExporter(options: OtlpOptions): OtlpExporter {
   const timer = setInterval(() => void flush(), flushEveryMs);
   timer.unref();
   return {
-    add(name, attributes, text) {
+    add(name: string, attributes: Attributes, text: string): void {
       if (queue.length >= maxQueued) dropped++;
       else queue.push(toRecord(name, attributes, text));
     },
-    get dropped() {
+    /** Records that were not delivered. */
+    get dropped(): number {
       return dropped;
     },
     flush,
-    async close() {
+    async close(): Promise<void> {
       clearInterval(timer);
       await flush();
     },

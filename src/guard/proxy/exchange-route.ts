@@ -1,4 +1,5 @@
 /** What is decided about a request: where it goes, what is changed, and who watches the response. */
+import type { GuardConfiguration } from '../guard-config.js';
 import type { ErrorResponse, RawHeaders } from './message-headers.js';
 import type { ResponseHead } from './response-parser.js';
 import type { Strip } from './telemetry-request.js';
@@ -46,25 +47,7 @@ export interface Router {
   decide(head: RequestHead, body: Buffer | undefined): Route;
 }
 
-/** Named as in the configuration: times in milliseconds, 0 for no limit; sizes in bytes. */
-export interface ProxySettings {
-  readonly timeouts: {
-    /** Max silence of the engine within a response. */
-    readonly idle: number;
-    /** Max time in which the client reads nothing. */
-    readonly client: number;
-    /** Max time until a request has arrived with its body. */
-    readonly request: number;
-  };
-  readonly limits: {
-    readonly requestSize: number;
-    /** Larger bodies pass unread. */
-    readonly readSize: number;
-    /** All bodies held at one time; requests beyond it pass unread. */
-    readonly heldSize: number;
-    readonly headerSize: number;
-  };
-}
+export type ProxySettings = Pick<GuardConfiguration, 'timeouts' | 'limits'>;
 
 export interface ExchangeSettings extends ProxySettings {
   /** In memory now, over all exchanges. */

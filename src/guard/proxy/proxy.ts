@@ -109,10 +109,9 @@ export async function listen(
   try {
     await once(server, 'listening');
   } catch (cause) {
-    const message = `The guard cannot listen on ${host}:${port}: ${describeCause(cause)}.`;
+    const message = `Mistletoe cannot listen on ${host}:${port}: ${describeCause(cause)}.`;
     const hint = `Set another ${setting}, or stop the program that uses it.`;
     throw new MistletoeError('usage', message, { hint, cause });
   }
-  const { family, address, port: given } = server.address() as AddressInfo;
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${given}`;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`;
 }

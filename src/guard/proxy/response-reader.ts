@@ -130,14 +130,7 @@ function readEvents(facts: Facts): ResponseReader {
  * Server-sent events (WHATWG HTML, section 9.2.6): the data of complete events, in any cut of the bytes. Longer lines and
  * events are skipped, so memory is bounded.
  */
-interface EventStream {
-  /** Returns the data of the events that these bytes complete. */
-  push(bytes: Uint8Array): readonly string[];
-}
-
-const defaultCharacters = 1 << 20;
-
-export function createEventStream(maxCharacters = defaultCharacters): EventStream {
+export function createEventStream(maxCharacters = 1 << 20) {
   const decoder = new TextDecoder();
   let rest = ''; // an unfinished line
   let endsWithReturn = false; // a line feed after it belongs to the same line end
@@ -158,7 +151,8 @@ export function createEventStream(maxCharacters = defaultCharacters): EventStrea
   };
 
   return {
-    push(bytes) {
+    /** Returns the data of the events that these bytes complete. */
+    push(bytes: Uint8Array): readonly string[] {
       let text = decoder.decode(bytes, { stream: true });
       if (text === '') return [];
       if (endsWithReturn && text.startsWith('\n')) text = text.slice(1);

@@ -1,15 +1,9 @@
 /** An engine's address and its connections, which are kept and used again. A request is never sent twice. */
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
 import { connect as connectSecurely } from 'node:tls';
+import type { GuardConfiguration } from '../guard-config.js';
 import { type Pool, type UpstreamHandler, Connection, maxIdleMs } from './connection.js';
 import type { RawHeaders } from './message-headers.js';
-
-/** In milliseconds; 0 for no limit. */
-export interface UpstreamTimeouts {
-  readonly connect: number;
-  /** From the end of the request to the response head: queueing and prefill. */
-  readonly firstByte: number;
-}
 
 export interface UpstreamRequest {
   readonly method: string;
@@ -38,7 +32,7 @@ export class Upstream {
 
   constructor(
     url: string,
-    readonly timeouts: UpstreamTimeouts,
+    readonly timeouts: Pick<GuardConfiguration['timeouts'], 'connect' | 'firstByte'>,
   ) {
     const { protocol, hostname, port, pathname, host } = new URL(url);
     this.isSecure = protocol === 'https:';

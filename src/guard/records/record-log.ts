@@ -7,18 +7,12 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';
+import type { GuardConfiguration } from '../guard-config.js';
 import type { LogEntry } from './record-schema.js';
 import { removeOldSegments, segmentName } from './record-segments.js';
 
-export interface RecordLogOptions {
+export interface RecordLogOptions extends Omit<GuardConfiguration['records'], 'folder'> {
   readonly folder: string;
-  /** A larger or older segment is closed and the next one started; 0 means no time limit. */
-  readonly segmentSize: number;
-  readonly segmentAge: number;
-  /** Of all segments together; the oldest are removed first. */
-  readonly retainSize: number;
-  /** 0 keeps them whatever their age. */
-  readonly retainAge: number;
   readonly flushMs?: number;
   /** Called once for a run of failures, and once when they end. */
   readonly onNotice?: (message: string) => void;

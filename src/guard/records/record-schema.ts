@@ -1,55 +1,11 @@
 /** A line of the record log: a request with its verdict, an alert, or an action. */
-import { z } from 'zod';
 import { type ActionEvent, type Alert, type Verdict, noNumbers, verdictNames } from '../judge/verdict.js';
-import { type Observation, actionNames } from '../observation.js';
+import { type Observation, observationSchema } from '../observation.js';
 
 export type LogEntry =
   | { readonly kind: 'request'; readonly record: Observation; readonly verdict: Verdict }
   | { readonly kind: 'alert'; readonly alert: Alert }
   | { readonly kind: 'action'; readonly action: ActionEvent };
-
-const count = z.number().int().nonnegative();
-const counts = z.array(count).max(1_000_000).nullable();
-
-const speculation = z
-  .object({
-    evidence: z.enum(['reported', 'derived', 'estimated']),
-    steps: z.number().nonnegative(),
-    accepted: z.number().nonnegative(),
-    proposed: z.number().nonnegative().nullable(),
-    histogram: counts,
-    perStepAccepted: counts,
-    perStepProposed: counts,
-    draftLength: count.nullable(),
-    isTree: z.boolean(),
-    stepMs: z.number().positive().exactOptional(),
-  })
-  .nullable();
-
-/** Fields of earlier versions (promptPrint, promptTail) are dropped. */
-export const observationSchema: z.ZodType<Observation> = z.object({
-  id: z.string(),
-  clientRequestId: z.string().exactOptional(),
-  traceparent: z.string().exactOptional(),
-  engineRequestId: z.string().exactOptional(),
-  model: z.string(),
-  route: z.string(),
-  endedMs: z.number(),
-  engine: z.string(),
-  tenant: z.string(),
-  status: count,
-  ending: z.enum(['complete', 'client-left', 'upstream-failed', 'refused']),
-  upstream: z.enum(['speculative', 'plain']),
-  measure: z.enum(actionNames).exactOptional(),
-  isProbe: z.boolean().exactOptional(),
-  isStream: z.boolean(),
-  promptTokens: z.number().nullable(),
-  completionTokens: z.number().nullable(),
-  firstByteMs: z.number().nullable(),
-  totalMs: z.number(),
-  speculation,
-  choiceSpeculation: z.array(speculation).max(1000).exactOptional(),
-});
 
 /** A line is a request, another entry of a log, or unusable. */
 export type ReadLine =

@@ -12,7 +12,7 @@ import type { Listening } from './fake-upstream.js';
 import { listen } from './fake-upstream.js';
 
 export const testSettings: ProxySettings = {
-  timeouts: { idle: 0, client: 0, request: 0 },
+  timeouts: { connect: 0, firstByte: 0, idle: 0, client: 0, request: 0, shutdown: 0 },
   limits: { requestSize: 256 << 20, readSize: 1 << 20, heldSize: 8 << 20, headerSize: 16 << 10 },
 };
 
