@@ -66,8 +66,6 @@ export interface TrainingRecipe {
   checkTarget?(target: CheckedTarget, shape: DrafterShape): void;
   /** In the published layout, initialized as the authors do. */
   create(target: NewTarget, drafter: FreshDrafter, seed: number | string): NewCheckpoint;
-  /** Written beside the safetensors file, for authors' code that reads only this form. */
-  readonly torchFile?: string;
   /**
    * Two groups name a block of which equal copies learn as one: authors' code repeats one module and stores it under
    * several names.

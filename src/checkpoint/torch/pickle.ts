@@ -10,64 +10,129 @@ import { callGlobal, isGlobal, isTuple, openStorage, requireKnownGlobal } from '
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const maximumLine = 256; // module and attribute names of globals are short
+const maximumContainers = 500_000;
+const maximumDepth = 1_000_000; // of the stack, and entries of the memo
 
-/** Reads a pickle's operands; every length is checked against the remaining bytes. */
-class PickleCursor {
-  position = 0;
+export const runPickle = (bytes: Buffer, source: string): PickleValue =>
+  new PickleMachine(bytes, source).run();
+
+const mark = Symbol('mark');
+
+/** Of the next value; each takes its operands from the bytes and from the stack. */
+const opcodes: Readonly<Record<number, (machine: PickleMachine) => PickleValue>> = {
+  0x4e: () => null, // NONE
+  0x88: () => true, // NEWTRUE
+  0x89: () => false, // NEWFALSE
+  0x4a: (machine) => machine.int32(), // BININT
+  0x4b: (machine) => machine.byte(), // BININT1
+  0x4d: (machine) => machine.uint16(), // BININT2
+  0x8a: (machine) => machine.long(machine.byte()), // LONG1
+  0x47: (machine) => machine.float64(), // BINFLOAT
+  0x8c: (machine) => machine.text(machine.byte()), // SHORT_BINUNICODE
+  0x58: (machine) => machine.text(machine.uint32()), // BINUNICODE
+  0x8d: (machine) => machine.text(machine.size64()), // BINUNICODE8
+  0x7d: (machine) => machine.count(new Map()), // EMPTY_DICT
+  0x5d: (machine) => machine.count([]), // EMPTY_LIST
+  0x29: (machine) => machine.makeTuple([]), // EMPTY_TUPLE
+  0x85: (machine) => machine.makeTuple(machine.popMany(1)), // TUPLE1
+  0x86: (machine) => machine.makeTuple(machine.popMany(2)), // TUPLE2
+  0x87: (machine) => machine.makeTuple(machine.popMany(3)), // TUPLE3
+  0x74: (machine) => machine.makeTuple(machine.popToMark()), // TUPLE
+  0x68: (machine) => machine.recall(machine.byte()), // BINGET
+  0x6a: (machine) => machine.recall(machine.uint32()), // LONG_BINGET
+  0x63: (machine) => machine.findGlobal([machine.line(), machine.line()]), // GLOBAL
+  0x93: (machine) => machine.findGlobal(machine.popMany(2)), // STACK_GLOBAL
+  0x51: (machine) => machine.count(openStorage(machine.pop(), machine.damaged)), // BINPERSID
+  0x52: (machine) => machine.reduce(), // REDUCE
+  0x62: (machine) => machine.build(), // BUILD
+  0x61: (machine) => machine.append(machine.popMany(1)), // APPEND
+  0x65: (machine) => machine.append(machine.popToMark()), // APPENDS
+  0x73: (machine) => machine.setItems(machine.popMany(2)), // SETITEM
+  0x75: (machine) => machine.setItems(machine.popToMark()), // SETITEMS
+  0x71: (machine) => machine.memoize(machine.byte()), // BINPUT
+  0x72: (machine) => machine.memoize(machine.uint32()), // LONG_BINPUT
+  0x94: (machine) => machine.memoize(machine.memoSize), // MEMOIZE
+};
+
+class PickleMachine {
+  private position = 0;
+  private readonly stack: (PickleValue | typeof mark)[] = [];
+  private readonly memo = new Map<number, PickleValue>();
+  private containers = 0;
 
   constructor(
     private readonly bytes: Buffer,
     private readonly source: string,
   ) {}
 
+  readonly damaged = (why: string, cause?: unknown): Error =>
+    refuse(`${this.source} is not a state dict torch.save wrote: ${why}`, downloadAgain, cause);
+
+  run(): PickleValue {
+    for (;;) {
+      const opcode = this.byte();
+      const operation = opcodes[opcode];
+      if (operation !== undefined) this.stack.push(operation(this));
+      else if (opcode === 0x28) this.stack.push(mark); // MARK
+      else if (opcode === 0x80) this.byte(); // PROTO
+      else if (opcode === 0x95) this.size64(); // FRAME
+      else if (opcode === 0x2e) return this.pop(); // STOP
+      else
+        throw refuse(
+          `${this.source} uses pickle opcode 0x${opcode.toString(16).padStart(2, '0')} at byte ${this.position - 1}, ` +
+            'which is not needed to store tensors, dicts or lists',
+          'Only plain state dicts are read. Load the file where you trust it and save its state_dict as safetensors.',
+        );
+      if (this.stack.length > maximumDepth || this.memo.size > maximumDepth)
+        throw this.damaged(`it needs more than ${maximumDepth} stack or memo entries`);
+    }
+  }
+
   byte(): number {
-    return this.bytes.readUInt8(this.#advance(1));
+    return this.bytes.readUInt8(this.advance(1));
   }
 
   uint16(): number {
-    return this.bytes.readUInt16LE(this.#advance(2));
+    return this.bytes.readUInt16LE(this.advance(2));
   }
 
   uint32(): number {
-    return this.bytes.readUInt32LE(this.#advance(4));
+    return this.bytes.readUInt32LE(this.advance(4));
   }
 
   int32(): number {
-    return this.bytes.readInt32LE(this.#advance(4));
+    return this.bytes.readInt32LE(this.advance(4));
   }
 
   float64(): number {
-    return this.bytes.readDoubleBE(this.#advance(8));
+    return this.bytes.readDoubleBE(this.advance(8));
   }
 
   size64(): number {
-    const value = this.bytes.readBigUInt64LE(this.#advance(8));
-    if (value > BigInt(this.bytes.byteLength)) {
-      throw this.#refuse(`a length of ${value.toString()} bytes does not fit the pickle`);
-    }
-    return Number(value);
+    const value = this.bytes.readBigUInt64LE(this.advance(8));
+    if (value <= BigInt(this.bytes.byteLength)) return Number(value);
+    throw this.damaged(`a length of ${value.toString()} bytes does not fit the pickle`);
   }
 
   /** Two's complement; refuses what a number cannot hold exactly. */
   long(size: number): number {
     if (size === 0) return 0;
-    if (size > 8) throw this.#refuse(`an integer of ${size} bytes is larger than any size of a tensor`);
-    const start = this.#advance(size);
+    if (size > 8) throw this.damaged(`an integer of ${size} bytes is larger than any size of a tensor`);
+    const start = this.advance(size);
     let value = 0n;
-    for (let index = size - 1; index >= 0; index -= 1) {
+    for (let index = size - 1; index >= 0; index -= 1)
       value = (value << 8n) | BigInt(this.bytes.readUInt8(start + index));
-    }
     const number = Number(BigInt.asIntN(size * 8, value));
-    if (!Number.isSafeInteger(number)) throw this.#refuse(`the integer ${number} is too large`);
+    if (!Number.isSafeInteger(number)) throw this.damaged(`the integer ${number} is too large`);
     return number;
   }
 
   text(size: number): string {
-    const start = this.#advance(size);
+    const start = this.advance(size);
     try {
       return utf8.decode(this.bytes.subarray(start, start + size));
     } catch (cause) {
-      throw this.#refuse(`the string at byte ${start} is not UTF-8`, cause);
+      throw this.damaged(`the string at byte ${start} is not UTF-8`, cause);
     }
   }
 
@@ -76,246 +141,105 @@ class PickleCursor {
     const end = this.bytes.indexOf(0x0a, start);
     if (end < 0 || end - start > maximumLine) {
       const opening = this.bytes.toString('latin1', start, start + 40);
-      throw this.#refuse(`the global name ${quote(opening)} at byte ${start} does not end`);
+      throw this.damaged(`the global name ${quote(opening)} at byte ${start} does not end`);
     }
     this.position = end + 1;
     return this.bytes.toString('utf8', start, end);
   }
 
-  #advance(size: number): number {
-    const start = this.position;
-    if (size > this.bytes.byteLength - start) {
-      throw this.#refuse(
-        `it ends at byte ${this.bytes.byteLength}, but ${size} bytes from ${start} on are needed`,
-      );
-    }
-    this.position = start + size;
-    return start;
+  findGlobal([module, name]: readonly PickleValue[]): PickleValue {
+    if (typeof module !== 'string' || typeof name !== 'string') throw this.damaged('a global has no name');
+    return this.count({ kind: 'global', name: requireKnownGlobal(`${module}.${name}`, this.source) });
   }
 
-  #refuse(why: string, cause?: unknown): Error {
-    return refuse(`${this.source} is not a state dict torch.save wrote: ${why}`, downloadAgain, cause);
-  }
-}
-
-const maximumContainers = 500_000;
-const maximumDepth = 1_000_000; // of the stack, and entries of the memo
-
-export const runPickle = (bytes: Buffer, source: string): PickleValue =>
-  new PickleMachine(new PickleCursor(bytes, source), source).run();
-
-const mark = Symbol('mark');
-
-class PickleMachine {
-  readonly #stack: (PickleValue | typeof mark)[] = [];
-  readonly #memo = new Map<number, PickleValue>();
-  readonly #damaged = (why: string): Error =>
-    refuse(`${this.source} is not a state dict torch.save wrote: ${why}`, downloadAgain);
-  #containers = 0;
-
-  constructor(
-    private readonly cursor: PickleCursor,
-    private readonly source: string,
-  ) {}
-
-  run(): PickleValue {
-    for (;;) {
-      const opcode = this.cursor.byte();
-      if (opcode === 0x2e) return this.#pop(); // STOP
-      const value = this.#evaluate(opcode);
-      if (value === undefined) this.#execute(opcode);
-      else this.#stack.push(value);
-      if (this.#stack.length > maximumDepth || this.#memo.size > maximumDepth) {
-        throw this.#damaged(`it needs more than ${maximumDepth} stack or memo entries`);
-      }
-    }
-  }
-
-  #evaluate(opcode: number): PickleValue | undefined {
-    const cursor = this.cursor;
-    switch (opcode) {
-      case 0x4e: // NONE
-        return null;
-      case 0x88: // NEWTRUE
-        return true;
-      case 0x89: // NEWFALSE
-        return false;
-      case 0x4a: // BININT
-        return cursor.int32();
-      case 0x4b: // BININT1
-        return cursor.byte();
-      case 0x4d: // BININT2
-        return cursor.uint16();
-      case 0x8a: // LONG1
-        return cursor.long(cursor.byte());
-      case 0x47: // BINFLOAT
-        return cursor.float64();
-      case 0x8c: // SHORT_BINUNICODE
-        return cursor.text(cursor.byte());
-      case 0x58: // BINUNICODE
-        return cursor.text(cursor.uint32());
-      case 0x8d: // BINUNICODE8
-        return cursor.text(cursor.size64());
-      case 0x7d: // EMPTY_DICT
-        return this.#count(new Map());
-      case 0x5d: // EMPTY_LIST
-        return this.#count([]);
-      case 0x29: // EMPTY_TUPLE
-        return this.#makeTuple([]);
-      case 0x85: // TUPLE1
-        return this.#makeTuple(this.#popMany(1));
-      case 0x86: // TUPLE2
-        return this.#makeTuple(this.#popMany(2));
-      case 0x87: // TUPLE3
-        return this.#makeTuple(this.#popMany(3));
-      case 0x74: // TUPLE
-        return this.#makeTuple(this.#popToMark());
-      case 0x68: // BINGET
-        return this.#recall(cursor.byte());
-      case 0x6a: // LONG_BINGET
-        return this.#recall(cursor.uint32());
-      case 0x63: // GLOBAL
-        return this.#findGlobal([cursor.line(), cursor.line()]);
-      case 0x93: // STACK_GLOBAL
-        return this.#findGlobal(this.#popMany(2));
-      case 0x51: // BINPERSID
-        return this.#count(openStorage(this.#pop(), this.#damaged));
-      case 0x52: // REDUCE
-        return this.#reduce();
-      case 0x62: // BUILD
-        return this.#build();
-      default:
-        return undefined;
-    }
-  }
-
-  #execute(opcode: number): void {
-    const cursor = this.cursor;
-    switch (opcode) {
-      case 0x80: // PROTO
-        cursor.byte();
-        break;
-      case 0x95: // FRAME
-        cursor.size64();
-        break;
-      case 0x28: // MARK
-        this.#stack.push(mark);
-        break;
-      case 0x61: // APPEND
-        this.#append(this.#popMany(1));
-        break;
-      case 0x65: // APPENDS
-        this.#append(this.#popToMark());
-        break;
-      case 0x73: // SETITEM
-        this.#setItems(this.#popMany(2));
-        break;
-      case 0x75: // SETITEMS
-        this.#setItems(this.#popToMark());
-        break;
-      case 0x71: // BINPUT
-        this.#memoise(cursor.byte());
-        break;
-      case 0x72: // LONG_BINPUT
-        this.#memoise(cursor.uint32());
-        break;
-      case 0x94: // MEMOIZE
-        this.#memoise(this.#memo.size);
-        break;
-      default:
-        throw refuse(
-          `${this.source} uses pickle opcode 0x${opcode.toString(16).padStart(2, '0')} at byte ${cursor.position - 1}, ` +
-            'which is not needed to store tensors, dicts or lists',
-          'Only plain state dicts are read. Load the file where you trust it and save its state_dict as safetensors.',
-        );
-    }
-  }
-
-  #findGlobal([module, name]: readonly PickleValue[]): PickleValue {
-    if (typeof module !== 'string' || typeof name !== 'string') throw this.#damaged('a global has no name');
-    return this.#count({ kind: 'global', name: requireKnownGlobal(`${module}.${name}`, this.source) });
-  }
-
-  #reduce(): PickleValue {
-    const [callee, parameters] = this.#popMany(2);
-    if (!isGlobal(callee) || !isTuple(parameters))
-      throw this.#damaged('it calls something that is no global');
-    const value = callGlobal(callee.name, parameters.items, this.#damaged);
+  reduce(): PickleValue {
+    const [callee, parameters] = this.popMany(2);
+    if (!isGlobal(callee) || !isTuple(parameters)) throw this.damaged('it calls something that is no global');
+    const value = callGlobal(callee.name, parameters.items, this.damaged);
     // A parameter is its tensor, which was already counted.
-    return value === parameters.items[0] ? value : this.#count(value);
+    return value === parameters.items[0] ? value : this.count(value);
   }
 
   /** A module's state_dict() sets `_metadata` (version numbers) on its OrderedDict. Nothing else may be set. */
-  #build(): PickleValue {
-    const [target, state] = this.#popMany(2);
-    if (!(target instanceof Map) || !(state instanceof Map) || state.size !== 1 || !state.has('_metadata')) {
-      throw this.#damaged('it sets attributes of an object, expected only _metadata of a state dict');
-    }
-    return target;
+  build(): PickleValue {
+    const [target, state] = this.popMany(2);
+    if (target instanceof Map && state instanceof Map && state.size === 1 && state.has('_metadata'))
+      return target;
+    throw this.damaged('it sets attributes of an object, expected only _metadata of a state dict');
   }
 
-  #append(items: readonly PickleValue[]): void {
-    const list = this.#stack.at(-1);
-    if (!Array.isArray(list)) throw this.#damaged('it appends to something that is no list');
+  append(items: readonly PickleValue[]): PickleValue {
+    const list = this.stack.pop();
+    if (!Array.isArray(list)) throw this.damaged('it appends to something that is no list');
     for (const item of items) list.push(item);
+    return list;
   }
 
-  #setItems(items: readonly PickleValue[]): void {
-    const dict = this.#stack.at(-1);
+  setItems(items: readonly PickleValue[]): PickleValue {
+    const dict = this.stack.pop();
     if (!(dict instanceof Map) || items.length % 2 !== 0)
-      throw this.#damaged('it fills something that is no dict');
+      throw this.damaged('it fills something that is no dict');
     for (let index = 0; index < items.length; index += 2) {
       const key = items[index];
-      if (typeof key !== 'string' && typeof key !== 'number') {
-        throw this.#damaged('a dict key is neither a string nor a number');
-      }
-      if (dict.has(key)) throw this.#damaged(`a dict has the key ${quote(String(key))} twice`);
+      if (typeof key !== 'string' && typeof key !== 'number')
+        throw this.damaged('a dict key is neither a string nor a number');
+      if (dict.has(key)) throw this.damaged(`a dict has the key ${quote(String(key))} twice`);
       dict.set(key, items[index + 1]!);
     }
+    return dict;
   }
 
-  #memoise(index: number): void {
-    const top = this.#pop();
-    this.#memo.set(index, top);
-    this.#stack.push(top);
+  get memoSize(): number {
+    return this.memo.size;
   }
 
-  #recall(index: number): PickleValue {
-    const value = this.#memo.get(index);
-    if (value === undefined) throw this.#damaged(`memo entry ${index} was never stored`);
+  memoize(index: number): PickleValue {
+    const top = this.pop();
+    this.memo.set(index, top);
+    return top;
+  }
+
+  recall(index: number): PickleValue {
+    const value = this.memo.get(index);
+    if (value === undefined) throw this.damaged(`memo entry ${index} was never stored`);
     return value;
   }
 
-  #makeTuple(items: readonly PickleValue[]): PickleValue {
-    return this.#count({ kind: 'tuple', items });
+  makeTuple(items: readonly PickleValue[]): PickleValue {
+    return this.count({ kind: 'tuple', items });
   }
 
-  #pop(): PickleValue {
-    const value = this.#stack.pop();
-    if (value === undefined || value === mark) throw this.#damaged('its stack is empty too early');
+  count<Value extends PickleValue>(value: Value): Value {
+    this.containers += 1;
+    if (this.containers > maximumContainers)
+      throw this.damaged(`it holds more than ${maximumContainers} objects`);
     return value;
   }
 
-  #popMany(count: number): PickleValue[] {
-    const values: PickleValue[] = [];
-    for (let index = 0; index < count; index += 1) values.push(this.#pop());
-    return values.reverse();
-  }
-
-  #popToMark(): PickleValue[] {
-    const values: PickleValue[] = [];
-    for (;;) {
-      const value = this.#stack.pop();
-      if (value === mark) return values.reverse();
-      if (value === undefined) throw this.#damaged('a mark is missing');
-      values.push(value);
-    }
-  }
-
-  #count<Value extends PickleValue>(value: Value): Value {
-    this.#containers += 1;
-    if (this.#containers > maximumContainers)
-      throw this.#damaged(`it holds more than ${maximumContainers} objects`);
+  pop(): PickleValue {
+    const value = this.stack.pop();
+    if (value === undefined || value === mark) throw this.damaged('its stack is empty too early');
     return value;
+  }
+
+  popMany(count: number): PickleValue[] {
+    return Array.from({ length: count }, () => this.pop()).reverse();
+  }
+
+  popToMark(): PickleValue[] {
+    const place = this.stack.lastIndexOf(mark);
+    if (place < 0) throw this.damaged('a mark is missing');
+    const values = this.stack.splice(place + 1);
+    this.stack.pop();
+    return values as PickleValue[];
+  }
+
+  private advance(size: number): number {
+    const start = this.position;
+    const { byteLength } = this.bytes;
+    if (size > byteLength - start)
+      throw this.damaged(`it ends at byte ${byteLength}, but ${size} bytes from ${start} on are needed`);
+    this.position = start + size;
+    return start;
   }
 }

@@ -4,14 +4,11 @@ import { join } from 'node:path';
 import { describingNames } from '../../checkpoint/checkpoint-folder.js';
 import type { TensorSource } from '../../checkpoint/tensor-source.js';
 import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
-import { writeTorchFile } from '../../checkpoint/torch/write-torch-file.js';
 import { explainWriting, writeWholeFile, writeWholeFolder } from '../../checkpoint/written-folder.js';
 
 export interface NewCheckpoint {
   readonly config: Readonly<Record<string, unknown>>;
   readonly file: string;
-  /** Also written in this torch file, if the safetensors file has the same stem. */
-  readonly torchFile?: string | undefined;
   readonly tensors: readonly TensorSource[];
   /** Missing files are skipped. */
   readonly copies?: CopiedFiles | undefined;
@@ -28,12 +25,10 @@ export function describingFiles(folder: string): CopiedFiles {
 
 export async function writeCheckpoint(
   folder: string,
-  { config, file, torchFile, tensors, copies }: NewCheckpoint,
+  { config, file, tensors, copies }: NewCheckpoint,
 ): Promise<void> {
   await writeWholeFolder(folder, async (fresh) => {
     await writeSafetensors(join(fresh, file), tensors);
-    if (torchFile?.replace(/\.pt$/, '.safetensors') === file)
-      await writeTorchFile(join(fresh, torchFile), tensors);
     if (copies !== undefined) await copyFiles(copies, fresh);
     const text = `${JSON.stringify(config, undefined, 2)}\n`;
     await writeWholeFile(join(fresh, 'config.json'), (append) => append(Buffer.from(text)));

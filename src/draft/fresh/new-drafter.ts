@@ -30,8 +30,7 @@ export async function createDrafterFolder({
   const target = await openNewTarget(targetFolder);
   training.checkTarget?.(target, shape);
   requireTokens(draftTokens, target.configuration.vocabularySize);
-  const created = training.create(target, { ...shape, draftTokens }, seed);
-  await writeCheckpoint(folder, { ...created, torchFile: training.torchFile });
+  await writeCheckpoint(folder, training.create(target, { ...shape, draftTokens }, seed));
 }
 
 /** The system of this name; refuses sizes that it does not have. */

@@ -141,7 +141,6 @@ export const hydra: WeightedSystem = {
     sizes: ['heads', 'layers', 'prefixLayer'],
     settings: (heads) => ({ depth: heads, weightDecay: 0.1 }),
     create: createHydra,
-    torchFile: 'hydra_lm_head.pt',
     repeatedBlocks: /^(hydra\.\d+\.block)\d+(\.weight|\.bias)$/,
   },
 };

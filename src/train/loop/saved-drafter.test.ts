@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { tiny, writeDecoder, writeLetterTokenizer } from '../../../test/support/tiny-checkpoints.js';
@@ -29,27 +29,13 @@ describe('saveDrafter', () => {
   it.each([
     ['pytorch_model.bin', 'EAGLE-3 with d2t', ['config.json', 'model.safetensors']],
     ['medusa_lm_head.pt', 'Medusa, torch file', ['config.json', 'medusa_lm_head.safetensors']],
-    [
-      'hydra_lm_head.pt',
-      'Hydra, one layer',
-      ['config.json', 'hydra_lm_head.pt', 'hydra_lm_head.safetensors'],
-    ],
+    ['hydra_lm_head.pt', 'Hydra, one layer', ['config.json', 'hydra_lm_head.safetensors']],
     ['an index of shards', "Medusa-2 in the target's shards", ['config.json', 'model.safetensors']],
   ])('names files as authors do: what was %s', async (_, name, files) => {
     const from = drafterVariants.find((each) => each.name === name)!.write(models.freshFolder(), tiny);
     const to = models.freshFolder();
     await saveDrafter({ from, to, values: new Map() });
     expect(readdirSync(to).sort()).toEqual(files);
-  });
-
-  it('writes for the authors of Hydra what it writes for everybody else', async () => {
-    const hydra = drafterVariants.find(({ name }) => name === 'Hydra++')!;
-    const [from, to] = [hydra.write(models.freshFolder(), tiny), models.freshFolder()];
-    await saveDrafter({ from, to, values: new Map() });
-    const both = await tensorsOf(to, 'stored');
-    unlinkSync(join(to, 'hydra_lm_head.safetensors'));
-    expect(await tensorsOf(to, 'stored')).toEqual(both);
-    await models.load(to);
   });
 
   it('writes into the folder that it reads, and takes its tokenizer along', async () => {

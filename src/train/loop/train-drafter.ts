@@ -155,7 +155,6 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
   await writeCheckpoint(to, {
     config: describeConfig(checkpoint, taps),
     file: nameWeights(checkpoint),
-    torchFile: system.training?.torchFile,
     tensors: written.map((tensor) => writeTensor(tensor, trained.get(tensor.name))),
     copies: describingFiles(checkpoint.folder),
   });

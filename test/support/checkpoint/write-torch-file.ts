@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs';
-import { nameRoot } from '../../../src/checkpoint/torch/write-torch-file.js';
+import { parse } from 'node:path';
 import type { Picklable } from './encode-pickle.js';
 import { encodePickle, pickleTensor } from './encode-pickle.js';
 import { encodeValues } from './encode-values.js';
@@ -38,5 +38,5 @@ export function encodeTorchFile(
 }
 
 export function writeTorchFile(path: string, tensors: WritableTensors): void {
-  writeFileSync(path, encodeTorchFile(nameRoot(path), tensors));
+  writeFileSync(path, encodeTorchFile(parse(path).name, tensors));
 }
