@@ -162,8 +162,10 @@ class CudaRuntime implements Runtime {
     if (this.isDisposed) return;
     this.isDisposed = true;
     try {
-      await this.device.synchronize();
       await this.weights.dispose();
+      await this.device.synchronize();
+      // No pass can begin from here on: a worker is closed while it runs a unit.
+      this.recordings.clear();
       this.memory.dispose();
       for (const module of this.modules.values()) module.unload();
     } catch (cause) {

@@ -55,6 +55,11 @@ export class PiecePool {
     return free.length > 0;
   }
 
+  /** Frees all, in use or not: other threads may keep the context open. Pieces can still be given back. */
+  dispose(): void {
+    for (const { address } of new Set(this.slabs.values())) this.device.free(address);
+  }
+
   /** One piece for the caller; the others are idle. */
   private allocate(size: number): Address {
     const known = this.counts.get(size) ?? 0;
@@ -188,7 +193,7 @@ export class DeviceMemory implements RowMemory {
   }
 
   dispose(): void {
-    this.pieces.release();
+    this.pieces.dispose();
     if (this.arena.bytes > 0) this.device.free(this.arena.address);
     this.arena = { address: 0n, bytes: 0 };
     this.module?.unload();

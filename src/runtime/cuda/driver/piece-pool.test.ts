@@ -33,6 +33,16 @@ describe('pieces of memory', () => {
     expect(asked).toEqual([512]);
   });
 
+  it('are all freed at the end, those in use too', () => {
+    const { device, taken } = createMemory(2 ** 30);
+    const pool = new PiecePool(device);
+    const pieces = [512, 512, 512, 1024].map((size) => pool.take(size));
+    pool.giveBack(pieces[0]!);
+    pool.dispose();
+    expect(taken.size).toBe(0);
+    pool.giveBack(pieces[3]!);
+  });
+
   it('are allocated together, the more the more there are of their size', () => {
     const { device, asked } = createMemory(2 ** 30);
     const pool = new PiecePool(device);

@@ -67,6 +67,10 @@ export class RecordingShelf {
     run.recording?.free();
     run.recording = undefined;
   }
+
+  clear(): void {
+    for (const run of this.runs) this.drop(run);
+  }
 }
 
 export interface ProgramParts {

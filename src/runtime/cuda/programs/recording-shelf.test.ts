@@ -34,4 +34,14 @@ describe('recorded runs', () => {
     expect(freed).toEqual([0]);
     expect(shelf.size).toBe(0);
   });
+
+  it('are all freed at the end', () => {
+    const { freed, runs } = createRuns(2);
+    const shelf = new RecordingShelf(2);
+    runs.forEach((run) => {
+      shelf.use(run);
+    });
+    shelf.clear();
+    expect([freed, shelf.size]).toEqual([[0, 1], 0]);
+  });
 });
