@@ -45,7 +45,7 @@ export interface AuditOptions {
   readonly verifyCache?: boolean | undefined;
   /** Used and left open; by default one for this audit alone, with the device and the threads of the request. */
   readonly runtime?: Runtime | undefined;
-  /** Worker processes on this machine; without them the audit runs in this process. */
+  /** Workers on this machine. Default: several threads on a GPU, none on the CPU or with a given runtime. */
   readonly workers?: WorkerPlan | undefined;
   /** URL of a Redis or Valkey server whose workers run the units; `mistletoe worker` is one. */
   readonly queue?: string | undefined;

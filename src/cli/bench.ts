@@ -81,7 +81,7 @@ const flags = {
     ...common.machineFlags,
     device: {
       ...common.devicesFlag.device,
-      help: `${common.deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all share the prompts, with one process on each: several on one device would disturb each other’s times`,
+      help: `${common.deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all share the prompts, with one thread on each: several on one device would disturb each other’s times`,
     },
   }),
 };
@@ -131,7 +131,7 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
   const own = { flags, device, terminal, progress, abort };
   if (devices !== undefined && devices.length > 1) {
     const seats = seatWorkers({ count: devices.length, devices }, device, threadsOf(flags));
-    progress.note(`One process on each of ${devices.map(({ ordinal }) => `cuda:${ordinal}`).join(', ')}.`);
+    progress.note(`One thread on each of ${devices.map(({ ordinal }) => `cuda:${ordinal}`).join(', ')}.`);
     return measure(own, (events) => runBenchUnits(plan, seats, events, signal));
   }
   const runtime = await openRuntime(settled, flags.threads);

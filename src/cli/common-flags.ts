@@ -141,10 +141,10 @@ export const queueFlag = {
   }),
 };
 
-/** For commands whose units can run in several processes. */
+/** For commands whose units can run in several processes or threads. */
 export const workerFlags = {
   workers: flag(
-    'worker processes on this machine; a worker that dies is replaced',
+    'workers on this machine: threads on a GPU, processes on the CPU; one that dies is replaced',
     integer(1, maxWorkers),
     'count',
     { shownDefault: 'one for each device', rare: true },

@@ -43,7 +43,7 @@ export const fileLimits = {
 /** Threads of the runtime. More threads than CPUs only wait for each other. */
 export const maxThreads = 512;
 
-/** Worker processes of a run on one machine. */
+/** Workers of a run on one machine. */
 export const maxWorkers = 256;
 
 /** Levels of a draft: each is one pass of the drafter, and greedy chains are compiled level by level. */

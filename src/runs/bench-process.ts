@@ -1,10 +1,12 @@
-/** A worker process of a benchmark: opens target and drafters once. */
+/** A worker of a benchmark, a process or a thread: opens target and drafters once. */
 import type { BenchmarkRunner, BenchmarkUnit } from '../measure/benchmark.js';
 import { openRuntime } from '../runtime/create-runtime.js';
+import type { Runtime } from '../runtime/program.js';
 import { type BenchAnswer, type BenchSetup, openBench } from './bench-units.js';
 import { type ProcessHooks, type ProcessWork, serveUnits, type UnitPart } from './unit.js';
 
 class BenchProcess implements ProcessWork {
+  private runtime: Runtime | undefined;
   private opened: Promise<BenchmarkRunner> | undefined;
 
   constructor(
@@ -31,15 +33,20 @@ class BenchProcess implements ProcessWork {
     return { units, total };
   }
 
+  async dispose(): Promise<void> {
+    await this.runtime?.dispose();
+  }
+
   private open(): Promise<BenchmarkRunner> {
     const { plan, device, threads } = this.setup;
-    return (this.opened ??= openRuntime(device, threads).then((runtime) =>
-      openBench(plan, runtime, {
+    return (this.opened ??= openRuntime(device, threads).then((runtime) => {
+      this.runtime = runtime;
+      return openBench(plan, runtime, {
         onNotice: (message) => {
           this.hooks.onNotice(message);
         },
-      }),
-    ));
+      });
+    }));
   }
 }
 

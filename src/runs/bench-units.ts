@@ -1,7 +1,7 @@
 /**
- * A benchmark as plain data, measured in this process or in one process for each GPU. A unit is the prompts that are
+ * A benchmark as plain data, measured in this process or by one worker for each GPU. A unit is the prompts that are
  * answered at the same time, by plain decoding and by all systems in turn, so speeds are compared on one device.
- * Several processes on one device would slow each other down, so there is never more than one.
+ * Several workers on one device would slow each other down, so there is never more than one.
  */
 import { fileURLToPath } from 'node:url';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
@@ -80,7 +80,7 @@ function createSystem(name: string, drafter: Drafter, policy: DraftPolicy): Benc
   return { name, policy: formatDraftPolicy(policy), drafter, createPolicy: create };
 }
 
-/** What a worker process is started with. */
+/** What a worker is started with. */
 export interface BenchSetup {
   readonly plan: BenchPlan;
   readonly device: RecordedDevice;
@@ -105,9 +105,9 @@ export async function runBenchUnits(
 ): Promise<BenchmarkResult> {
   const pool = new UnitPool<BenchmarkUnit>({
     program,
-    workers: seats.map(({ name, device, threads }) => {
+    workers: seats.map(({ name, gpu, device, threads }) => {
       const setup: BenchSetup = { plan, device, threads };
-      return { name, setup };
+      return { name, gpu, setup };
     }),
     onNotice: events.onNotice,
   });

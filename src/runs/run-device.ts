@@ -121,7 +121,7 @@ export function describeMachine(device: RecordedDevice = processorDevice): Machi
   };
 }
 
-// Devices for workers: `cuda:0,cuda:1` or `cuda:all`, and how many processes run on each.
+// Devices for workers: `cuda:0,cuda:1` or `cuda:all`, and how many run on each.
 /** The text itself if it is a device, a list of GPUs, or cuda:all. */
 export function readDeviceList(given: string): string | undefined {
   if (deviceForm.test(given) || given === 'cuda:all') return given;
@@ -161,8 +161,8 @@ export async function findDevices(
   });
 }
 
+/** Threads on GPUs, processes on the CPU. */
 export interface WorkerPlan {
-  /** Processes. */
   readonly count: number;
   /** GPUs for the workers in turn, all of the kind of the run's; by default its own device for all. */
   readonly devices?: readonly { readonly ordinal: number; readonly name: string }[] | undefined;
@@ -171,6 +171,8 @@ export interface WorkerPlan {
 export interface WorkerSeat {
   readonly name: string;
   readonly device: RecordedDevice;
+  /** Of a worker that is a thread. */
+  readonly gpu: number | undefined;
   readonly threads: number;
 }
 
@@ -184,12 +186,13 @@ export function seatWorkers(
     const place = devices[index % Math.max(1, devices.length)];
     const isPlaced = device.kind === 'cuda' && place !== undefined;
     const own = isPlaced ? { ...device, ordinal: place.ordinal, name: place.name } : device;
-    const name = `worker-${index + 1}${own.kind === 'cpu' ? '' : ` (cuda:${own.ordinal})`}`;
-    return { name, device: own, threads: Math.max(1, Math.floor(threads / count)) };
+    const gpu = own.kind === 'cpu' ? undefined : own.ordinal;
+    const name = `worker-${index + 1}${gpu === undefined ? '' : ` (cuda:${gpu})`}`;
+    return { name, device: own, gpu, threads: Math.max(1, Math.floor(threads / count)) };
   });
 }
 
-/** Refuses more processes on a GPU than its free memory holds: each has its own copy of the weights. */
+/** Refuses more workers on a GPU than its free memory holds: each has its own copy of the weights. */
 export async function requireRoom(
   devices: readonly RecordedDevice[],
   folders: readonly string[],
@@ -207,8 +210,25 @@ export async function requireRoom(
     const fitting = Math.max(1, Math.floor(freeBytes / bytes));
     throw new MistletoeError(
       'usage',
-      `cuda:${ordinal} has ${formatBytes(freeBytes)} free; ${count} worker processes on it need at least ${formatBytes(bytes)} each in ${dtype}.`,
+      `cuda:${ordinal} has ${formatBytes(freeBytes)} free; ${count} workers on it need at least ${formatBytes(bytes)} each in ${dtype}.`,
       { hint: `Use --workers ${fitting * ordinals.size} or fewer.` },
     );
   }
+}
+
+/** Each takes a core and a copy of the models. */
+const maxDefaultWorkers = 8;
+
+/** Workers of a GPU if no number is given: one core is left to the thread that writes the run. */
+export function countDefaultWorkers(limits: {
+  readonly cores: number;
+  readonly searches: number;
+  /** Of the device, free. */
+  readonly freeBytes: number;
+  /** Of the models of one worker. Its passes may take as much again. */
+  readonly modelBytes: number;
+}): number {
+  const { cores, searches, freeBytes, modelBytes } = limits;
+  const fitting = Math.floor(freeBytes / (2 * modelBytes));
+  return Math.max(1, Math.min(maxDefaultWorkers, cores - 1, searches, fitting));
 }

@@ -1,10 +1,9 @@
 /**
- * Worker processes of this machine. A worker that dies is replaced and its unit is retried; parts that the unit had
- * finished count. A unit that ends its worker too often fails, and the others go on.
+ * Workers on this machine: processes, or threads on a GPU. A worker that dies is replaced and its unit is retried; parts
+ * that the unit had finished count. A unit that ends its worker too often fails, and the others go on.
  */
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { MistletoeError } from '../core/errors.js';
+import { type StartedWorker, startProcess, startThread, type WorkerEvents } from './started-worker.js';
 import {
   type PoolMessage,
   type SentError,
@@ -13,18 +12,19 @@ import {
   UnitFailed,
   type UnitHooks,
   unpackError,
-  type WorkerMessage,
   type WorkerName,
 } from './unit.js';
 
 export interface PoolWorker {
   readonly name: string;
-  /** Sent to each new process of this worker. */
+  /** The GPU of a worker that is a thread; its threads share a context. Other workers are processes. */
+  readonly gpu?: number | undefined;
+  /** Sent whenever this worker is started. */
   readonly setup: unknown;
 }
 
 export interface PoolOptions {
-  /** Main module of the worker processes. */
+  /** Main module of the workers. */
   readonly program: string;
   readonly workers: readonly PoolWorker[];
   /** How often a unit may end its worker. */
@@ -32,17 +32,14 @@ export interface PoolOptions {
   readonly onNotice?: ((message: string) => void) | undefined;
 }
 
-/** People and programs can see in the environment what this process was given; workers need none of it. */
-const secretNames = /token|key|secret|password|credential|_queue$|^node_options$/i;
 const defaultAttempts = 3;
-const maxErrorOutput = 2000;
 
 interface Slot {
   readonly worker: PoolWorker;
-  child: ChildProcess | undefined;
-  errorOutput: string;
+  started: StartedWorker | undefined;
+  task: WorkerEvents | undefined;
   isBusy: boolean;
-  /** Its processes cannot do the work of this run. */
+  /** It cannot do the work of this run. */
   isRetired: boolean;
 }
 
@@ -52,7 +49,8 @@ type TaskHooks = Pick<UnitHooks, 'onPart'> & { onProgress(progress: unknown, wor
 class TaskFailed extends Error {
   constructor(
     message: string,
-    readonly setupError: SentError | undefined,
+    /** Of the worker or its device, not of the unit. */
+    readonly workerError?: SentError,
   ) {
     super(message);
   }
@@ -67,7 +65,7 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
   constructor(private readonly options: PoolOptions) {
     this.attempts = options.attempts ?? defaultAttempts;
     this.slots = options.workers.map((worker): Slot => {
-      return { worker, child: undefined, errorOutput: '', isBusy: false, isRetired: false };
+      return { worker, started: undefined, task: undefined, isBusy: false, isRetired: false };
     });
   }
 
@@ -91,7 +89,8 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
         return;
       } catch (cause) {
         if (!(cause instanceof TaskFailed)) throw cause;
-        if (cause.setupError !== undefined) this.retire(slot, cause.setupError);
+        this.requireOpen();
+        if (cause.workerError !== undefined) this.retire(slot, cause.workerError);
         else if (attempt >= this.attempts) {
           throw new UnitFailed(`${cause.message} (${attempt === 1 ? '1 attempt' : `${attempt} attempts`})`);
         } else {
@@ -116,7 +115,8 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
         { onPart: () => undefined, onProgress: () => undefined },
       );
     } catch (cause) {
-      if (cause instanceof TaskFailed && cause.setupError !== undefined) throw unpackError(cause.setupError);
+      if (cause instanceof TaskFailed && cause.workerError !== undefined)
+        throw unpackError(cause.workerError);
       if (cause instanceof TaskFailed) throw endedWorker(cause.message);
       throw cause;
     } finally {
@@ -127,22 +127,16 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
   async close(): Promise<void> {
     this.isClosed = true;
     for (const wake of this.waiting.splice(0)) wake();
-    await Promise.all(
-      this.slots.map(async (slot) => {
-        const { child } = slot;
-        if (child === undefined) return;
-        slot.child = undefined;
-        const isOver = child.exitCode !== null || child.signalCode !== null;
-        const ended = isOver ? Promise.resolve() : once(child, 'exit');
-        child.kill('SIGKILL');
-        await ended;
-      }),
-    );
+    await Promise.all(this.slots.map(async ({ started }) => started?.kill()));
+  }
+
+  private requireOpen(): void {
+    if (this.isClosed) throw new MistletoeError('runtime', 'The workers were closed.');
   }
 
   private async acquire(): Promise<Slot> {
     for (;;) {
-      if (this.isClosed) throw new MistletoeError('runtime', 'The worker processes were closed.');
+      this.requireOpen();
       const free = this.slots.find(({ isBusy, isRetired }) => !isBusy && !isRetired);
       if (free !== undefined) {
         free.isBusy = true;
@@ -159,11 +153,17 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
     this.waiting.shift()?.();
   }
 
-  /** With the last worker, the run ends: none of its units was at fault. */
+  /** A lost GPU is lost for all its threads. With the last worker, the run ends: none of its units was at fault. */
   private retire(slot: Slot, error: SentError): void {
-    slot.isRetired = true;
+    const { gpu } = slot.worker;
+    const isShared = error.deviceFault === 'lost' && gpu !== undefined;
+    const unfit = isShared ? this.slots.filter(({ worker }) => worker.gpu === gpu) : [slot];
+    const names = unfit.filter(({ isRetired }) => !isRetired).map(({ worker }) => worker.name);
+    for (const each of unfit) each.isRetired = true;
     if (this.slots.every(({ isRetired }) => isRetired)) throw unpackError(error);
-    this.note(`${slot.worker.name} is not used any more: ${error.message}`);
+    if (names.length === 0) return;
+    const verb = names.length === 1 ? 'is' : 'are';
+    this.note(`${names.join(', ')} ${verb} not used any more: ${error.message}`);
   }
 
   private note(message: string): void {
@@ -171,74 +171,64 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
   }
 
   private perform(slot: Slot, message: PoolMessage, hooks: TaskHooks): Promise<unknown> {
-    const child = (slot.child ??= this.start(slot));
-    const worker = { name: slot.worker.name, pid: child.pid ?? null };
+    const started = (slot.started ??= this.start(slot));
+    const worker = { name: slot.worker.name, pid: started.pid };
+    const isThread = slot.worker.gpu !== undefined;
     return new Promise((resolve, reject) => {
-      const settle = (failure?: { readonly cause: unknown }, answer?: unknown): void => {
-        child.off('message', onMessage).off('exit', onExit).off('error', onError);
-        if (failure === undefined) {
-          resolve(answer);
-          return;
-        }
-        // A process that failed may have lost its device or its memory: the next unit gets a new one.
-        if (slot.child === child) slot.child = undefined;
-        child.kill('SIGKILL');
-        reject(failure.cause instanceof Error ? failure.cause : new Error(String(failure.cause)));
-      };
-      const onMessage = (received: WorkerMessage): void => {
-        try {
-          if (received.kind === 'part') hooks.onPart(received.part, worker);
-          else if (received.kind === 'progress') hooks.onProgress(received.progress, worker);
-          else if (received.kind === 'notice') this.note(received.message);
-          else if (received.kind === 'done') settle(undefined, received.answer);
-          else {
-            const { error, isOfSetup } = received;
-            settle({ cause: new TaskFailed(error.message, isOfSetup ? error : undefined) });
-          }
-        } catch (cause) {
-          settle({ cause });
-        }
-      };
-      const onExit = (code: number | null, signal: string | null): void => {
-        const end = signal ?? `code ${code ?? 0}`;
-        const said = slot.errorOutput.trim();
-        settle({
-          cause: new TaskFailed(`the worker ended with ${end}${said === '' ? '' : `: ${said}`}`, undefined),
+      const fail = (cause: unknown): void => {
+        slot.task = undefined;
+        // A worker that failed may have lost its device or its memory: the next unit gets a new one.
+        slot.started = undefined;
+        void started.kill().then(() => {
+          reject(cause instanceof Error ? cause : new Error(String(cause)));
         });
       };
-      const onError = (cause: Error): void => {
-        settle({ cause: new TaskFailed(`the worker cannot be reached: ${cause.message}`, undefined) });
+      slot.task = {
+        onMessage: (received) => {
+          try {
+            if (received.kind === 'part') hooks.onPart(received.part, worker);
+            else if (received.kind === 'progress') hooks.onProgress(received.progress, worker);
+            else if (received.kind === 'notice') this.note(received.message);
+            else if (received.kind === 'done') {
+              slot.task = undefined;
+              resolve(received.answer);
+            } else {
+              const { error, isOfSetup } = received;
+              // Another process has the device to itself; another thread would have the same one.
+              const isOfWorker = isOfSetup || (isThread && error.deviceFault !== undefined);
+              fail(new TaskFailed(error.message, isOfWorker ? error : undefined));
+            }
+          } catch (cause) {
+            fail(cause);
+          }
+        },
+        onEnd: (reason) => {
+          fail(new TaskFailed(reason));
+        },
       };
-      child.on('message', onMessage).on('exit', onExit).on('error', onError);
-      child.send(message, (cause) => {
-        // The exit says more than a broken pipe, and follows it.
-        if (cause !== null && child.connected) onError(cause);
-      });
+      started.send(message);
     });
   }
 
-  private start(slot: Slot): ChildProcess {
-    const environment = Object.entries(process.env).filter(([name]) => !secretNames.test(name));
-    const child = fork(this.options.program, [], {
-      execArgv: [],
-      env: Object.fromEntries(environment),
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  private start(slot: Slot): StartedWorker {
+    const start = slot.worker.gpu === undefined ? startProcess : startThread;
+    const started = start(this.options.program, {
+      onMessage: (message) => {
+        if (slot.started === started) slot.task?.onMessage(message);
+      },
+      onEnd: (reason) => {
+        if (slot.started !== started) return;
+        slot.started = undefined;
+        slot.task?.onEnd(reason);
+      },
     });
-    slot.errorOutput = '';
-    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-      slot.errorOutput = `${slot.errorOutput}${text}`.slice(-maxErrorOutput);
-    });
-    child.once('exit', () => {
-      if (slot.child === child) slot.child = undefined;
-    });
-    child.on('error', () => undefined);
-    child.send({ kind: 'setup', setup: slot.worker.setup } satisfies PoolMessage, () => undefined);
-    return child;
+    started.send({ kind: 'setup', setup: slot.worker.setup });
+    return started;
   }
 }
 
 function endedWorker(message: string): MistletoeError {
-  return new MistletoeError('runtime', `The first worker process failed: ${message}.`, {
-    hint: 'Run without --workers to see whether the run itself fails.',
+  return new MistletoeError('runtime', `The first worker failed: ${message}.`, {
+    hint: 'Run with --workers 1 to see whether the run itself fails.',
   });
 }

@@ -2,8 +2,10 @@
  * A unit of a run: plain data in, plain data out. Its output follows from its input and from the weights that the input
  * names by their hashes, so it does not matter where a unit runs, when, or how often.
  */
+import { parentPort } from 'node:worker_threads';
 import { z } from 'zod';
 import { type ErrorCode, MistletoeError } from '../core/errors.js';
+import { DeviceLostError, OutOfMemoryError } from '../runtime/program.js';
 
 export interface Unit<Input = unknown> {
   /** Unique in its run. */
@@ -49,7 +51,7 @@ export interface WorkerName {
   readonly pid: number | null;
 }
 
-/** Runs units: in this process, in processes of this machine, or on other machines. */
+/** Runs units: in this process, in workers on this machine, or on other machines. */
 export interface UnitExecutor<Input = unknown> {
   /** Units that are worth handing over at once. */
   readonly capacity: number;
@@ -124,11 +126,13 @@ export async function driveUnits<Input>(drive: UnitDrive<Input>): Promise<void> 
 }
 
 // The worker's side of a pool: takes one task at a time until its parent is gone.
-// What a pool and its worker processes say to each other. Both are of this machine and this version.
+// The messages of a pool and its workers, which are processes or threads. Both are of this machine and this version.
 export type PoolMessage =
   | { readonly kind: 'setup'; readonly setup: unknown }
   | { readonly kind: 'ask'; readonly question: unknown }
-  | { readonly kind: 'run'; readonly input: unknown; readonly done: readonly string[] };
+  | { readonly kind: 'run'; readonly input: unknown; readonly done: readonly string[] }
+  /** For threads: what a process leaves on a GPU goes with it. */
+  | { readonly kind: 'close' };
 
 export type WorkerMessage =
   | { readonly kind: 'part'; readonly part: UnitPart }
@@ -142,14 +146,21 @@ export interface SentError {
   /** Absent for errors that are bugs. */
   readonly code?: ErrorCode | undefined;
   readonly hint?: string | undefined;
+  readonly deviceFault?: keyof typeof deviceFaults | undefined;
 }
+
+const deviceFaults = { lost: DeviceLostError, memory: OutOfMemoryError } as const;
 
 function packError(cause: unknown): SentError {
-  if (cause instanceof MistletoeError) return { message: cause.message, code: cause.code, hint: cause.hint };
-  return { message: cause instanceof Error ? cause.message : String(cause) };
+  if (!(cause instanceof MistletoeError))
+    return { message: cause instanceof Error ? cause.message : String(cause) };
+  const { message, code, hint } = cause;
+  const deviceFault = (['lost', 'memory'] as const).find((fault) => cause instanceof deviceFaults[fault]);
+  return { message, code, hint, deviceFault };
 }
 
-export function unpackError({ message, code, hint }: SentError): Error {
+export function unpackError({ message, code, hint, deviceFault }: SentError): Error {
+  if (deviceFault !== undefined) return new deviceFaults[deviceFault](message, hint ?? '');
   if (code === undefined) return new Error(message);
   return new MistletoeError(code, message, hint === undefined ? {} : { hint });
 }
@@ -165,15 +176,15 @@ export interface ProcessWork {
   prepare(input: unknown): Promise<void>;
   run(input: unknown, done: ReadonlySet<string>, hooks: ProcessHooks): Promise<void>;
   ask(question: unknown): Promise<unknown>;
+  /** Frees the memory of the device, also while a unit runs. */
+  dispose(): Promise<void>;
 }
 
-/** For the main module of a worker process. */
+/** For the main module of a worker. */
 export function serveUnits(create: (setup: unknown, hooks: ProcessHooks) => ProcessWork): void {
-  // Ctrl-C reaches every process of a terminal; the parent decides what it means.
-  for (const signal of ['SIGINT', 'SIGHUP'] as const) process.on(signal, () => undefined);
-  process.on('disconnect', () => process.exit());
   const send = (message: WorkerMessage): void => {
-    if (process.connected) process.send?.(message);
+    if (parentPort !== null) parentPort.postMessage(JSON.stringify(message));
+    else if (process.connected) process.send?.(message);
   };
   const hooks: ProcessHooks = {
     onPart: (part) => {
@@ -187,10 +198,18 @@ export function serveUnits(create: (setup: unknown, hooks: ProcessHooks) => Proc
     },
   };
   let work: ProcessWork | undefined;
+  const close = async (): Promise<void> => {
+    try {
+      await work?.dispose();
+    } finally {
+      process.exit();
+    }
+  };
   const handle = async (message: PoolMessage): Promise<void> => {
     let isOfSetup = true;
     try {
       if (message.kind === 'setup') work = create(message.setup, hooks);
+      else if (message.kind === 'close') await close();
       else if (message.kind === 'ask') send({ kind: 'done', answer: await work?.ask(message.question) });
       else {
         await work?.prepare(message.input);
@@ -202,5 +221,12 @@ export function serveUnits(create: (setup: unknown, hooks: ProcessHooks) => Proc
       send({ kind: 'failed', error: packError(cause), isOfSetup });
     }
   };
+  if (parentPort !== null) {
+    parentPort.on('message', (text: string) => void handle(JSON.parse(text) as PoolMessage));
+    return;
+  }
+  // Ctrl-C reaches every process of a terminal; the parent decides what it means.
+  for (const signal of ['SIGINT', 'SIGHUP'] as const) process.on(signal, () => undefined);
+  process.on('disconnect', () => process.exit());
   process.on('message', (message: PoolMessage) => void handle(message));
 }

@@ -1,14 +1,21 @@
-/** Audits with worker processes: the same bytes with any number of them, and whichever of them die. */
+/** Audits with workers: the same bytes with any number of them, as processes or threads, and whichever of them die. */
 import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createRequest } from '../../src/audit/audit-request.js';
+import { AuditSchedule } from '../../src/audit/units/audit-schedule.js';
+import type { AuditUnitInput } from '../../src/audit/units/audit-unit.js';
+import type { ProcessSetup } from '../../src/audit/units/unit-process.js';
 import { createRandom } from '../../src/core/random.js';
+import { UnitPool } from '../../src/runs/unit-pool.js';
+import type { UnitPart } from '../../src/runs/unit.js';
+import { processorDevice } from '../../src/runtime/device-choice.js';
 import type { FleetEvent, FleetOutcome } from '../support/fleet-runs.js';
 import { readKills, readResults, settingWords, startFleetRun, unitOf } from '../support/fleet-runs.js';
 import { createRunner } from '../support/run-command.js';
 import { byTier, isFullTier } from '../support/tier.js';
-import { TinyAudits } from '../support/tiny-audit.js';
+import { briefSettings, TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
@@ -89,6 +96,36 @@ it(`${kills} kills of random workers${andRun} leave the bytes of one process`, a
     expect([...names]).toEqual(expect.arrayContaining(['worker-1', 'worker-2']));
     expect(readResults(folder)).toEqual(expected);
   }
+});
+
+it('a thread computes the parts of a process', async () => {
+  const plan = audits.plan([audits.writeDrafter(drafters[0]!)], prompts.slice(0, 1), {
+    settings: briefSettings,
+  });
+  const request = await createRequest(plan);
+  const unit = new AuditSchedule(request, { has: () => false, get: () => undefined }).next()!;
+  const [{ sha256, folder }] = request.drafters as [(typeof request.drafters)[0]];
+  const setup: ProcessSetup = {
+    folders: { [request.target.sha256]: request.targetFolder, [sha256]: folder },
+    ...{ device: processorDevice, threads: 1, cacheFolder: audits.cacheFolder, verifyCache: false },
+  };
+  const compute = async (gpu: number | undefined): Promise<readonly UnitPart[]> => {
+    const pool = new UnitPool<AuditUnitInput>({
+      program: join(build, 'src/audit/units/unit-process.js'),
+      workers: [{ name: 'only', gpu, setup }],
+    });
+    const parts: UnitPart[] = [];
+    try {
+      expect(await pool.ask({ open: request })).toHaveProperty('effort');
+      await pool.run(unit, { onPart: (part) => void parts.push({ ...part, timing: null }) });
+    } finally {
+      await pool.close();
+    }
+    return parts;
+  };
+  const parts = await compute(0);
+  expect(parts.length).toBeGreaterThan(1);
+  expect(parts).toEqual(await compute(undefined));
 });
 
 it.runIf(isFullTier)(

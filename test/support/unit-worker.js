@@ -1,7 +1,8 @@
-// A worker process that does what its input says: for tests of the pool.
+// A worker that does what its input says, as a process or as a thread: for tests of the pool.
+import { parentPort, threadId } from 'node:worker_threads';
 
 /**
- * @typedef {{ kind: 'setup', setup: { isUnfit?: boolean } } | { kind: 'ask', question: unknown }
+ * @typedef {{ kind: 'setup', setup: { isUnfit?: boolean } } | { kind: 'ask', question: unknown } | { kind: 'close' }
  *   | { kind: 'run', input: { parts?: string[], then?: string }, done: string[] }} Message
  */
 
@@ -9,14 +10,25 @@
 const setups = [];
 
 /** @param {object} message */
-const send = (message) => process.send?.(message);
+const send = (message) => {
+  if (parentPort === null) process.send?.(message);
+  else parentPort.postMessage(JSON.stringify(message));
+};
 
-process.on('disconnect', () => process.exit());
-process.on('message', (/** @type {Message} */ message) => {
+/** @param {Message} message */
+function handle(message) {
   if (message.kind === 'setup') setups.push(message.setup);
+  else if (message.kind === 'close') process.exit();
   else if (message.kind === 'ask') send({ kind: 'done', answer: { asked: message.question, setups } });
   else run(message.input, message.done);
-});
+}
+
+if (parentPort === null) process.on('message', handle).on('disconnect', () => process.exit());
+else {
+  parentPort.on('message', (/** @type {string} */ text) => {
+    handle(/** @type {Message} */ (JSON.parse(text)));
+  });
+}
 
 /**
  * @param {{ parts?: string[], then?: string }} input
@@ -32,16 +44,32 @@ function run({ parts = [], then = 'done' }, done) {
   // A death that comes with the first attempt leaves one part behind.
   const open = parts.filter((part) => !done.includes(part));
   for (const key of then === 'die-once' && isFirst ? open.slice(0, 1) : open)
-    send({ kind: 'part', part: { key, data: { pid: process.pid }, steps: [], timing: null } });
+    send({
+      kind: 'part',
+      part: {
+        key,
+        data: { worker: `${process.pid}.${threadId}`, hasSecret: 'TEST_SECRET' in process.env },
+        steps: [],
+        timing: null,
+      },
+    });
   send({ kind: 'progress', progress: { kind: 'start' } });
   if (then === 'die') process.exit(7);
   else if (then === 'die-once' && isFirst) dieLoudly();
   else if (then === 'fail') send({ kind: 'failed', error: { message: 'a bad unit' }, isOfSetup: false });
-  else if (then !== 'wait') send({ kind: 'done' });
+  else if (then === 'lose' || then === 'fill') {
+    const deviceFault = then === 'lose' ? 'lost' : 'memory';
+    const error = { message: `${then} the GPU`, code: 'runtime', hint: 'Look.', deviceFault };
+    send({ kind: 'failed', error, isOfSetup: false });
+  } else if (then !== 'wait') send({ kind: 'done' });
 }
 
 /** After what was sent has left. */
 function dieLoudly() {
+  if (parentPort !== null) {
+    send({ kind: 'notice', message: 'last words' });
+    throw new Error('out of memory');
+  }
   process.stderr.write('out of memory\n', () => {
     process.send?.({ kind: 'notice', message: 'last words' }, () => process.kill(process.pid, 'SIGKILL'));
   });

@@ -1,8 +1,12 @@
-/** Where the units of an audit run: in this process, in worker processes of this machine, or on the workers of a queue. */
+/** Where the units of an audit run: in this thread, in workers on this machine, or on the workers of a queue. */
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import { countGpuBytes } from '../../decode/gpu-fit.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
+import { thisMachine } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
 import {
+  countDefaultWorkers,
   findSameDevice,
   requireRoom,
   requireSameKind,
@@ -10,21 +14,39 @@ import {
   type WorkerPlan,
 } from '../../runs/run-device.js';
 import { UnitPool } from '../../runs/unit-pool.js';
+import { armKeys } from '../arms/drafter-units.js';
 import { openModels } from '../audit-models.js';
 import type { AuditRequest } from '../audit-request.js';
 import { estimateEffort } from '../effort.js';
+import { isSearched } from '../result.js';
 import type { AuditBackend, BackendOptions } from './run-units.js';
 import type { AuditUnitInput } from './audit-unit.js';
 import { hooksFor, UnitRunner } from './unit-runner.js';
 import type { ProcessAnswer, ProcessSetup } from './unit-process.js';
 
 export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
-  const { workers, queue } = options;
+  const { queue, runtime } = options;
   if (queue !== undefined) {
     const { openQueue } = await import('./queue-backend.js');
     return openQueue(request, queue, options);
   }
-  return workers === undefined ? openInProcess(request, options) : openPool(request, workers, options);
+  const plan = options.workers ?? { count: runtime === undefined ? await countWorkers(request) : 1 };
+  return plan.count === 1 ? openInProcess(request, options) : openPool(request, plan, options);
+}
+
+/** The default: several threads on a GPU, because one cannot keep it busy. */
+export async function countWorkers(request: AuditRequest): Promise<number> {
+  const device = await findSameDevice(request);
+  if (device.kind === 'cpu') return 1;
+  const { drafters, prompts, targetFolder } = request;
+  const keys = drafters.flatMap(({ id }) => prompts.flatMap((prompt) => armKeys(request, id, prompt.id)));
+  const folders = [targetFolder, ...drafters.map(({ folder }) => folder)];
+  return countDefaultWorkers({
+    cores: availableParallelism(),
+    searches: keys.filter(({ arm }) => isSearched(arm)).length,
+    freeBytes: await thisMachine.freeBytes(device.ordinal),
+    modelBytes: await countGpuBytes(folders, device.dtype),
+  });
 }
 
 export async function findRuntime(request: AuditRequest, runtime: Runtime | undefined): Promise<Runtime> {
@@ -95,9 +117,9 @@ async function openPool(
   const { cacheFolder = null, verifyCache = false } = cache;
   const pool = new UnitPool<AuditUnitInput>({
     program: unitProcess,
-    workers: seats.map(({ name, device, threads }) => {
+    workers: seats.map(({ name, gpu, device, threads }) => {
       const setup: ProcessSetup = { folders, threads, device, cacheFolder, verifyCache };
-      return { name, setup };
+      return { name, gpu, setup };
     }),
     onNotice,
   });
@@ -106,7 +128,7 @@ async function openPool(
     return {
       effort: { ...effort, expectedMs: effort.expectedMs / plan.count },
       executor: pool,
-      label: `${plan.count} worker processes`,
+      label: `${plan.count} ${seats[0]?.gpu === undefined ? 'worker processes' : 'threads'}`,
       close: () => pool.close(),
     };
   } catch (cause) {

@@ -1,4 +1,4 @@
-/** A worker process of audits: keeps the models of the last unit open for the next. */
+/** A worker of audits, a process or a thread: keeps the models of the last unit open for the next. */
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
@@ -12,7 +12,7 @@ import { type Effort, estimateEffort } from '../effort.js';
 import { type AuditUnitInput, toRequest } from './audit-unit.js';
 import { hooksFor, type OpenedUnit, UnitRunner } from './unit-runner.js';
 
-/** What a process is started with. */
+/** What a worker is started with. */
 export interface ProcessSetup {
   /** Folders of models on this machine, by the hash of the model. */
   readonly folders: Readonly<Record<string, string>>;
@@ -33,12 +33,12 @@ export interface ProcessAnswer {
 
 interface OpenModels {
   readonly key: string;
-  readonly runtime: Runtime;
   readonly target: Models['target'];
   readonly drafters: Map<string, LoadedDrafter>;
 }
 
 class AuditProcess implements ProcessWork {
+  private runtime: Runtime | undefined;
   private models: OpenModels | undefined;
   private readonly runner = new UnitRunner((input) => this.open(input));
   private readonly cache: CacheOptions;
@@ -77,13 +77,21 @@ class AuditProcess implements ProcessWork {
 
   async ask(question: unknown): Promise<ProcessAnswer> {
     const { open: request } = question as ProcessQuestion;
-    const runtime = await openRuntime(this.setup.device, this.setup.threads);
     try {
-      const { target, drafters } = await openModels(request, runtime, this.cache);
+      const { target, drafters } = await openModels(request, await this.openRuntime(), this.cache);
       return { effort: await estimateEffort(request, target, drafters) };
     } finally {
-      await runtime.dispose();
+      await this.dispose();
     }
+  }
+
+  async dispose(): Promise<void> {
+    this.models = undefined;
+    await this.runtime?.dispose();
+  }
+
+  private async openRuntime(): Promise<Runtime> {
+    return (this.runtime = await openRuntime(this.setup.device, this.setup.threads));
   }
 
   private async open(input: AuditUnitInput): Promise<OpenedUnit> {
@@ -94,12 +102,11 @@ class AuditProcess implements ProcessWork {
     const key = JSON.stringify([wanted.sha256, settings.chat, chatTemplate, date, request.device]);
     if (this.models?.key !== key) {
       await this.runner.dispose();
-      await this.models?.runtime.dispose();
-      this.models = undefined;
+      await this.dispose();
       // With the run's type, on this worker's device.
-      const runtime = await openRuntime(this.setup.device, this.setup.threads);
+      const runtime = await this.openRuntime();
       const { target } = await openModels({ ...request, drafters: [] }, runtime, this.cache);
-      this.models = { key, runtime, target, drafters: new Map() };
+      this.models = { key, target, drafters: new Map() };
     }
     const { target, drafters } = this.models;
     const drafterKey = JSON.stringify([drafter.id, drafter.sha256, drafter.policy, request.taps]);

@@ -76,7 +76,7 @@ export const auditFlags = {
     verify: flag('check that a run folder is unchanged since it was written; runs nothing', text, 'dir', {
       rare: true,
     }),
-    ...common.workerFlags,
+    workers: { ...common.workerFlags.workers, shownDefault: 'one for each device; up to 8 on one GPU' },
     ...common.queueFlag,
     dryRun: toggle('print what would run, the time and the memory; search nothing'),
   }),
@@ -117,7 +117,7 @@ export async function mainDevice({ device }: Pick<PlacedFlags, 'device'>): Promi
   return first === undefined ? device : `cuda:${first.ordinal}`;
 }
 
-/** Undefined for a run in this process. */
+/** Undefined if neither workers nor several devices are asked for. */
 export async function planWorkers({ workers, device, resume }: PlacedFlags): Promise<WorkerPlan | undefined> {
   const devices = await findDevices(device);
   if (resume !== undefined && device !== undefined && devices === undefined) {
@@ -126,7 +126,7 @@ export async function planWorkers({ workers, device, resume }: PlacedFlags): Pro
     });
   }
   const count = workers ?? devices?.length ?? 1;
-  return count === 1 && (devices?.length ?? 1) === 1 ? undefined : { count, devices };
+  return workers === undefined && count === 1 ? undefined : { count, devices };
 }
 
 /** A password in the environment does not show in lists of processes. */

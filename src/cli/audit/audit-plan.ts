@@ -7,6 +7,7 @@ import type { AuditRequest } from '../../audit/audit-request.js';
 import { type Effort, predictEffort, type SearchEffort } from '../../audit/effort.js';
 import { planAudit } from '../../audit/run-audit.js';
 import { applyPreset } from '../../audit/settings.js';
+import { countWorkers } from '../../audit/units/executors.js';
 import { measureDownload } from '../../checkpoint/hub/hub-download.js';
 import {
   formatHubId,
@@ -58,7 +59,7 @@ export async function printPlan(
   const request = await readRequest(onNotice);
   const effort = await planAudit(request, { events: { onNotice }, ...cacheOf(flags) });
   const memory = await describeMemory(request, effort);
-  const workers = (await planWorkers(flags))?.count ?? 1;
+  const workers = (await planWorkers(flags))?.count ?? (await countWorkers(request));
   print({ ...effort, device: request.device, settings: request.settings }, () =>
     formatPlan(request, effort, memory, workers),
   );

@@ -45,7 +45,10 @@ export const audit = defineCommand({
     ],
     ['mistletoe audit --suffix runs/target-eagle3-0-1/suffixes.jsonl', 'measure suffixes of an earlier run'],
     ['mistletoe audit --config audit.yaml --show-config', 'settings from a file'],
-    ['mistletoe audit -d sps -d eagle3 --workers 4', 'four processes; --queue for several machines'],
+    [
+      'mistletoe audit -d sps -d eagle3 --workers 4',
+      'four processes, or threads on a GPU; --queue for several machines',
+    ],
     ['mistletoe audit --resume runs/target-eagle3-0-1', 'continue after Ctrl-C or a crash'],
   ],
   notes:

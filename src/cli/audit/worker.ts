@@ -41,7 +41,11 @@ const flags = {
   ...group('Models and machine', {
     models: list('folder with models, or of one model', text, 'dir'),
     ...devicesFlag,
-    workers: { ...workerFlags.workers, rare: false },
+    workers: {
+      ...workerFlags.workers,
+      help: 'worker processes on this machine; one that dies is replaced',
+      rare: false,
+    },
     threads: flag('CPU threads of all processes together', integer(1, maxThreads), 'count', {
       rare: true,
       shownDefault: 'all',

@@ -69,7 +69,7 @@ export const harden = defineCommand({
     ],
     ['mistletoe harden -d sps --data questions.jsonl --audits other-objective --audits stronger', ''],
     ['mistletoe harden --show-config', 'all settings, as YAML for --config'],
-    ['mistletoe harden -d sps --data questions.jsonl --workers 4', 'searches and audits in four processes'],
+    ['mistletoe harden -d sps --data questions.jsonl --workers 4', 'four searches or audits at once'],
     ['mistletoe harden --resume runs/hard', 'continue after Ctrl-C or a crash'],
   ],
   notes:

@@ -33,7 +33,7 @@ export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
 export interface HardenOptions extends RunOptions<HardenEvents> {
   /** Called after each audit, for example with `writeReports`. */
   readonly writeAuditReports?: WriteAuditReports | undefined;
-  /** Worker processes for the searches and the audits; training runs in this process. */
+  /** For the searches and the audits; training runs in this thread. */
   readonly workers?: WorkerPlan | undefined;
 }
 
@@ -80,7 +80,8 @@ async function hardenIn(
   const texts = await readTexts(folder, 'harden', ready, request.training, options);
   if (texts === undefined) return undefined;
   const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
-  const pool = workers === undefined ? undefined : await openHuntPool(workers, folder, request, cache);
+  const hasWorkers = workers !== undefined && workers.count > 1;
+  const pool = hasWorkers ? await openHuntPool(workers, folder, request, cache) : undefined;
   const rounds = { request, folder, target, texts, prompts, cache, events, signal, pool };
   let made;
   try {

@@ -85,7 +85,7 @@ export interface RoundsWork {
   readonly texts: TrainingTexts;
   readonly prompts: readonly Prompt[];
   readonly cache: CacheOptions & ReadingOptions;
-  /** Worker processes for the searches. */
+  /** Workers for the searches. */
   readonly pool?: UnitExecutor<HuntInput> | undefined;
   readonly events: RoundEvents;
   readonly signal?: AbortSignal | undefined;

@@ -1,4 +1,4 @@
-/** Worker processes for the searches of a hardening run. */
+/** Workers for the searches of a hardening run. */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
@@ -9,7 +9,7 @@ import type { HardenRequest } from './harden-request.js';
 import type { SuffixSource } from './suffix-hunt.js';
 import type { HuntInput } from './suffixed-texts.js';
 
-/** What a worker process is started with. */
+/** What a worker is started with. */
 export interface HuntSetup {
   readonly request: HardenRequest;
   /** The run's. */
@@ -36,10 +36,10 @@ export async function openHuntPool(
   );
   return new UnitPool<HuntInput>({
     program,
-    workers: seats.map(({ name, device, threads }) => {
+    workers: seats.map(({ name, gpu, device, threads }) => {
       const cache = { cacheFolder: cacheFolder ?? null, verifyCache: verifyCache ?? false };
       const setup: HuntSetup = { request, folder, device, threads, ...cache };
-      return { name, setup };
+      return { name, gpu, setup };
     }),
     onNotice,
   });

@@ -1,13 +1,15 @@
-/** A worker process of a hardening run: keeps the target open, and the drafter of the round. */
+/** A worker of a hardening run, a process or a thread: keeps the target open, and the drafter of the round. */
 import { type Target, openTarget } from '../../decode/target.js';
 import { loadDrafter } from '../../draft/systems.js';
 import { type ProcessHooks, type ProcessWork, serveUnits } from '../../runs/unit.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
+import type { Runtime } from '../../runtime/program.js';
 import { type HuntSetup, attackedDrafter } from './hunt-pool.js';
 import { SuffixHunt } from './suffix-hunt.js';
 import { type HuntInput, huntPrompt } from './suffixed-texts.js';
 
 class HuntProcess implements ProcessWork {
+  private runtime: Runtime | undefined;
   private target: Target | undefined;
   private opened: { readonly drafter: string; readonly hunt: SuffixHunt } | undefined;
 
@@ -35,6 +37,10 @@ class HuntProcess implements ProcessWork {
     return Promise.resolve(undefined);
   }
 
+  async dispose(): Promise<void> {
+    await this.runtime?.dispose();
+  }
+
   private async open({
     source,
     round,
@@ -50,8 +56,8 @@ class HuntProcess implements ProcessWork {
       },
     };
     if (this.target === undefined) {
-      const runtime = await openRuntime(device, threads);
-      this.target = await openTarget(targetFolder, { runtime, chatTemplate, date, ...cache });
+      this.runtime = await openRuntime(device, threads);
+      this.target = await openTarget(targetFolder, { runtime: this.runtime, chatTemplate, date, ...cache });
     }
     const { target } = this;
     const drafter = attackedDrafter(request, folder, source, round);

@@ -41,7 +41,7 @@ export interface HuntRound extends HuntSettings {
   readonly target: Target;
   /** Called once, only if prompts are left and there is no pool. */
   readonly openHunt: () => Promise<PromptHunt>;
-  /** Worker processes that search several prompts at the same time. */
+  /** Workers that search several prompts at the same time. */
   readonly pool?: UnitExecutor<HuntInput> | undefined;
   readonly models?: readonly NeededModel[] | undefined;
   readonly prompts: readonly Prompt[];
@@ -51,7 +51,7 @@ export interface HuntRound extends HuntSettings {
   readonly onPrompt?: ((found: SuffixedPrompt, done: number, total: number) => void) | undefined;
 }
 
-/** The input of a unit: one prompt. Worker processes know the rest from their setup. */
+/** The input of a unit: one prompt. Workers know the rest from their setup. */
 export interface HuntInput {
   readonly source: SuffixSource;
   readonly round: number;
