@@ -17,7 +17,6 @@ import { type RouterSettings, RequestRouter } from './proxy/request-router.js';
 import { createTenantNamer, readSecret } from './proxy/tenant.js';
 import { Upstream } from './proxy/upstream.js';
 import { RecordLog } from './records/record-log.js';
-import { findRecords, readQuery } from './records/record-segments.js';
 import { restoreJudge, saveJudge } from './state/judge-state.js';
 import { openState } from './state/redis-state.js';
 
@@ -36,7 +35,7 @@ export interface GuardOptions {
 export interface Guard {
   /** For clients. */
   readonly url: string;
-  /** For page, records, state and metrics. */
+  /** For page, state and metrics. */
   readonly operatorUrl: string;
   /** Applies new settings to requests that start from now on. Listeners and the records folder stay. */
   reload(configuration: GuardConfiguration): Promise<void>;
@@ -121,7 +120,7 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
   });
   await settings.facts.refresh();
 
-  const endpoints: Record<string, Endpoint> = {
+  const endpoints: Readonly<Record<string, Endpoint>> = {
     '/mistletoe/api/state': (parameters) => {
       const since = Number(parameters.get('since') ?? 0);
       return ['application/json', JSON.stringify(memory.state(Number.isFinite(since) ? since : 0))];
@@ -136,11 +135,6 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
       return [metrics.contentType, text];
     },
   };
-  if (log !== undefined)
-    endpoints['/mistletoe/api/records'] = async (parameters) => {
-      await log.flush();
-      return ['application/json', JSON.stringify(await findRecords(folder!, readQuery(parameters)))];
-    };
   const server = createProxy(router, configuration);
   const { page } = options;
   const access = { key, hosts: configuration.operator.hosts };

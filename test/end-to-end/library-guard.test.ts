@@ -48,9 +48,6 @@ describe('the guard as a library', () => {
       expect(await response.json()).toMatchObject({ model: 'm', usage: { prompt_tokens: 12 } });
     }
     expect(await (await fetch(`${guard.operatorUrl}/mistletoe`)).text()).toContain('<html');
-    const found = await fetch(`${guard.operatorUrl}/mistletoe/api/records?limit=9`);
-    const { entries, isBehind } = (await found.json()) as { entries: object[]; isBehind: boolean };
-    expect([entries.length, isBehind]).toEqual([9, false]);
     await guard.close();
     expect(events).toEqual(Array.from({ length: 15 }, () => 'request-end'));
     const replay = await replayFile(folder, { falseAlerts: 0.02 });

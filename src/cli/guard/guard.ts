@@ -50,8 +50,8 @@ const flags = {
   ...group('Listeners', {
     host: flag('for clients', text, 'address', { shownDefault: '127.0.0.1' }),
     port: flag('for clients; 0 picks a free one', port, 'number', { shownDefault: '8100' }),
-    operatorHost: flag('for page, records and metrics', text, 'address', { shownDefault: '127.0.0.1' }),
-    operatorPort: flag('for page, records and metrics', port, 'number', { shownDefault: '8101' }),
+    operatorHost: flag('for page and metrics', text, 'address', { shownDefault: '127.0.0.1' }),
+    operatorPort: flag('for page and metrics', port, 'number', { shownDefault: '8101' }),
     operatorKeyFile: flag('operator key, required if the operator address is not loopback', text, 'file', {
       shownDefault: '$MISTLETOE_GUARD_KEY',
     }),

@@ -1,5 +1,5 @@
 /**
- * The operator's listener: page, records, state and metrics. On loopback no key is needed, but the Host header must be an
+ * The operator's listener: page, state and metrics. On loopback no key is needed, but the Host header must be an
  * address, localhost or a configured name: another name may be a web page whose DNS name points here.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { describeCause } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';
 import type { GuardConfiguration } from '../guard-config.js';
-import type { LogEntry } from './record-schema.js';
+import type { LogEntry } from './record-segments.js';
 import { removeOldSegments, segmentName } from './record-segments.js';
 
 export interface RecordLogOptions extends Omit<GuardConfiguration['records'], 'folder'> {

@@ -1,8 +1,35 @@
-/** The files of a log: names, contents, search, and removal of old ones. */
+/** The files of a log: names, lines, and removal of old ones. */
 import { open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isFolder, isMissing } from '../../core/files.js';
-import { type LogEntry, parseEntry } from './record-schema.js';
+import { type ActionEvent, type Alert, type Verdict, verdictNames } from '../judge/verdict.js';
+import { type Observation, observationSchema } from '../observation.js';
+
+export type LogEntry =
+  | { readonly kind: 'request'; readonly record: Observation; readonly verdict: Verdict }
+  | { readonly kind: 'alert'; readonly alert: Alert }
+  | { readonly kind: 'action'; readonly action: ActionEvent };
+
+/** A line is a request, another entry of a log, or unusable. */
+type ReadLine =
+  | { readonly record: Observation; readonly verdict: Verdict | undefined }
+  | { readonly skipped: true }
+  | { readonly fault: string };
+
+/** A line of a log, or an observation without one. */
+export function readRecordLine(value: unknown): ReadLine {
+  const { kind, record, verdict } = (value ?? {}) as Partial<Record<string, unknown>>;
+  if (kind === 'alert' || kind === 'alarm' || kind === 'action') return { skipped: true };
+  const parsed = observationSchema.safeParse(kind === 'request' ? record : value);
+  if (parsed.success) {
+    const recorded = verdict as Verdict | null | undefined;
+    const isKnown = verdictNames.some((name) => name === recorded?.name);
+    return { record: parsed.data, verdict: isKnown ? recorded! : undefined };
+  }
+  const [issue] = parsed.error.issues;
+  const place = issue === undefined || issue.path.length === 0 ? 'the line' : issue.path.join('.');
+  return { fault: `${place}: ${issue?.message ?? 'unusable'}` };
+}
 
 export interface SegmentFile {
   readonly name: string;
@@ -40,100 +67,6 @@ export async function listSegments(folder: string): Promise<SegmentFile[]> {
 export async function* readLines(path: string): AsyncGenerator<string> {
   const files = isFolder(path) ? (await listSegments(path)).map((segment) => segment.path) : [path];
   for (const file of files) yield* (await open(file)).readLines();
-}
-
-export interface RecordQuery {
-  readonly kind?: LogEntry['kind'] | undefined;
-  readonly fromMs?: number | undefined;
-  readonly toMs?: number | undefined;
-  readonly model?: string | undefined;
-  readonly tenant?: string | undefined;
-  readonly verdict?: string | undefined;
-  readonly limit?: number | undefined;
-}
-
-/** Values that are not numbers or kinds are left out. */
-export function readQuery(parameters: URLSearchParams): RecordQuery {
-  const number = (name: string): number | undefined => {
-    const value = Number(parameters.get(name) ?? Number.NaN);
-    return Number.isSafeInteger(value) && value >= 0 ? value : undefined;
-  };
-  const text = (name: string): string | undefined => parameters.get(name) ?? undefined;
-  return {
-    ...{ fromMs: number('from'), toMs: number('to'), limit: number('limit') },
-    ...{ model: text('model'), tenant: text('tenant'), verdict: text('verdict') },
-    kind: (['request', 'alert', 'action'] as const).find((each) => each === text('kind')),
-  };
-}
-
-export interface FoundRecords {
-  /** Newest first. */
-  readonly entries: readonly LogEntry[];
-  /** Older records were not searched. */
-  readonly isBehind: boolean;
-}
-
-const maxFound = 1000;
-const maxSearchedBytes = 256 << 20;
-const blockBytes = 128 << 10;
-
-/** Reads segments backwards, so recent records are found without an index. */
-export async function findRecords(folder: string, query: RecordQuery = {}): Promise<FoundRecords> {
-  const limit = Math.min(query.limit ?? 100, maxFound);
-  const { model, tenant, verdict } = query;
-  const wanted = [model, tenant, verdict].flatMap((text) => (text === undefined ? [] : JSON.stringify(text)));
-  const entries: LogEntry[] = [];
-  let searched = 0;
-  for (const { path } of (await listSegments(folder)).reverse()) {
-    for await (const line of linesBackwards(path)) {
-      if (entries.length >= limit) return { entries, isBehind: false };
-      searched += line.length;
-      if (searched > maxSearchedBytes) return { entries, isBehind: true };
-      if (!wanted.every((text) => line.includes(text))) continue; // cheaper than parsing
-      const entry = parseEntry(line);
-      if (entry !== undefined && matches(entry, query)) entries.push(entry);
-    }
-  }
-  return { entries, isBehind: false };
-}
-
-function matches(
-  entry: LogEntry,
-  { kind, fromMs = -Infinity, toMs = Infinity, ...query }: RecordQuery,
-): boolean {
-  const [about, atMs, verdict] =
-    entry.kind === 'request'
-      ? [entry.record, entry.record.endedMs, entry.verdict.name]
-      : entry.kind === 'alert'
-        ? [entry.alert, entry.alert.atMs, entry.alert.cause]
-        : [entry.action, entry.action.atMs, entry.action.change];
-  return (
-    (kind === undefined || kind === entry.kind) &&
-    (query.model === undefined || query.model === about.model) &&
-    (query.tenant === undefined || query.tenant === about.tenant) &&
-    (query.verdict === undefined || query.verdict === verdict) &&
-    atMs >= fromMs &&
-    atMs <= toMs
-  );
-}
-
-/** An unfinished last line is left out: its writer was killed or is still writing. */
-async function* linesBackwards(path: string): AsyncGenerator<string> {
-  const file = await open(path);
-  try {
-    let rest: Buffer = Buffer.alloc(0); // the beginning of what was read, up to its first line
-    for (let end = (await file.stat()).size; end > 0; end = Math.max(0, end - blockBytes)) {
-      const start = Math.max(0, end - blockBytes);
-      const block = Buffer.alloc(end - start);
-      await file.read(block, 0, block.length, start);
-      const bytes = Buffer.concat([block, rest]);
-      const cut = start === 0 ? 0 : bytes.indexOf(10) + 1;
-      rest = cut === 0 ? bytes : bytes.subarray(0, cut);
-      if (cut > 0 || start === 0) yield* bytes.toString('utf8', cut).split('\n').slice(0, -1).reverse();
-    }
-  } finally {
-    await file.close();
-  }
 }
 
 export interface Retention {

@@ -4,7 +4,7 @@ import { parseJsonText } from '../../core/json-text.js';
 import { type JudgeOptions, type JudgeSnapshot, Judge } from '../judge/judge.js';
 import type { ActionEvent, Alert, Judgment, Verdict, VerdictName } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
-import { readRecordLine } from './record-schema.js';
+import { readRecordLine } from './record-segments.js';
 import { readLines } from './record-segments.js';
 
 export interface Replay {

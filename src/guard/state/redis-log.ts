@@ -1,7 +1,7 @@
 /** The stream of observations in Redis that guards share, and the snapshot of the state after some of its entries. */
 import type { Redis } from 'ioredis';
 import type { Observation } from '../observation.js';
-import { readRecordLine } from '../records/record-schema.js';
+import { readRecordLine } from '../records/record-segments.js';
 
 /** The braces keep both keys in one slot of a cluster. */
 export const keys = { log: '{mistletoe-guard}:log', snapshot: '{mistletoe-guard}:snapshot' } as const;
