@@ -5,6 +5,7 @@
 import { fork } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { Worker } from 'node:worker_threads';
+import { shareCompileTurns } from '../runtime/cuda/driver/compile-turns.js';
 import { disableTelemetry } from '../runtime/onnx/load-onnxruntime.js';
 import type { PoolMessage, WorkerMessage } from './unit.js';
 
@@ -64,6 +65,7 @@ export function startProcess(program: string, { onMessage, onEnd }: WorkerEvents
 
 export function startThread(program: string, { onMessage, onEnd }: WorkerEvents): StartedWorker {
   disableTelemetry(); // from the thread it would be too late
+  shareCompileTurns();
   const thread = new Worker(program, {
     execArgv: [],
     env: publicEnvironment(),

@@ -19,6 +19,7 @@ import { join } from 'node:path';
 import { kernelFileName, makeFolderSync } from '../../../core/files.js';
 import { MistletoeError } from '../../../core/errors.js';
 import { makeProcessTag } from '../../../core/processes.js';
+import { takeCompileTurn } from './compile-turns.js';
 import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
 import { bindFunctions } from './native-library.js';
 
@@ -48,11 +49,13 @@ export class KernelStore {
       .update(JSON.stringify([format, identity, source]))
       .digest('hex');
     const path = join(this.folder, `${key}.cubin`);
-    const known = this.isTrusted() ? read(path) : undefined;
-    if (known !== undefined) return known;
-    const code = compile();
-    this.keep(path, code);
-    return code;
+    const readKnown = (): Uint8Array | undefined => (this.isTrusted() ? read(path) : undefined);
+    const compileAnew = (): Uint8Array => {
+      const code = compile();
+      this.keep(path, code);
+      return code;
+    };
+    return readKnown() ?? takeCompileTurn(() => readKnown() ?? compileAnew());
   }
 
   private isTrusted(): boolean {
