@@ -1,12 +1,7 @@
 /** `mistletoe cache`. */
 import { basename } from 'node:path';
-import type {
-  CacheContents,
-  CachedWeights,
-  CheckedWeights,
-  DescribedWeights,
-} from '../checkpoint/cache/cache-contents.js';
-import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
+import type { CacheContents, CachedWeights, DescribedWeights } from '../checkpoint/cache/cache-contents.js';
+import { describeCache } from '../checkpoint/cache/cache-contents.js';
 import { readCacheLimit } from '../checkpoint/cache/cache-folder.js';
 import { defaultCacheFolder } from '../core/files.js';
 import { type Removal, clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
@@ -20,7 +15,7 @@ import { exitCodes } from './failure.js';
 import { type FlagsOf, flag } from './flags.js';
 import { asOneLine } from './terminal.js';
 
-const tasks = ['list', 'trim', 'clear', 'verify'] as const;
+const tasks = ['list', 'trim', 'clear'] as const;
 
 const flags = {
   to: flag('trim to this size, as 20GB', bytes(0), 'size', {
@@ -34,17 +29,16 @@ type CacheFlags = FlagsOf<typeof flags>;
 export const cache = defineCommand({
   name: 'cache',
   description:
-    'Weights are converted to float32 once and kept, so later starts are fast. Lists them; trim removes the least recently used, clear removes all, verify reads every file and finds damage.',
+    'Weights are converted to float32 once and kept, so later starts are fast. Lists them; trim removes the least recently used, clear removes all.',
   arguments: [['[task]', `${tasks.join(', ')} (default: list)`]],
   flags,
   examples: [
     ['mistletoe cache', 'list files, models, sizes and last use'],
     ['mistletoe cache trim --to 20GB', 'remove the least recently used until 20 GB are left'],
-    ['mistletoe cache verify', 'read every file; damaged ones are converted again when needed'],
     ['mistletoe cache clear', 'remove all; each model starts slowly once'],
   ],
   notes:
-    'Weights that a running command uses stay, and so do files that are not Mistletoe’s. The limit MISTLETOE_CACHE_LIMIT (50GB, none; default 64GB) applies without this command: before new weights are written, the least recently used are removed.\n\nExit codes: 0 done, 1 a file could not be removed, 2 verify found a damaged file.',
+    'Weights that a running command uses stay, and so do files that are not Mistletoe’s. The limit MISTLETOE_CACHE_LIMIT (50GB, none; default 64GB) applies without this command: before new weights are written, the least recently used are removed.\n\nExit codes: 0 done, 1 a file could not be removed, 2 invalid input.',
   run: runCache,
 });
 
@@ -89,17 +83,6 @@ async function runCache(flags: CacheFlags, { terminal: { stdout }, args }: Invoc
         removalLines(removal),
       );
       return failures.length === 0 ? exitCodes.success : exitCodes.failure;
-    }
-    case 'verify': {
-      const showOne = (checked: CheckedWeights): void => {
-        if (!isJson) stdout.write(`${verificationLine(checked)}\n`);
-      };
-      const checked = await verifyCache(folder, showOne);
-      print(
-        { weights: checked.map((each) => ({ ...toJson(each), result: each.result })) },
-        verificationSummary(checked),
-      );
-      return checked.some(({ result }) => result === 'damaged') ? exitCodes.badInput : exitCodes.success;
     }
   }
 }
@@ -166,23 +149,6 @@ function removalLines({ removed, inUse, failures, leftBytes }: Removal): readonl
     ...failures.map(({ path, reason }) => asOneLine(`${path} could not be removed: ${reason}`)),
     `${formatBytes(leftBytes)} left.`,
   ];
-}
-
-const resultWords: Readonly<Record<CheckedWeights['result'], string>> = {
-  whole: 'whole',
-  damaged: 'damaged; it is converted again when needed',
-  'other-format':
-    'not checked: it was written by another version of Mistletoe, and is removed when space is needed',
-};
-
-function verificationLine(checked: CheckedWeights): string {
-  return `${describeOne(checked)}  ${resultWords[checked.result]}`;
-}
-
-function verificationSummary(checked: readonly CheckedWeights[]): readonly string[] {
-  if (checked.length === 0) return ['There are no converted weights to check.'];
-  const damaged = checked.filter(({ result }) => result === 'damaged').length;
-  return [damaged === 0 ? 'No damage found.' : `${countFiles(damaged)} damaged.`];
 }
 
 const describeOne = ({ path, sizeBytes }: CachedWeights): string =>

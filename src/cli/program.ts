@@ -38,7 +38,7 @@ const groups: Readonly<
     ['generate', 'answer prompts with a model', () => import('./generate.js')],
     ['serve', 'answer over HTTP with an OpenAI-compatible API', () => import('./serve.js')],
     ['inspect', 'show what a model folder contains, and any problems', () => import('./inspect.js')],
-    ['cache', 'list, trim, verify or clear the converted weights', () => import('./cache.js')],
+    ['cache', 'list, trim or clear the converted weights', () => import('./cache.js')],
   ],
 };
 

@@ -77,27 +77,15 @@ describe('mistletoe cache', () => {
     expect(weights.map(({ content }) => content).sort()).toEqual(['packed', 'plain', null].sort());
   });
 
-  it('verifies: whole with 0, damaged with 2, and the damaged one is made anew', async () => {
+  it('finds damage with --verify-cache, and makes the damaged file anew', async () => {
     const folder = newFolder();
     await generate(folder);
-    const cache = createRunner('cache', folder);
-    expect(await cache(['verify'])).toMatchObject({
-      code: 0,
-      out: expect.stringMatching(/^(.* {2}whole\n){2}No damage found\.\n$/) as string,
-    });
     const name = readdirSync(folder).find((each) => each.endsWith('.weights'))!;
     chmodSync(join(folder, name), 0o600);
     const bytes = readFileSync(join(folder, name));
     bytes[5]! ^= 1;
     writeFileSync(join(folder, name), bytes);
-    expect(await cache(['verify'])).toMatchObject({
-      code: 2,
-      out: expect.stringMatching(
-        /damaged; it is converted again when needed(.|\n)*1 file damaged\.\n$/,
-      ) as string,
-    });
     expect((await generate(folder, ['--verify-cache'])).err).toMatch(/note: .*damaged and is made anew/);
-    expect((await cache(['verify', '--format', 'json'])).code).toBe(0);
   });
 
   it('trims and clears, but not what a running command uses', async () => {
