@@ -1,15 +1,10 @@
 /** `mistletoe bench`. */
 import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
-import { describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { BenchmarkResult, PromptSet } from '../measure/benchmark.js';
 import { describeMachine, findDevices, seatWorkers } from '../runs/run-device.js';
-import { toSpecBenchFiles } from '../measure/benchmark-record.js';
 import { type BenchmarkSetting, formatBenchmark } from '../report/benchmark-table.js';
-import { writeWhole } from '../report/document.js';
 import { type BenchPlan, openBench, runBenchUnits } from '../runs/bench-units.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { type RecordedDevice, chooseDevice, recordDevice } from '../runtime/device-choice.js';
@@ -73,10 +68,6 @@ const flags = {
       'format',
       { default: 'markdown' },
     ),
-    specBench: flag('also write answer files for the tools of Spec-Bench', text, 'dir', {
-      was: ['--answers'],
-      rare: true,
-    }),
     ...common.progressFlag,
     ...common.machineFlags,
     device: {
@@ -110,7 +101,6 @@ export const bench = defineCommand({
 async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<number> {
   const plans = planDrafters(given);
   const promptSets = await readPromptSets(given, createPromptFinder(given, terminal));
-  if (given.specBench !== undefined) createFolder(given.specBench);
   const choice = await chooseDevice({ device: await mainDevice(given), dtype: given.dtype });
   const devices = await findDevices(given.device);
   const findModel = createModelFinder(given, terminal);
@@ -194,7 +184,6 @@ async function measure(
     stopListening();
     progress.finish();
   });
-  if (flags.specBench !== undefined) await writeAnswers(flags.specBench, result, setting.target);
   if (result.records.length === 0) {
     const reason =
       failures > 0 ? 'Every unit failed.' : 'Interrupted before one prompt was answered by every system.';
@@ -231,24 +220,4 @@ function settingOf(flags: BenchFlags, device: RecordedDevice): BenchmarkSetting 
     warmup,
     concurrency,
   };
-}
-
-async function writeAnswers(folder: string, { records }: BenchmarkResult, target: string): Promise<void> {
-  for (const { set, modelId, answers } of toSpecBenchFiles(records, target, Date.now())) {
-    const setFolder = join(folder, set.replace(/[^\w.-]+/g, '-').replace(/^[-.]+/, ''));
-    createFolder(setFolder);
-    const lines = answers.map((answer) => `${JSON.stringify(answer)}\n`).join('');
-    await writeWhole(join(setFolder, `${modelId}.jsonl`), lines);
-  }
-}
-
-function createFolder(path: string): void {
-  try {
-    makeFolderSync(path);
-  } catch (cause) {
-    throw new MistletoeError('usage', `The folder ${path} cannot be created: ${describeCause(cause)}`, {
-      hint: 'Give --spec-bench a folder that can be written.',
-      cause,
-    });
-  }
 }

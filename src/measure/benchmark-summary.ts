@@ -2,7 +2,7 @@
  * Summaries of a benchmark's records. Ratios are ratios of sums, and intervals resample prompts, the independent unit.
  * The speedup keeps both sides of a prompt together, since a long answer is long for both.
  */
-import { meanOfRequestMeans, poolAcceptance, type AcceptanceRecord } from '../decode/acceptance.js';
+import { meanOfRequestMeans, poolAcceptance } from '../decode/acceptance.js';
 import type { RequestRecord } from './benchmark-record.js';
 import {
   bootstrapInterval,
@@ -45,18 +45,15 @@ export interface SpeculationSummary {
   readonly drafterFailures: number;
 }
 
-export function summariseBySet(
-  records: readonly RequestRecord[],
-  seed: BootstrapOptions['seed'],
-): SystemSummary[] {
+type Records = readonly RequestRecord[];
+type Seed = BootstrapOptions['seed'];
+
+export function summariseBySet(records: Records, seed: Seed): SystemSummary[] {
   return [...groupBy(records, ({ set }) => set).values()].flatMap((ofSet) => summariseSystems(ofSet, seed));
 }
 
 /** Only for sets with at least two categories. */
-export function summariseByCategory(
-  records: readonly RequestRecord[],
-  seed: BootstrapOptions['seed'],
-): SystemSummary[] {
+export function summariseByCategory(records: Records, seed: Seed): SystemSummary[] {
   return [...groupBy(records, ({ set }) => set).values()].flatMap((ofSet) => {
     const categories = groupBy(ofSet, ({ category }) => category);
     if (categories.size < 2) return [];
@@ -66,38 +63,25 @@ export function summariseByCategory(
   });
 }
 
-function summariseSystems(
-  records: readonly RequestRecord[],
-  seed: BootstrapOptions['seed'],
-): SystemSummary[] {
+function summariseSystems(records: Records, seed: Seed): SystemSummary[] {
   const plain = records.filter(({ speculation }) => speculation === undefined);
   const bySystem = groupBy(records, ({ system, policy }) => JSON.stringify([system, policy]));
-  return [...bySystem.values()].map((own) => summariseSystem(own, plain, seed));
+  return [...bySystem.values()].map((own) => {
+    const { set, system, policy } = own[0]!;
+    return {
+      set,
+      system,
+      policy,
+      requests: own.length,
+      newTokens: sum(own, ({ tokenIds }) => tokenIds.length),
+      prefillMs: sum(own, ({ prefillMs }) => prefillMs) / own.length,
+      tokensPerSecond: speedOf(own),
+      speculation: summariseSpeculation(own, plain, seed),
+    };
+  });
 }
 
-function summariseSystem(
-  records: readonly RequestRecord[],
-  plain: readonly RequestRecord[],
-  seed: BootstrapOptions['seed'],
-): SystemSummary {
-  const { set, system, policy } = records[0]!;
-  return {
-    set,
-    system,
-    policy,
-    requests: records.length,
-    newTokens: sum(records, ({ tokenIds }) => tokenIds.length),
-    prefillMs: sum(records, ({ prefillMs }) => prefillMs) / records.length,
-    tokensPerSecond: speedOf(records.map(decodingOf)),
-    speculation: summariseSpeculation(records, plain, seed),
-  };
-}
-
-function summariseSpeculation(
-  records: readonly RequestRecord[],
-  plain: readonly RequestRecord[],
-  seed: BootstrapOptions['seed'],
-): SpeculationSummary | undefined {
+function summariseSpeculation(records: Records, plain: Records, seed: Seed): SpeculationSummary | undefined {
   const parts = records.flatMap(({ speculation }) => speculation ?? []);
   if (parts.length === 0) return undefined;
   const acceptances = parts.map(({ acceptance }) => acceptance);
@@ -107,7 +91,7 @@ function summariseSpeculation(
   const isCompared = parts.every(({ equalsPlain }) => equalsPlain !== undefined);
   return {
     steps: pooled.steps,
-    meanAcceptedLength: acceptedLengthOf(acceptances, seed),
+    meanAcceptedLength: pooled.steps > 0 ? pooledAcceptedLengthInterval(acceptances, { seed }) : undefined,
     meanOfRequestMeans: meanOfRequestMeans(acceptances),
     acceptanceRate: pooled.acceptanceRate,
     acceptanceByDepth: pooled.acceptanceByDepth,
@@ -124,48 +108,27 @@ function summariseSpeculation(
   };
 }
 
-function acceptedLengthOf(
-  acceptances: readonly AcceptanceRecord[],
-  seed: BootstrapOptions['seed'],
-): Interval | undefined {
-  return acceptances.some(({ steps }) => steps > 0)
-    ? pooledAcceptedLengthInterval(acceptances, { seed })
-    : undefined;
-}
-
-interface Decoding {
-  readonly tokens: number;
-  readonly ms: number;
-}
-
 /** The prefill gives the first token, so it is not counted. */
-function decodingOf({ tokenIds, decodeMs }: RequestRecord): Decoding {
-  return { tokens: tokenIds.length - 1, ms: decodeMs };
-}
-
-function speedOf(decodings: readonly Decoding[]): number {
-  const tokens = sum(decodings, (decoding) => decoding.tokens);
-  const ms = sum(decodings, (decoding) => decoding.ms);
+function speedOf(records: Records): number {
+  const tokens = sum(records, ({ tokenIds }) => tokenIds.length - 1);
+  const ms = sum(records, ({ decodeMs }) => decodeMs);
   return tokens === 0 || ms === 0 ? 0 : tokens / (ms / 1000);
 }
 
 /** Answers that ended with their first token say nothing about speed and are left out on both sides. */
-function speedupOf(
-  records: readonly RequestRecord[],
-  plain: readonly RequestRecord[],
-  seed: BootstrapOptions['seed'],
-): Interval | undefined {
+function speedupOf(records: Records, plain: Records, seed: Seed): Interval | undefined {
   const plainById = new Map(plain.map((record) => [record.promptId, record]));
-  const pairs = records.flatMap((record) => {
-    const counterpart = plainById.get(record.promptId);
-    if (counterpart === undefined) return [];
-    const pair = { own: decodingOf(record), plain: decodingOf(counterpart) };
-    return [pair.own, pair.plain].every(({ tokens, ms }) => tokens > 0 && ms > 0) ? [pair] : [];
+  const pairs = records.flatMap((own) => {
+    const other = plainById.get(own.promptId);
+    const isTimed = [own, other].every(
+      (each) => each !== undefined && each.tokenIds.length > 1 && each.decodeMs > 0,
+    );
+    return isTimed ? [{ own, other: other! }] : [];
   });
   if (pairs.length === 0) return undefined;
   return bootstrapInterval(
     pairs,
-    (sample) => speedOf(sample.map(({ own }) => own)) / speedOf(sample.map((pair) => pair.plain)),
+    (sample) => speedOf(sample.map(({ own }) => own)) / speedOf(sample.map(({ other }) => other)),
     { seed },
   );
 }
