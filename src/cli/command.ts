@@ -1,10 +1,10 @@
 /** A command: its flag table, its help, and what it runs. */
 import type { Command } from 'commander';
 import { parseDocument, stringify } from 'yaml';
+import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { quoteWord, readBoundedFile } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
 import { text, toFlagName } from '../core/settings.js';
-import { findNearMiss } from './failure.js';
 import type { Flag, FlagTable, FlagsOf } from './flags.js';
 import { addFlags, flag, group, longName, parseFlags, toggle } from './flags.js';
 import { type Example, addExamples } from './help.js';
@@ -177,12 +177,9 @@ export async function readConfig(file: string, table: FlagTable): Promise<Map<st
 }
 
 function refuseKey(file: string, key: string, names: readonly string[]): MistletoeError {
-  const near = findNearMiss(toFlagName(key), names);
+  const [near] = findNearNames(toFlagName(key), names);
   return new MistletoeError('usage', `${file} has an unknown setting: ${key}.`, {
-    hint:
-      near === undefined
-        ? 'The names are those of --help-all, without dashes in front.'
-        : `Did you mean ${near}?`,
+    hint: near === undefined ? '--help-all shows the names, with dashes in front.' : `Did you mean ${near}?`,
   });
 }
 

@@ -57,60 +57,18 @@ function describeFailure(failure: unknown): Report {
   };
 }
 
-/** Commander writes "error: " and a sentence in lower case. */
+/** Commander writes "error: ", a sentence in lower case, and perhaps "(Did you mean ...?)" on the next line. */
 function describeUsage({ message }: CommanderError): Report {
-  const [first = ''] = message
+  const [first = '', suggestion] = message
     .replace(/^error: /, '')
     .replace(/(?<=is invalid|'[\w-]+')\. (?=Expected|Allowed)/, '; ')
     .replace(/; [EA]/, (join) => join.toLowerCase())
     .split('\n');
   return {
     sentence: first.charAt(0).toUpperCase() + first.slice(1),
-    hint: 'Add --help to see the flags and arguments.',
+    hint: suggestion?.replace(/^\(|\)$/g, '') ?? 'Add --help to see the flags and arguments.',
     exitCode: exitCodes.badInput,
   };
-}
-
-/** An unknown flag or command, with a suggestion if a known name is a near miss. */
-export function suggestName(failure: CommanderError, names: readonly string[]): MistletoeError | undefined {
-  const [, unknown] = /'([^']+)'/.exec(failure.message) ?? [];
-  const near = unknown === undefined ? undefined : findNearMiss(unknown, names);
-  if (near === undefined) return undefined;
-  const [first = ''] = failure.message.replace(/^error: /, '').split('\n');
-  const sentence = first.charAt(0).toUpperCase() + first.slice(1);
-  return new MistletoeError('usage', sentence, { hint: `Did you mean ${near}?` });
-}
-
-/** The closest name, if it is at most one typing error in four characters away. */
-export function findNearMiss(given: string, names: readonly string[]): string | undefined {
-  const letters = given.replace(/^-+/, '').length;
-  const [nearest] = names
-    .map((name) => ({ name, distance: countTypos(given, name) }))
-    .filter(({ distance }) => distance <= Math.max(1, Math.floor(letters / 4)) && letters >= 3)
-    .sort((left, right) => left.distance - right.distance);
-  return nearest?.name;
-}
-
-/** Edit distance in which swapping two neighboring letters counts once. */
-function countTypos(left: string, right: string): number {
-  const rows = [Array.from({ length: right.length + 1 }, (_, column) => column)];
-  for (let row = 1; row <= left.length; row++) {
-    const current = [row];
-    for (let column = 1; column <= right.length; column++) {
-      const cost = left[row - 1] === right[column - 1] ? 0 : 1;
-      let best = Math.min(
-        rows[row - 1]![column]! + 1,
-        current[column - 1]! + 1,
-        rows[row - 1]![column - 1]! + cost,
-      );
-      const isSwapped =
-        row > 1 && column > 1 && left[row - 1] === right[column - 2] && left[row - 2] === right[column - 1];
-      if (isSwapped) best = Math.min(best, rows[row - 2]![column - 2]! + 1);
-      current.push(best);
-    }
-    rows.push(current);
-  }
-  return rows[left.length]![right.length]!;
 }
 
 /** One line that ends with a period. */

@@ -4,7 +4,7 @@
  */
 import { Command, CommanderError } from 'commander';
 import { type CommandContext, type CommandDefinition, setUpCommand } from './command.js';
-import { exitCodes, reportFailure, signalCodes, suggestName } from './failure.js';
+import { exitCodes, reportFailure, signalCodes } from './failure.js';
 import { addExamples, formatHelp, wrapText } from './help.js';
 import { readVersion } from '../decode/bundled-models.js';
 import { type Terminal, colorsFor } from './terminal.js';
@@ -66,21 +66,11 @@ async function runCommand(argv: readonly string[], terminal: Terminal): Promise<
     await program.parseAsync(words, { from: 'user' });
     return context.exitCode;
   } catch (failure) {
-    if (!(failure instanceof CommanderError)) return reportFailure(failure, terminal);
-    if (failure.exitCode === 0) return exitCodes.success;
+    if (failure instanceof CommanderError && failure.exitCode === 0) return exitCodes.success;
     // Without a command, the help has been printed.
-    if (failure.code === 'commander.help') return exitCodes.badInput;
-    return reportFailure(suggestName(failure, listNames(program, argv)) ?? failure, terminal);
+    if (failure instanceof CommanderError && failure.code === 'commander.help') return exitCodes.badInput;
+    return reportFailure(failure, terminal);
   }
-}
-
-/** Commands, and the flags of the command that argv names. */
-function listNames(program: Command, argv: readonly string[]): string[] {
-  const named = program.commands.filter((command) => argv.includes(command.name()));
-  const flags = named.flatMap(({ options }) =>
-    options.flatMap(({ long, hidden }) => (hidden ? [] : (long ?? []))),
-  );
-  return [...program.commands.map((command) => command.name()), ...flags, '--help', '--help-all'];
 }
 
 function createProgram(terminal: Terminal, showAll: boolean): Command {
@@ -95,7 +85,6 @@ function createProgram(terminal: Terminal, showAll: boolean): Command {
     .helpOption('-h, --help', 'print this help; after a command, its help')
     .helpCommand('help [command]', 'print the help of a command')
     .enablePositionalOptions()
-    .showSuggestionAfterError(false)
     .exitOverride()
     .configureOutput({
       writeOut: (text) => {

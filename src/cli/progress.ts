@@ -99,10 +99,7 @@ const maxSilenceMs = 30_000;
 
 /** At most ten lines per run, plus one after each half minute of silence. */
 function createLines(stream: Output): Progress {
-  let total = 0;
-  let done = 0;
-  let label = '';
-  let show: (value: number) => string = String;
+  let content = { label: '', done: 0, total: 0, show: String as (value: number) => string };
   let words: ProgressWords = () => [];
   let passed = 0;
   let silence: NodeJS.Timeout | undefined;
@@ -112,23 +109,21 @@ function createLines(stream: Output): Progress {
     silence = setTimeout(writeState, maxSilenceMs).unref();
   };
   const writeState = (): void => {
+    const { label, done, total, show } = content;
     const share = total === 0 ? 100 : Math.floor((100 * done) / total);
     write([`${label}: ${show(done)}/${show(total)} (${share} %)`, ...words().map(asOneLine)].join('  '));
   };
   return {
-    start(newTotal, newLabel, newShow = String) {
-      total = newTotal;
-      label = newLabel;
-      show = newShow;
-      done = 0;
+    start(total, label, show = String) {
+      content = { label, done: 0, total, show };
       passed = 0;
       words = () => [];
       write(`${label}: ${show(total)} to do`);
     },
-    update(newDone, fields = {}, newWords = () => namesAndValues(fields)) {
-      done = newDone;
+    update(done, fields = {}, newWords = () => namesAndValues(fields)) {
+      content = { ...content, done };
       words = newWords;
-      const reached = total === 0 ? milestones : Math.floor((milestones * done) / total);
+      const reached = content.total === 0 ? milestones : Math.floor((milestones * done) / content.total);
       if (reached <= passed) return;
       passed = reached;
       writeState();

@@ -58,7 +58,7 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
       show(unit, worker);
     },
     onStep(unit, { step, acceptedLength, divergence }, steps, worker = thisProcess) {
-      estimate?.step(step, steps, now(), worker.name);
+      estimate?.step(step, steps, worker.name);
       running.set(worker.name, { unit, step: `${step}/${steps}` });
       show(unit, worker, { step, steps, accepted: acceptedLength ?? undefined, divergence });
     },
@@ -92,99 +92,79 @@ function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPla
   return `audit: target ${target}, ${plural} ${drafters.join(', ')}, preset ${preset}, run folder ${folder}, ${time}`;
 }
 
-// The remaining time of a run, from finished units of the same kind. Kinds without a time yet are estimated: a search
-// from its steps, a universal search from its number of prompts, a measurement as a small part of a search. Several
-// workers share what is left.
-type UnitKind = 'search' | 'universal' | 'measurement';
-
-export function kindOf({ arm }: Pick<UnitName, 'arm'>): UnitKind {
-  if (arm === 'universal') return 'universal';
-  return /^(attack|undirected|unprojected|preservation-only)/.test(arm) ? 'search' : 'measurement';
-}
-
-const nameOf = ({ drafter, prompt, arm }: UnitName): string => JSON.stringify([drafter, prompt, arm]);
-
-/** Of a search, until a measurement was timed. */
-const measurementShare = 0.05;
+// The remaining time of a run, from what is done. Work is counted in searches.
+const measurementWork = 0.05;
+/** A universal search takes about as long as searches on this share of the prompts. */
 const universalShare = 2 / 3;
-/** Times of finished units that a resumed run only reads. */
+/** Less says too little about the rest. */
+const minDone = 0.1;
+/** Finished units that a resumed run only reads take less. */
 const minMs = 1;
 
-interface RunningUnit {
-  readonly kind: UnitKind;
-  readonly sinceMs: number;
-  /** Projected from its steps. */
-  readonly projectedMs?: number;
-}
+const isSearch = ({ arm }: UnitName): boolean =>
+  /^(attack|undirected|unprojected|preservation-only)/.test(arm);
+const nameOf = ({ drafter, prompt, arm }: UnitName): string => JSON.stringify([drafter, prompt, arm]);
+const sum = (values: Iterable<number>): number => [...values].reduce((total, value) => total + value, 0);
 
 /** A worker's name is empty where there is only this process; it runs the units in order. */
 export class TimeEstimate {
-  private readonly waiting: Map<string, UnitKind>;
-  private readonly running = new Map<string, RunningUnit>(); // [worker]
-  private readonly timed = new Map<UnitKind, { readonly count: number; readonly totalMs: number }>();
-  private readonly universalPrompts: number;
+  /** Work of each unit. */
+  private readonly waiting: Map<string, number>;
+  private readonly running = new Map<string, { work: number; sinceMs: number; share: number }>(); // [worker]
+  private readonly done = { work: 0, ms: 0 };
+  private readonly total: number;
 
   constructor(
-    private readonly units: readonly UnitName[],
+    units: readonly UnitName[],
     private readonly expectedMs: number | null = null,
   ) {
-    this.waiting = new Map(units.map((unit) => [nameOf(unit), kindOf(unit)]));
-    const searched = units.filter((unit) => kindOf(unit) === 'search').map(({ prompt }) => prompt);
-    this.universalPrompts = Math.max(1, universalShare * new Set(searched).size);
+    const searched = new Set(units.filter(isSearch).map(({ prompt }) => prompt));
+    const universal = Math.max(1, universalShare * searched.size);
+    this.waiting = new Map(
+      units.map((unit) => [
+        nameOf(unit),
+        unit.arm === 'universal' ? universal : isSearch(unit) ? 1 : measurementWork,
+      ]),
+    );
+    this.total = sum(this.waiting.values());
   }
 
   start(unit: UnitName, nowMs: number, worker = ''): void {
     const name = nameOf(unit);
+    const work = this.waiting.get(name) ?? 0;
     // Earlier units that never started were skipped with their prompt.
-    if (worker === '' && this.waiting.has(name))
+    if (worker === '' && work > 0)
       for (const earlier of this.waiting.keys()) {
         if (earlier === name) break;
         this.waiting.delete(earlier);
       }
     this.waiting.delete(name);
-    this.running.set(worker, { kind: kindOf(unit), sinceMs: nowMs });
+    this.running.set(worker, { work, sinceMs: nowMs, share: 0 });
   }
 
-  step(done: number, steps: number, nowMs: number, worker = ''): void {
+  step(done: number, steps: number, worker = ''): void {
     const own = this.running.get(worker);
-    if (own === undefined || done < 1) return;
-    const projectedMs = ((nowMs - own.sinceMs) * Math.max(steps, done)) / done;
-    this.running.set(worker, { ...own, projectedMs });
+    if (own !== undefined) own.share = done / Math.max(steps, done, 1);
   }
 
   end(nowMs: number, worker = ''): void {
     const own = this.running.get(worker);
     this.running.delete(worker);
     if (own === undefined || nowMs - own.sinceMs < minMs) return;
-    const { count, totalMs } = this.timed.get(own.kind) ?? { count: 0, totalMs: 0 };
-    this.timed.set(own.kind, { count: count + 1, totalMs: totalMs + nowMs - own.sinceMs });
+    this.done.work += own.work;
+    this.done.ms += nowMs - own.sinceMs;
   }
 
-  /** Undefined while there is nothing to estimate from. */
+  /** Undefined while there is nothing to estimate from. Several workers share what is left. */
   left(nowMs: number): number | undefined {
     const running = [...this.running.values()];
+    const stepped = running.filter(({ share }) => share > 0);
+    const open = sum(this.waiting.values()) + sum(running.map(({ work, share }) => work * (1 - share)));
+    const done = this.done.work + sum(stepped.map(({ work, share }) => work * share));
     const workers = Math.max(1, running.length);
-    const elapsedMs = running.map(({ sinceMs }) => nowMs - sinceMs);
-    const known = [
-      ...[...this.waiting.values()].map((kind) => this.guess(kind)),
-      ...running.map(({ kind }, index) => Math.max(0, this.guess(kind) - elapsedMs[index]!)),
-    ].reduce((sum, each) => sum + each, 0);
-    if (!Number.isNaN(known)) return known / workers;
-    if (this.expectedMs === null) return undefined;
-    const open = this.waiting.size + running.length;
-    const expectedMs = (this.expectedMs * open) / this.units.length / workers;
-    return Math.max(0, expectedMs - (elapsedMs[0] ?? 0));
-  }
-
-  /** Own times first, then the steps of a running unit, then searches; NaN while nothing is known. */
-  private guess(kind: UnitKind): number {
-    const known = this.timed.get(kind);
-    if (known !== undefined) return known.totalMs / known.count;
-    const projected = [...this.running.values()].find(
-      (unit) => unit.kind === kind && unit.projectedMs !== undefined,
-    );
-    if (projected !== undefined) return projected.projectedMs!;
-    if (kind === 'search') return NaN;
-    return this.guess('search') * (kind === 'universal' ? this.universalPrompts : measurementShare);
+    if (done < minDone)
+      return this.expectedMs === null ? undefined : (this.expectedMs * open) / this.total / workers;
+    const busyMs = this.done.ms + sum(stepped.map(({ sinceMs }) => nowMs - sinceMs));
+    return (open * busyMs) / done / workers;
   }
 }
