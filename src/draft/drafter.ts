@@ -2,25 +2,18 @@
  * The drafter interface. A drafter scores the tokens after the nodes of a growing draft, level by level; the policy
  * builds the tree (grow-tree.ts), and the target verifies it.
  */
-import type { SamplingOptions } from '../core/sampling.js';
 import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
-import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder.js';
 import type { CacheSizes } from '../model/cache/cache-pool.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { RotaryTable } from '../model/rotary/rotary.js';
-import type { MatchLengths } from './ngram/lookup-index.js';
-import type {
-  DrawnChain,
-  PreparedDrafts,
-  SiblingDrawer,
-  TreeLevel,
-  TreeSize,
-} from './programs/program-drafts.js';
 import type { DraftScores, ScoreDetail } from './programs/scores.js';
+import type { Random } from '../core/random.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 
 export interface Drafter {
   readonly system: string;
@@ -45,6 +38,12 @@ export interface Drafter {
   startSession(scheduler?: PassScheduler): DraftSession;
   /** For gradients and for scoring many candidates; undefined if there is none. */
   readonly graph: DraftGraph | undefined;
+}
+
+/** How many tokens of the text have to match (ngram.ts). */
+export interface MatchLengths {
+  readonly min: number;
+  readonly max: number;
 }
 
 export interface DraftSession {
@@ -141,4 +140,55 @@ export interface DraftedLogits {
   /** Logits of the probability that the target accepts each level. */
   readonly confidences?: readonly Tensor[] | undefined; // [depth] -> [batch, position - 1 - depth - firstRow, 1]
   readonly rows: readonly KeyValueRows[];
+}
+
+/** Requests and results of drafts made by one program. */
+
+export interface TreeSize {
+  /** Rounds of expansion after the root's, at least one. */
+  readonly depth: number;
+  /** Expanded nodes per round, and children of each. */
+  readonly topK: number;
+}
+
+/** Children of the expanded nodes, `topK` each. */
+export interface TreeLevel {
+  readonly tokens: Int32Array;
+  /** Log probabilities of the paths. */
+  readonly scores: Float32Array;
+  /** Children expanded next; empty in the last level. */
+  readonly chosen: ArrayLike<number>;
+}
+
+export interface DrawnChain {
+  readonly tokens: readonly number[]; // [level]
+  /** With an empty last row. [level + 1, vocabulary] */
+  readonly distributions: RowBuffer;
+}
+
+export interface DrawnSiblings {
+  /** [node] Fewer than requested if no more were possible. */
+  readonly tokens: readonly (readonly number[])[];
+  /** [node, vocabulary] */
+  readonly distributions: RowBuffer;
+}
+
+/** Draws siblings without replacement on the device. */
+export interface SiblingDrawer {
+  /** `counts`: [node] siblings per row. */
+  draw(
+    scores: RowBuffer, // [node, draft vocabulary]
+    counts: readonly number[],
+    sampling: SamplingOptions,
+    random: Random,
+  ): Promise<DrawnSiblings>;
+  /** Zeros. [count, vocabulary] */
+  newRows(count: number): RowBuffer;
+}
+
+export interface PreparedDrafts {
+  /** Lengths of greedy and of sampled chains. */
+  readonly chains?: readonly number[] | undefined;
+  readonly drawnChains?: readonly number[] | undefined;
+  readonly trees?: readonly TreeSize[] | undefined;
 }

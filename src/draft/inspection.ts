@@ -19,7 +19,7 @@ import { draftModel } from './draft-model/draft-model.js';
 import { compareWithTarget, describeSharing } from './draft-model/vocabulary-match.js';
 import type { DrafterFacts, ReadingOptions } from './draft-system.js';
 import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-reading.js';
-import { recogniseCheckpoint, type Recognition } from './systems.js';
+import { recogniseCheckpoint } from './systems.js';
 
 export interface Inspection {
   readonly folder: string;
@@ -77,10 +77,14 @@ export async function inspectCheckpoint(
   const attempt = createAttempt(problems);
 
   if (problems.length > 0) {
-    const config = await readConfigQuietly(root);
-    // Report an unsupported architecture even if the weights are damaged.
+    // Report an unsupported architecture even if the weights are damaged. Why a file cannot be read is known already.
+    const config = await listFolder(root)
+      .then((names) => readConfig(root, names))
+      .catch(() => ({}));
     const model =
-      config === undefined ? undefined : await attempt(() => parseConfiguration(config, 'config.json'));
+      Object.keys(config).length === 0
+        ? undefined
+        : await attempt(() => parseConfiguration(config, 'config.json'));
     return {
       folder: root,
       kind: 'unreadable',
@@ -94,21 +98,26 @@ export async function inspectCheckpoint(
   }
 
   const checkpoint = await openCheckpoint(root);
-  const recognition = recogniseCheckpoint(checkpoint);
+  const { kind, layout, system } = recogniseCheckpoint(checkpoint);
   const text = await inspectText(root, checkpoint.config.vocab_size, attempt);
   const common = {
     folder: root,
-    kind: recognition.kind,
-    layout: recognition.layout,
+    kind,
+    layout,
     weights: await describeWeights(checkpoint),
     ...text,
   };
-  const { kind, system } = recognition;
   if (kind !== 'decoder' && system !== undefined) {
     const { facts, problems: found } = readDrafter(system, checkpoint, options);
     return { ...common, drafter: facts, notes, problems: [...problems, ...found] };
   }
-  const model = await attempt(() => configurationOf(checkpoint, recognition));
+  const model = await attempt(() => {
+    const { config } = checkpoint;
+    if (Object.keys(config).length > 0) return parseConfiguration(config, 'config.json');
+    throw new MistletoeError('checkpoint', `The folder has no config.json (its tensors: ${layout}).`, {
+      hint: 'Add the config.json of the model. Heads such as those of Medusa and EAGLE need none: their tensors identify them.',
+    });
+  });
   if (model === undefined) return { ...common, notes, problems };
   const tensors = await attempt(() => readDecoderTensors(checkpoint, model));
   if (tensors === undefined) return { ...common, model, notes, problems };
@@ -118,7 +127,11 @@ export async function inspectCheckpoint(
     system === undefined || system === draftModel ? undefined : readDrafter(system, checkpoint, options);
   pushAll(problems, heads?.problems ?? []);
   pushAll(notes, [...model.notes, ...tensors.notes]);
-  problems.push(...findVocabularyProblems(model, text.tokenizer));
+  if (text.tokenizer !== undefined && text.tokenizer.vocabularySize > model.vocabularySize)
+    problems.push({
+      problem: `The tokenizer has ${text.tokenizer.vocabularySize} tokens, but the model knows ${model.vocabularySize}.`,
+      remedy: 'Take the tokenizer and the weights from the same model.',
+    });
   if (text.tokenizer === undefined && problems.length === 0) {
     notes.push(
       'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
@@ -137,13 +150,6 @@ async function describeMatch(checkpoint: Checkpoint, target: string): Promise<st
     : `As a draft model for ${target}: ${describeSharing(other)}. It has no gradient for audits and training.`;
 }
 
-function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {
-  if (Object.keys(config).length > 0) return parseConfiguration(config, 'config.json');
-  throw new MistletoeError('checkpoint', `The folder has no config.json (its tensors: ${layout}).`, {
-    hint: 'Add the config.json of the model. Heads such as those of Medusa and EAGLE need none: their tensors identify them.',
-  });
-}
-
 type Attempt = <Result>(action: () => Promise<Result> | Result) => Promise<Result | undefined>;
 
 function createAttempt(problems: Problem[]): Attempt {
@@ -155,15 +161,6 @@ function createAttempt(problems: Problem[]): Attempt {
       return undefined;
     }
   };
-}
-
-async function readConfigQuietly(root: string): Promise<Record<string, unknown> | undefined> {
-  try {
-    const names = await listFolder(root);
-    return names.includes('config.json') ? await readConfig(root, names) : undefined;
-  } catch {
-    return undefined; // findProblems has said why
-  }
 }
 
 async function inspectText(
@@ -216,17 +213,4 @@ function describeMemory(model: ModelConfiguration): MemoryFacts {
     weightBytes: 4 * elements,
     cacheBytesPerThousandTokens: 4 * 1000 * 2 * layerCount * keyValueHeadCount * headSize,
   };
-}
-
-function findVocabularyProblems(
-  model: ModelConfiguration,
-  tokenizer: TokenizerFacts | undefined,
-): readonly Problem[] {
-  if (tokenizer === undefined || tokenizer.vocabularySize <= model.vocabularySize) return [];
-  return [
-    {
-      problem: `The tokenizer has ${tokenizer.vocabularySize} tokens, but the model knows ${model.vocabularySize}.`,
-      remedy: 'Take the tokenizer and the weights from the same model.',
-    },
-  ];
 }

@@ -12,7 +12,7 @@ import {
   type SettingTable,
 } from '../core/settings.js';
 import type { ModelConfiguration } from '../model/configuration.js';
-import type { NewCheckpoint } from './fresh/new-checkpoint.js';
+import type { NewCheckpoint } from './fresh/fresh-tensors.js';
 import type { NewTarget } from './fresh/new-target.js';
 
 /** Sizes that a user can ask for. Flags, config files and run folders read this table. */

@@ -124,8 +124,8 @@ export const mutations = [
   {
     name: 'a pickle may use any opcode',
     file: 'src/checkpoint/torch/pickle.ts',
-    search: 'default:\n        throw refuse(',
-    replace: 'default:\n        if (opcode === 0) throw refuse(',
+    search: 'else\n        throw refuse(',
+    replace: 'else if (opcode === 0)\n        throw refuse(',
     tests: ['src/checkpoint/torch/torch-zip.test.ts'],
   },
   {

@@ -24,7 +24,8 @@ import { broadcast, reshape, slice } from '../../graph/operations/shaping.js';
 import { type NamedValues, float32, int32 } from '../../runtime/program.js';
 import type { ForcedPass } from './forced-pass.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { type MatchLengths, LookupIndex } from '../../draft/ngram/lookup-index.js';
+import type { MatchLengths } from '../../draft/drafter.js';
+import { LookupIndex } from '../../draft/ngram/ngram.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { StepCounts } from '../../measure/statistics.js';
 

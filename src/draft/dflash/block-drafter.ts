@@ -15,7 +15,7 @@ import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.j
 import { bufferOf, floatsOf, int32, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { Drafter, DraftSession } from '../drafter.js';
+import type { Drafter, DraftSession, SiblingDrawer } from '../drafter.js';
 import type { TokenChooser } from '../programs/chain-program.js';
 import {
   chainInputs,
@@ -30,8 +30,7 @@ import {
   readDrawnChain,
 } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
-import { NodeRows } from '../programs/node-rows.js';
-import type { SiblingDrawer } from '../programs/program-drafts.js';
+import { NodeRows } from '../programs/states.js';
 import type { DraftScores, Vocabularies } from '../programs/scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
@@ -69,7 +68,11 @@ export function createBlockDrafter(
     createChainCompiler(runtime, weights, (length) => buildChain(head, length, chooserOf(length)));
   const programs: BlockPrograms = {
     reader: compile(() => ({ rows: lane.stackRows(readVerified(head).rows, sizes) })),
-    levels: compile(() => buildLevels(head)),
+    levels: compile(() => {
+      const { features, rows } = runBlock(head);
+      const outputs = head.markov ? { features } : scoreOutputs(head.score(features), runtime);
+      return { ...outputs, rows };
+    }),
     step: compile(() => buildStep(head)),
     chain: compileChain(() => chooseBest(vocabularies.targetTokens)),
     drawnChain: compileChain((length) => drawTokens(length, vocabularies)),
@@ -130,19 +133,6 @@ function buildChain(head: BlockHead, length: number, choose: TokenChooser): Name
 
 const cutsChains = ({ confidence, threshold }: BlockHead): boolean =>
   confidence !== undefined && threshold !== undefined;
-
-function cutChain(tokens: readonly number[], outputs: MixedValues, threshold: number): readonly number[] {
-  const limit = Math.log(threshold / (1 - threshold));
-  const end = floatsOf(outputs, 'confidences').findIndex((logit) => logit < limit);
-  return end < 0 ? tokens : tokens.slice(0, end);
-}
-
-function buildLevels(head: BlockDrafter): NamedTensors {
-  const { features, rows } = runBlock(head);
-  return head.markov === undefined
-    ? { ...scoreOutputs(head.score(features), head.runtime), rows }
-    : { features, rows };
-}
 
 /** A level behind given tokens. */
 function buildStep(head: BlockDrafter): NamedTensors {
@@ -226,7 +216,10 @@ function startSession(
       const names = cutsChains(head) ? [...chainNames, 'confidences'] : chainNames;
       const outputs = await run(await programs.chain(length), names);
       const tokens = readChain(outputs);
-      return cutsChains(head) ? cutChain(tokens, outputs, head.threshold!) : tokens;
+      if (!cutsChains(head)) return tokens;
+      const limit = Math.log(head.threshold! / (1 - head.threshold!));
+      const end = floatsOf(outputs, 'confidences').findIndex((logit) => logit < limit);
+      return end < 0 ? tokens : tokens.slice(0, end);
     },
     ...(runtime.drawsInPrograms === true
       ? {

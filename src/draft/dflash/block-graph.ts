@@ -52,19 +52,16 @@ export interface BlockHead {
   score(features: Tensor): Tensor;
 }
 
-export interface ScoredLevel {
-  readonly logits: Tensor; // [..., draft vocabulary]
-  /** Of the Markov head, for the next level. */
-  readonly state: Tensor | undefined; // [..., rank]
-}
-
-/** `previous`: the Markov head's rows of the previous tokens, `state`: undefined before the first level. */
+/**
+ * `previous`: the Markov head's rows of the previous tokens, `state`: undefined before the first level. Returns logits
+ * [..., draft vocabulary] and the Markov head's state for the next level [..., rank].
+ */
 export function scoreLevel(
   head: BlockHead,
   features: Tensor,
   previous: Tensor | undefined,
   state: Tensor | undefined,
-): ScoredLevel {
+) {
   const logits = head.score(features);
   if (head.markov === undefined) return { logits, state };
   const step = head.markov.step(features, previous!, state);
@@ -85,25 +82,15 @@ function readContext(head: BlockHead, states: Tensor, angles: Angles): readonly 
   );
 }
 
-export interface VerifiedRows {
-  readonly context: AttentionContext;
-  readonly rows: readonly KeyValueRows[]; // [layer] -> [1, row * lanes, keyValueHead, headSize]
-}
-
-export function readVerified(head: BlockHead): VerifiedRows {
+/** Rows: [layer] -> [1, row * lanes, keyValueHead, headSize] */
+export function readVerified(head: BlockHead) {
   const context = lane.declareAttention(head.sizes);
   const states = lane.joinLanes(input('states', [lane.row, lane.lanes, head.stateWidth]));
   return { context, rows: readContext(head, states, context) };
 }
 
-export interface RunBlock {
-  readonly features: Tensor; // [level, lanes, hidden]
-  readonly root: Tensor; // [1, lanes]
-  readonly rows: Tensor; // new rows of the cache
-}
-
 /** One pass over the newly verified rows and the block behind them, for several sequences. */
-export function runBlock(head: BlockHead): RunBlock {
+export function runBlock(head: BlockHead) {
   const { sizes, slots } = head;
   const { lanes, row } = lane;
   const { context, rows } = readVerified(head);
@@ -133,9 +120,9 @@ export function runBlock(head: BlockHead): RunBlock {
   }
   const features = lane.partLanes(finish(head, hidden), slots);
   return {
-    features: slice(features, 0, head.firstSlot),
-    root,
-    rows: lane.stackRows(rows, sizes),
+    features: slice(features, 0, head.firstSlot), // [level, lanes, hidden]
+    root, // [1, lanes]
+    rows: lane.stackRows(rows, sizes), // new rows of the cache
   };
 }
 

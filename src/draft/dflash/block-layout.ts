@@ -16,9 +16,8 @@ import {
 } from '../../model/weights.js';
 import type { DescribingContext, TensorNames } from '../draft-system.js';
 import { type Reject, incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
-import { type Config, measureLayer } from '../reading/draft-configuration.js';
-import { readHeadConfiguration, refuseUnusualPositions } from '../reading/head-configuration.js';
-import { readMaskToken } from '../reading/mask-token.js';
+import type { Config } from '../reading/draft-configuration.js';
+import { describeLayers, readMaskToken } from '../reading/head-configuration.js';
 import { markovRecipes, readMarkov, type MarkovParts } from './markov-head.js';
 import type { BlockAttention } from './block-settings.js';
 import {
@@ -55,18 +54,15 @@ interface ConfidenceParts {
   readonly hasBias: boolean;
 }
 
-const holdsBlocks = (names: TensorNames): boolean =>
-  names.has('fc.weight') && names.has('hidden_norm.weight') && names.has('layers.0.self_attn.q_proj.weight');
-
-const isDSpark = (names: TensorNames, config: Config): boolean =>
-  names.some(/^(markov|confidence)_head\./) ||
-  /dspark/i.test(String(config.speculators_model_type)) ||
-  architecturesOf(config).some((name) => name.includes('DSpark'));
-
 /** Undefined if the tensors are not those of a block drafter. */
 export function recogniseBlocks(names: TensorNames, config: Config): 'dflash' | 'dspark' | undefined {
-  if (!holdsBlocks(names)) return undefined;
-  return isDSpark(names, config) ? 'dspark' : 'dflash';
+  const parts = ['fc.weight', 'hidden_norm.weight', 'layers.0.self_attn.q_proj.weight'];
+  if (!parts.every((name) => names.has(name))) return undefined;
+  const isDSpark =
+    names.some(/^(markov|confidence)_head\./) ||
+    /dspark/i.test(String(config.speculators_model_type)) ||
+    architecturesOf(config).some((name) => name.includes('DSpark'));
+  return isDSpark ? 'dspark' : 'dflash';
 }
 
 export function describeBlocks(
@@ -78,30 +74,14 @@ export function describeBlocks(
   const reject = rejectBy(refuse, checkpoint);
   refuseVariants(config, tensors, reject);
   const [hiddenSize = 1, stateWidth = 1] = shapeOf(checkpoint, 'fc.weight');
-  const measured = measureLayer(checkpoint, 'layers.0', hiddenSize);
   const ownVocabulary = tensors.get('embed_tokens.weight')?.shape[0];
   const draftVocabulary = tensors.get('lm_head.weight')?.shape[0];
   const [knownVocabulary] = tensors.get('t2d')?.shape ?? [];
-  const read = readHeadConfiguration(refuse, checkpoint, {
-    ...measured,
-    vocabularySize: target?.vocabularySize ?? ownVocabulary ?? knownVocabulary ?? draftVocabulary ?? 1,
-  });
-  refuseUnusualPositions(read, target, reject);
-  if (target !== undefined && read.hiddenSize !== hiddenSize)
-    reject(
-      `declares hidden_size ${read.hiddenSize}, but its fc has ${hiddenSize} rows`,
-      'Take config.json and the weights from the same drafter.',
-    );
+  const stated = target?.vocabularySize ?? ownVocabulary ?? knownVocabulary ?? draftVocabulary ?? 1;
+  const sizes = { hiddenSize, vocabularySize: stated };
+  const read = describeLayers(checkpoint, 'layers.0', sizes, { refuse, target });
   const layerCount = countLayers(checkpoint, reject);
-  const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
-  const configuration = {
-    ...read,
-    hiddenSize,
-    queryKeyValueBias,
-    outputBias,
-    queryKeyNorm,
-    layerCount,
-  };
+  const configuration = { ...read, layerCount };
   const vocabularySize = target?.vocabularySize ?? configuration.vocabularySize;
   const firstSlot = isShifted(config) ? 0 : 1;
   const hasMaskEmbedding = tensors.has('mask_embedding');

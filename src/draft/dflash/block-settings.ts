@@ -130,14 +130,8 @@ const tapsSchema = z.array(z.number().int().min(-1)).min(1).max(maxTaps);
 
 type Head = Pick<Checkpoint, 'config' | 'folder'>;
 
-interface ListedTaps {
-  /** As in the file; undefined for the default. */
-  readonly listed: readonly number[] | undefined;
-  readonly isInputs: boolean;
-}
-
-/** Heads list outputs of layers, -1 for the embeddings; the speculators format lists inputs. */
-export function listTaps({ config, folder }: Head): ListedTaps {
+/** Heads list outputs of layers, -1 for the embeddings; the speculators format lists inputs. Nothing is the default. */
+export function listTaps({ config, folder }: Head) {
   const outputs = readBlockSetting(config, 'target_layer_ids');
   const inputs = isSpeculatorsFormat(config)
     ? readBlockSetting(config, 'aux_hidden_state_layer_ids')

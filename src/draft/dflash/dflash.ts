@@ -7,7 +7,6 @@
  * on the previous token.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { MistletoeError } from '../../core/errors.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { constant, weight } from '../../graph/operations/leaves.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';
@@ -29,10 +28,11 @@ import {
   misfit,
   requireSizes,
   requireWidth,
+  unlessRefused,
   type Refuse,
 } from '../reading/checks.js';
 import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
-import { readVocabularyMap } from '../reading/vocabulary-map.js';
+import { readVocabularyMap } from '../reading/head-configuration.js';
 import { createBlockDrafter } from './block-drafter.js';
 import type { BlockHead } from './block-graph.js';
 import { describeBlocks, recogniseBlocks, type BlockParts } from './block-layout.js';
@@ -107,19 +107,9 @@ function describeFacts(checkpoint: Checkpoint, parts: BlockParts, refuse: Refuse
       hiddenSize,
       vocabularySize,
       taps: Number.isInteger(taps) ? taps : undefined,
-      tapRule: describeTaps(checkpoint, refuse),
+      tapRule: unlessRefused(refuse, () => describeBlockTaps(checkpoint)),
     },
   };
-}
-
-function describeTaps(checkpoint: Checkpoint, refuse: Refuse): string | undefined {
-  try {
-    return describeBlockTaps(checkpoint);
-  } catch (fault) {
-    if (!(fault instanceof MistletoeError)) throw fault;
-    refuse(fault);
-    return undefined;
-  }
 }
 
 function listTraits(parts: BlockParts): readonly string[] {
@@ -147,24 +137,24 @@ async function loadBlocks(
   const { folder } = checkpoint;
   requireSizes(checkpoint, target);
   const parts = describeBlocks(checkpoint, scope, { target: target.configuration });
-  const { configuration, stateWidth, window, slots, firstSlot, isCausal } = parts;
+  const { configuration: sizes, stateWidth, window, slots, firstSlot, isCausal, draftVocabulary } = parts;
   const { vocabularySize, layerCount, contextLength, hiddenSize } = target.configuration;
-  if (configuration.hiddenSize !== hiddenSize && (parts.ownVocabulary ?? parts.draftVocabulary) === undefined)
+  if (sizes.hiddenSize !== hiddenSize && (parts.ownVocabulary ?? draftVocabulary) === undefined)
     throw misfit(
       folder,
-      `is ${configuration.hiddenSize} wide, its target ${hiddenSize}, and it has no embed_tokens and lm_head of its own`,
+      `is ${sizes.hiddenSize} wide, its target ${hiddenSize}, and it has no embed_tokens and lm_head of its own`,
       anotherTarget,
     );
-  const taps = readBlockTaps(checkpoint, layerCount, configuration.layerCount);
+  const taps = readBlockTaps(checkpoint, layerCount, sizes.layerCount);
   requireWidth(checkpoint, 'fc.weight', 1, taps.length * hiddenSize);
-  const draftSize = parts.draftVocabulary ?? vocabularySize;
+  const draftSize = draftVocabulary ?? vocabularySize;
   const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);
   const weights = await prepareDrafterWeights(checkpoint, parts, options);
   const embedding = embeddingOf(checkpoint, parts, target);
   return createBlockDrafter(
     {
       scope,
-      sizes: configuration,
+      sizes,
       stateWidth,
       slots,
       firstSlot,
@@ -172,19 +162,20 @@ async function loadBlocks(
       embedding,
       runtime: target.runtime,
       weights: [weights, target.weights],
-      rotary: createRotary(configuration),
+      rotary: createRotary(sizes),
       vocabularies: { targetSize: vocabularySize, draftSize, targetTokens },
-      mask: maskOf(parts, embedding),
+      mask: parts.hasMaskEmbedding
+        ? reshape(weight(`${scope}mask_embedding`, [sizes.hiddenSize]), [1, sizes.hiddenSize])
+        : gatherRows(embedding, constant([parts.maskToken], [1], 'int32')),
       reach: Math.min(contextLength, window ?? contextLength),
       hasWindow: window !== undefined && window < contextLength,
       markov:
         parts.markov &&
-        createMarkov(scope, parts.markov, {
-          hiddenSize: configuration.hiddenSize,
-          vocabularySize,
-          draftSize,
-        }),
-      score: createScorer(parts, target),
+        createMarkov(scope, parts.markov, { hiddenSize: sizes.hiddenSize, vocabularySize, draftSize }),
+      score: (features) =>
+        draftVocabulary === undefined
+          ? projectToVocabulary(target.configuration, target.scope, features)
+          : project(features, `${scope}lm_head`, sizes.hiddenSize, draftVocabulary),
       confidence: createConfidence(parts),
       // Without a threshold in config.json, nothing is cut.
       threshold: parts.threshold,
@@ -209,13 +200,6 @@ function embeddingOf(
   );
 }
 
-/** [1, hidden] */
-function maskOf({ hasMaskEmbedding, maskToken, configuration }: BlockParts, embedding: Tensor): Tensor {
-  return hasMaskEmbedding
-    ? reshape(weight(`${scope}mask_embedding`, [configuration.hiddenSize]), [1, configuration.hiddenSize])
-    : gatherRows(embedding, constant([maskToken], [1], 'int32'));
-}
-
 function createConfidence({ confidence, configuration, markov }: BlockParts): BlockHead['confidence'] {
   if (confidence === undefined) return undefined;
   const { width, hasBias } = confidence;
@@ -228,11 +212,4 @@ function createConfidence({ confidence, configuration, markov }: BlockParts): Bl
       1,
       hasBias,
     );
-}
-
-function createScorer({ draftVocabulary, configuration }: BlockParts, target: CausalModel) {
-  return (features: Tensor): Tensor =>
-    draftVocabulary === undefined
-      ? projectToVocabulary(target.configuration, target.scope, features)
-      : project(features, `${scope}lm_head`, configuration.hiddenSize, draftVocabulary);
 }

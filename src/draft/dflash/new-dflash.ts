@@ -7,8 +7,7 @@ import {
   projectionRecipe,
   vectorRecipe,
 } from '../../model/weights.js';
-import { makeFresh } from '../fresh/fresh-tensors.js';
-import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
 import type { FreshDrafter } from '../training-recipe.js';
 import { spreadTaps } from './block-settings.js';

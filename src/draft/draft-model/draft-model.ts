@@ -18,7 +18,6 @@ import {
 import type { Drafter } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
 import type { AttentionHead } from '../programs/attention-head.js';
-import type { Vocabularies } from '../programs/scores.js';
 import { dropFirst } from '../programs/states.js';
 import { countParameters } from '../reading/checks.js';
 import { findStart } from './draft-text.js';
@@ -105,13 +104,18 @@ export async function openDraftModel(
 async function openModel(
   checkpoint: Checkpoint,
   { target, ...options }: DrafterOptions,
-  targetSize?: number,
+  size?: number,
 ): Promise<OpenedModel> {
   const { runtime } = target;
   const model = await createModel(checkpoint, { ...options, runtime, scope: 'draft.' });
   const { configuration, scope, weights } = model;
   const { contextLength, slidingWindow, vocabularySize } = configuration;
-  const vocabularies = shareIds(targetSize ?? vocabularySize, vocabularySize);
+  const targetSize = size ?? vocabularySize;
+  // Models of one tokenizer are padded to different sizes (Qwen2.5: 151,936 rows at 0.5B, 152,064 at 7B, for 151,665
+  // tokens). The drafter proposes from the common ids, renormalized, which keeps verification lossless.
+  const draftSize = Math.min(targetSize, vocabularySize);
+  const targetTokens =
+    draftSize === targetSize ? undefined : Int32Array.from({ length: draftSize }, (_, token) => token);
   const head: AttentionHead = {
     title: `the draft model ${model.name}`,
     runtime,
@@ -121,7 +125,7 @@ async function openModel(
     window: slidingWindow,
     stateWidth: 0,
     featureWidth: 0,
-    vocabularies,
+    vocabularies: { targetSize, draftSize, targetTokens },
     rotary: model.rotary,
     embedding: embeddingTable(configuration, scope),
     fuse: (states) => states,
@@ -129,7 +133,6 @@ async function openModel(
       runDecoder(configuration, scope, embeddings, { context, ...memory }),
     score(features) {
       const logits = projectToVocabulary(configuration, scope, features);
-      const { draftSize } = vocabularies;
       return draftSize === vocabularySize ? logits : slice(logits, -1, 0, draftSize);
     },
     requireContext(positions) {
@@ -137,15 +140,4 @@ async function openModel(
     },
   };
   return { head, parameterCount: countParameters(weights) };
-}
-
-/**
- * Models of one tokenizer are padded to different sizes (Qwen2.5: 151,936 rows at 0.5B, 152,064 at 7B, for 151,665
- * tokens). The drafter proposes from the common ids, renormalized, which keeps verification lossless; ids that only the
- * target has are never proposed.
- */
-function shareIds(targetSize: number, ownSize: number): Vocabularies {
-  const draftSize = Math.min(targetSize, ownSize);
-  if (draftSize === targetSize) return { targetSize, draftSize };
-  return { targetSize, draftSize, targetTokens: Int32Array.from({ length: draftSize }, (_, token) => token) };
 }

@@ -42,8 +42,8 @@ export class DraftText {
     this.unfinished = all.slice(cut);
   }
 
-  /** All tokens of the text, at least one. */
-  async encode(): Promise<EncodedText> {
+  /** All tokens of the text, at least one; `missing`: bytes of an unfinished character that no token can hold. */
+  async encode() {
     if (this.encodedLength < this.bytes.length) {
       if (!(await this.encodeTail())) await this.encodeAll();
       this.encodedLength = this.bytes.length;
@@ -92,12 +92,6 @@ export class DraftText {
   }
 }
 
-export interface EncodedText {
-  readonly tokens: readonly number[];
-  /** Bytes of an unfinished character that no token of the draft model can hold. */
-  readonly missing: ByteText;
-}
-
 const encodePlainly = ({ tokenizer }: TokenBytes, bytes: ByteText): Promise<number[]> =>
   tokenizer.encode(toText(bytes), { addSpecialTokens: false });
 
@@ -121,12 +115,7 @@ export async function encodeDraft(
   const text = context + drafted;
   const bytes = text.slice(0, text.length - countUnfinished(text));
   if (bytes.length <= context.length) return [];
-  const ids = await encodePlainly(target, bytes);
-  const ends = placeTokens(ids, target, bytes);
-  const tokens =
-    ends === undefined
-      ? await cutTokens(target, context, ids)
-      : cutBytes(target, { ids, ends, bytes }, context.length);
+  const tokens = await cutContext(target, context, bytes);
   const whole = isEnd || tokens.length < 2 ? tokens : tokens.slice(0, -1);
   const unknown = whole.findIndex((token) => token >= target.size);
   return unknown < 0 ? whole : whole.slice(0, unknown);
@@ -145,26 +134,23 @@ function spellTail(target: TokenBytes, before: readonly number[]): ByteText {
   return bytes.slice(start);
 }
 
-interface PlacedTokens {
-  readonly ids: readonly number[];
-  readonly ends: readonly number[];
-  readonly bytes: ByteText;
-}
-
-/** Behind the seam. A token across it is replaced by tokens of the part that is new. */
-function cutBytes(target: TokenBytes, { ids, ends, bytes }: PlacedTokens, seam: number): readonly number[] {
-  const first = ends.findIndex((end) => end > seam);
-  if ((ends[first - 1] ?? 0) >= seam) return ids.slice(first);
-  const rest = target.cover(bytes.slice(seam, ends[first]));
-  return rest === undefined ? [] : [...rest, ...ids.slice(first + 1)];
-}
-
-/** For tokenizers that normalize: the tokens behind those of the context alone. */
-async function cutTokens(
+/** The tokens behind the context. */
+async function cutContext(
   target: TokenBytes,
   context: ByteText,
-  ids: readonly number[],
+  bytes: ByteText,
 ): Promise<readonly number[]> {
-  const before = await encodePlainly(target, context);
-  return before.every((token, index) => ids[index] === token) ? ids.slice(before.length) : [];
+  const ids = await encodePlainly(target, bytes);
+  const ends = placeTokens(ids, target, bytes);
+  if (ends === undefined) {
+    // The tokenizer normalizes: those behind the tokens of the context alone.
+    const before = await encodePlainly(target, context);
+    return before.every((token, index) => ids[index] === token) ? ids.slice(before.length) : [];
+  }
+  const seam = context.length;
+  const first = ends.findIndex((end) => end > seam);
+  if ((ends[first - 1] ?? 0) >= seam) return ids.slice(first);
+  // A token across the seam is replaced by tokens of the part that is new.
+  const rest = target.cover(bytes.slice(seam, ends[first]));
+  return rest === undefined ? [] : [...rest, ...ids.slice(first + 1)];
 }

@@ -4,8 +4,7 @@ import { floatSource } from '../../checkpoint/tensor-source.js';
 import { MistletoeError } from '../../core/errors.js';
 import { parseConfiguration } from '../../model/configuration.js';
 import { embeddingName, outputName, decoderRecipes } from '../../model/weights.js';
-import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
-import { describingFiles, type NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { makeFresh, type Start, describingFiles, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { llamaConfig, type LayerChoice, type NewTarget } from '../fresh/new-target.js';
 import type { DrafterShape } from '../training-recipe.js';
 
@@ -57,7 +56,9 @@ function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint
       { hint: 'Leave out --target-layers for a dense draft model.' },
     );
   }
-  const kept = spreadLayers(layers, configuration.layerCount);
+  const kept = Array.from({ length: layers }, (_, place) =>
+    layers === 1 ? 0 : Math.round((place * (configuration.layerCount - 1)) / (layers - 1)),
+  );
   const nameInTarget = (name: string): string =>
     name.replace(/^model\.layers\.(\d+)\./, (_, place: string) => `model.layers.${kept[Number(place)]!}.`);
   const { layer_types: types } = config;
@@ -93,11 +94,5 @@ export function refuseWholeTarget(layers: number, layerCount: number): void {
     'usage',
     `A draft model of ${layers} of the target's layers was asked for; the target has ${layerCount}, and fewer were expected.`,
     { hint: 'A quarter of them or less is usual.' },
-  );
-}
-
-function spreadLayers(count: number, of: number): readonly number[] {
-  return Array.from({ length: count }, (_, place) =>
-    count === 1 ? 0 : Math.round((place * (of - 1)) / (count - 1)),
   );
 }

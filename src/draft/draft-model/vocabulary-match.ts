@@ -25,7 +25,12 @@ export interface TokenizerPair {
 
 export async function readTokenizers(
   { folder, config }: Pick<Checkpoint, 'folder' | 'config'>,
-  { target, tokenizer }: Pick<DrafterOptions, 'tokenizer'> & { readonly target: Sized },
+  {
+    target,
+    tokenizer,
+  }: Pick<DrafterOptions, 'tokenizer'> & {
+    readonly target: { readonly configuration: { readonly vocabularySize: number } };
+  },
 ): Promise<TokenizerPair> {
   const { vocabularySize } = parseConfiguration(config, `config.json of ${folder}`);
   const own = (await hasTokenizer(folder))
@@ -34,10 +39,6 @@ export async function readTokenizers(
   const sizes = { target: target.configuration.vocabularySize, draft: vocabularySize };
   const difference = tokenizer && own && findVocabularyDifference(tokenizer, own);
   return { target: tokenizer, draft: own, sizes, difference };
-}
-
-interface Sized {
-  readonly configuration: { readonly vocabularySize: number };
 }
 
 const sameTokenizer = "Use a model with the target's tokenizer.";

@@ -1,9 +1,8 @@
 /** Describes an EAGLE head for `inspect`. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { MistletoeError } from '../../core/errors.js';
 import { flattenConfig } from '../reading/draft-configuration.js';
 import type { DrafterFacts, ReadingOptions } from '../draft-system.js';
-import type { Refuse } from '../reading/checks.js';
+import { unlessRefused, type Refuse } from '../reading/checks.js';
 import { sizeIn } from '../reading/drafter-reading.js';
 import type { Eagle3Parts, EagleParts } from './eagle-parts.js';
 import { describeTapRule, readTapRule, unknownTaps } from './taps.js';
@@ -39,27 +38,17 @@ export function describeEagle3Facts(
       hiddenSize: targetHidden,
       vocabularySize: known?.shape[0] ?? sizeIn(config, 'vocab_size'),
       taps: Number.isInteger(taps) ? taps : undefined,
-      tapRule: describeTaps(checkpoint, refuse, options),
+      tapRule: unlessRefused(refuse, () => describeTaps(checkpoint, refuse, options.taps)),
     },
   };
 }
 
-function describeTaps(
-  checkpoint: Checkpoint,
-  refuse: Refuse,
-  { taps: given }: ReadingOptions,
-): string | undefined {
-  try {
-    const rule = readTapRule(checkpoint);
-    const { listed, convention, reason } = rule;
-    if (listed !== undefined && convention === undefined && given === undefined)
-      refuse(unknownTaps(checkpoint.folder, listed, reason));
-    return describeTapRule(rule, given);
-  } catch (fault) {
-    if (!(fault instanceof MistletoeError)) throw fault;
-    refuse(fault);
-    return undefined;
-  }
+function describeTaps(checkpoint: Checkpoint, refuse: Refuse, given: ReadingOptions['taps']): string {
+  const rule = readTapRule(checkpoint);
+  const { listed, convention, reason } = rule;
+  if (listed !== undefined && convention === undefined && given === undefined)
+    refuse(unknownTaps(checkpoint.folder, listed, reason));
+  return describeTapRule(rule, given);
 }
 
 function describeLayer(

@@ -19,27 +19,19 @@ import { layerRecipes, linearRecipes, matrixRecipe, vectorRecipe } from '../../m
 import type { DescribingContext } from '../draft-system.js';
 import type { Refuse, Reject } from '../reading/checks.js';
 import { incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
-import type { Config, KnownSizes } from '../reading/draft-configuration.js';
+import type { Config } from '../reading/draft-configuration.js';
 import { flattenConfig, isSpeculatorsFormat, readEagleSetting } from '../reading/draft-configuration.js';
-import { readHeadConfiguration, refuseUnusualPositions } from '../reading/head-configuration.js';
-import { readMaskToken } from '../reading/mask-token.js';
+import { describeLayers, readMaskToken } from '../reading/head-configuration.js';
 import { sizeIn } from '../reading/drafter-reading.js';
-import { measureLayer } from '../reading/draft-configuration.js';
 
 /** One norm over all taps, or one per tap. */
 type FusionNorm = 'none' | 'joined' | 'each';
-
-interface TapSizes {
-  readonly stateWidth: number;
-  readonly tapWidth: number;
-  readonly taps: number;
-}
 
 function fusionNormRecipes(
   scope: string,
   prefix: string,
   norm: FusionNorm,
-  { stateWidth, tapWidth, taps }: TapSizes,
+  { stateWidth, tapWidth, taps }: Readonly<Record<'stateWidth' | 'tapWidth' | 'taps', number>>,
 ): WeightRecipe[] {
   if (norm === 'none') return [];
   if (norm === 'joined')
@@ -176,10 +168,11 @@ export function describeEagle3(
 /** No published head has more than a few. */
 const maxLayers = 64;
 
-const maskRecipe = (scope: string, prefix: string, stateWidth: number): WeightRecipe => {
+/** The state of rows that have no token yet (P-EAGLE). */
+export function maskRecipe(scope: string, prefix: string, stateWidth: number): WeightRecipe {
   const shape = [1, 1, stateWidth];
   return { name: `${scope}mask_hidden`, shape, parts: [{ tensor: `${prefix}mask_hidden`, shape }] };
-};
+}
 
 const findPrefix = ({ tensors }: Checkpoint): string => (tensors.has('fc.weight') ? '' : 'model.');
 
@@ -192,24 +185,11 @@ function describeCommon(
   const reject = rejectBy(refuse, checkpoint);
   const [hiddenSize = 1] = shapeOf(checkpoint, `${prefix}fc.weight`);
   const ownVocabulary = tensors.get(`${prefix}embed_tokens.weight`)?.shape[0];
-  const measured = measureLayer(checkpoint, layer, hiddenSize);
   // Experts instead of an MLP are reported by what is missing.
   if (target !== undefined) shapeOf(checkpoint, `${layer}.mlp.gate_proj.weight`);
-  const known: KnownSizes = {
-    ...measured,
-    headCount: target?.headCount ?? measured.headCount,
-    keyValueHeadCount: target?.keyValueHeadCount ?? measured.keyValueHeadCount,
-    headSize: target?.headSize ?? measured.headSize,
-    vocabularySize: target?.vocabularySize ?? ownVocabulary ?? 1,
-  };
-  const configuration = readHeadConfiguration(refuse, checkpoint, known);
-  // Without a target, config.json and tensors are compared by the caller.
-  if (target !== undefined && configuration.hiddenSize !== hiddenSize) {
-    reject(
-      `declares hidden_size ${configuration.hiddenSize}, but its fc has ${hiddenSize} rows`,
-      'Take config.json and the weights from the same drafter.',
-    );
-  }
+  const vocabularySize = target?.vocabularySize ?? ownVocabulary ?? 1;
+  const sizes = { hiddenSize, vocabularySize };
+  const configuration = describeLayers(checkpoint, layer, sizes, { refuse, target });
   const { num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
   const isCounted =
     typeof layers === 'number' && Number.isInteger(layers) && layers >= 1 && layers <= maxLayers;
@@ -217,18 +197,12 @@ function describeCommon(
     reject(`has "num_hidden_layers": ${showValue(layers)}`, `1 to ${maxLayers} layers are supported.`);
   if (scale !== 1)
     reject(`scales its logits by ${showValue(scale)}`, 'A head without "logit_scale" is supported.');
-  refuseUnusualPositions(configuration, target, reject);
-  const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
-  if (config.attention_bias === true && !queryKeyValueBias)
+  if (config.attention_bias === true && !configuration.queryKeyValueBias)
     reject('declares "attention_bias": true and lacks the biases', incomplete);
   const output = tensors.has('lm_head.weight') ? 'lm_head' : `${prefix}lm_head`;
   return {
     prefix,
-    configuration: {
-      ...configuration,
-      ...{ hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm },
-      layerCount: isCounted ? layers : 1,
-    },
+    configuration: { ...configuration, layerCount: isCounted ? layers : 1 },
     hasFusionBias: tensors.has(`${prefix}fc.bias`),
     ownVocabulary,
     output,

@@ -1,13 +1,12 @@
 /** Heads of EAGLE and EAGLE-3: one Llama layer of the target's sizes. */
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
-import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { integerSource } from '../../checkpoint/tensor-source.js';
 import type { LayerSizes } from '../../model/decoder.js';
 import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
+import { maskRecipe } from './eagle-parts.js';
 import { readTaps } from './taps.js';
-import { makeFresh } from '../fresh/fresh-tensors.js';
-import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
 import type { FreshDrafter } from '../training-recipe.js';
 
@@ -76,7 +75,7 @@ export function createEagle3(
     ...Array.from({ length: layers - 1 }, (_, index) =>
       layerRecipes('', `layers.${index + 1}`, sizes),
     ).flat(),
-    ...(maskToken === undefined ? [] : [maskRecipe(taps.length * hiddenSize)]),
+    ...(maskToken === undefined ? [] : [maskRecipe('', '', taps.length * hiddenSize)]),
     vectorRecipe('', 'norm.weight', hiddenSize),
     matrixRecipe('', 'lm_head.weight', [draftSize, hiddenSize]),
   ];
@@ -90,11 +89,6 @@ export function createEagle3(
     file,
     tensors: rows === undefined ? fresh : [...fresh, ...mapSources(rows, vocabularySize)],
   };
-}
-
-function maskRecipe(width: number): WeightRecipe {
-  const shape = [1, 1, width];
-  return { name: '', shape, parts: [{ tensor: 'mask_hidden', shape }] };
 }
 
 function mapSources(rows: Int32Array, vocabularySize: number) {

@@ -100,14 +100,12 @@ function tapsOf({ listed, convention }: Omit<TapRule, 'reason'>): readonly numbe
   return [...new Set(taps)].sort((one, other) => one - other);
 }
 
-export interface TapReading {
-  readonly taps: readonly number[];
-  /** Set if `given` contradicts the file. */
-  readonly notice?: string | undefined;
-}
-
-/** `given` takes precedence over the file. */
-export function readTaps(head: Head, layerCount: number, given?: TapConvention): TapReading {
+/** `given` takes precedence over the file; a notice says if it contradicts it. */
+export function readTaps(
+  head: Head,
+  layerCount: number,
+  given?: TapConvention,
+): { readonly taps: readonly number[]; readonly notice?: string | undefined } {
   const { folder } = head;
   const { listed, convention, reason } = readTapRule(head);
   if (listed === undefined) {

@@ -3,6 +3,12 @@ import { bytesPerElement, type StoredTensor } from '../../checkpoint/stored-tens
 import { floatSource, type TensorSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { createRandom, type Random } from '../../core/random.js';
+import { copyFile, open } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describingNames } from '../../checkpoint/checkpoint-folder.js';
+import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
+import { explainWriting, writeWholeFile, writeWholeFolder } from '../../checkpoint/written-folder.js';
 
 export type Start = 'normal' | 'zeros' | 'ones' | CopiedRows | FoldedColumns;
 
@@ -36,7 +42,8 @@ export function makeFresh(
     .map(({ tensor: name, shape }) =>
       floatSource({ name, shape, dtype: 'F32' }, () => {
         const random = createRandom(seed, 'fresh weights', name);
-        const start = startOf?.(name) ?? defaultStart(name);
+        const usual = name.endsWith('.bias') ? 'zeros' : name.endsWith('norm.weight') ? 'ones' : 'normal';
+        const start = startOf?.(name) ?? usual;
         if (typeof start === 'object')
           return 'folded' in start ? foldColumns(start, shape, random) : readRows(start);
         const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
@@ -45,10 +52,6 @@ export function makeFresh(
         return values;
       }),
     );
-}
-
-function defaultStart(name: string): Start {
-  return name.endsWith('.bias') ? 'zeros' : name.endsWith('norm.weight') ? 'ones' : 'normal';
 }
 
 export async function readRows({ from, rows }: CopiedRows): Promise<Float32Array> {
@@ -96,5 +99,49 @@ function fillNormal(values: Float32Array, deviation: number, random: Random): vo
     const angle = 2 * Math.PI * random.next();
     values[index] = radius * Math.cos(angle);
     if (index + 1 < values.length) values[index + 1] = radius * Math.sin(angle);
+  }
+}
+
+export interface NewCheckpoint {
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly file: string;
+  readonly tensors: readonly TensorSource[];
+  /** Missing files are skipped. */
+  readonly copies?: CopiedFiles | undefined;
+}
+
+export interface CopiedFiles {
+  readonly folder: string;
+  readonly names: readonly string[];
+}
+
+export function describingFiles(folder: string): CopiedFiles {
+  return { folder, names: describingNames.filter((name) => name !== 'config.json') };
+}
+
+export async function writeCheckpoint(
+  folder: string,
+  { config, file, tensors, copies }: NewCheckpoint,
+): Promise<void> {
+  await writeWholeFolder(folder, async (fresh) => {
+    await writeSafetensors(join(fresh, file), tensors);
+    if (copies !== undefined) await copyFiles(copies, fresh);
+    const text = `${JSON.stringify(config, undefined, 2)}\n`;
+    await writeWholeFile(join(fresh, 'config.json'), (append) => append(Buffer.from(text)));
+  });
+}
+
+async function copyFiles({ folder, names }: CopiedFiles, to: string): Promise<void> {
+  for (const name of names.filter((name) => existsSync(join(folder, name)))) {
+    const path = join(to, name);
+    await explainWriting(path, async () => {
+      await copyFile(join(folder, name), path);
+      const file = await open(path, 'r+');
+      try {
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+    });
   }
 }

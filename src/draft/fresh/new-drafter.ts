@@ -5,7 +5,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import { findTrainable, trainableSystems, type TrainableSystem } from '../systems.js';
 import { drafterSizes, type DrafterShape, type FreshDrafter } from '../training-recipe.js';
-import { writeCheckpoint } from './new-checkpoint.js';
+import { writeCheckpoint } from './fresh-tensors.js';
 import { openNewTarget } from './new-target.js';
 
 export interface NewDrafter extends FreshDrafter {

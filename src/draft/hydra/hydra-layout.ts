@@ -5,15 +5,9 @@ import { storedSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { LayerSizes } from '../../model/decoder.js';
 import { layerRecipes, linearRecipes, vectorRecipe } from '../../model/weights.js';
-import type {
-  DescribingContext,
-  DrafterDescription,
-  RecognisedLayout,
-  TensorNames,
-} from '../draft-system.js';
+import type { DescribingContext, RecognisedLayout, TensorNames } from '../draft-system.js';
 import { holdsDecoder } from '../draft-system.js';
-import { makeFresh, type Start } from '../fresh/fresh-tensors.js';
-import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { makeFresh, type Start, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
 import { defaultHeads, type DrafterShape } from '../training-recipe.js';
@@ -24,11 +18,6 @@ export interface HydraSizes {
   /** Residual blocks after the first one of each head. */
   readonly extraBlocks: number;
   readonly hasPrefix: boolean;
-}
-
-export interface HydraParts extends DrafterDescription {
-  readonly sizes: HydraSizes;
-  readonly firstOutput: string;
 }
 
 const prefixLayer = 'prefix_embeding_layer.layers.0';
@@ -51,7 +40,7 @@ export function describeHydra(
   checkpoint: Checkpoint,
   scope: string,
   { refuse = refuseAtOnce, target }: DescribingContext = {},
-): HydraParts {
+) {
   const { tensors } = checkpoint;
   const reject = rejectBy(refuse, checkpoint);
   const config = readConfig(checkpoint, reject);

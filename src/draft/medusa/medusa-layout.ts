@@ -6,15 +6,9 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { showValue } from '../../core/json-text.js';
 import { linearRecipes } from '../../model/weights.js';
-import type {
-  DescribingContext,
-  DrafterDescription,
-  RecognisedLayout,
-  TensorNames,
-} from '../draft-system.js';
+import type { DescribingContext, RecognisedLayout, TensorNames } from '../draft-system.js';
 import { holdsDecoder, namesOf } from '../draft-system.js';
-import { makeFresh } from '../fresh/fresh-tensors.js';
-import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { incomplete, listUnread, refuseAtOnce, rejectBy } from '../reading/checks.js';
 import { countHeads } from '../reading/draft-configuration.js';
@@ -27,12 +21,6 @@ export interface MedusaSizes {
   readonly hasBias: boolean;
   readonly hiddenSize: number;
   readonly vocabularySize: number;
-}
-
-export interface MedusaParts extends DrafterDescription {
-  readonly sizes: MedusaSizes;
-  readonly firstBlock: string;
-  readonly firstOutput: string;
 }
 
 interface Layout {
@@ -88,7 +76,7 @@ export function describeMedusa(
   checkpoint: Checkpoint,
   scope: string,
   { refuse = refuseAtOnce, target }: DescribingContext = {},
-): MedusaParts {
+) {
   const { tensors, config } = checkpoint;
   const { layout, heads: found, layers } = findLayout(checkpoint);
   const reject = rejectBy(refuse, checkpoint);

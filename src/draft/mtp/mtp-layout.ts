@@ -3,24 +3,21 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
-import type { ModelConfiguration } from '../../model/configuration.js';
 import type { LayerSizes } from '../../model/decoder.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import {
   holdsDecoder,
   namesOf,
   type DescribingContext,
-  type DrafterDescription,
   type RecognisedLayout,
   type TensorNames,
 } from '../draft-system.js';
-import { makeFresh } from '../fresh/fresh-tensors.js';
-import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
 import { listUnread, misfit, refuseAtOnce, rejectBy } from '../reading/checks.js';
-import { flattenConfig, measureLayer, type Config } from '../reading/draft-configuration.js';
+import { flattenConfig, type Config } from '../reading/draft-configuration.js';
 import { sizeIn } from '../reading/drafter-reading.js';
-import { readHeadConfiguration, refuseUnusualPositions } from '../reading/head-configuration.js';
+import { describeLayers } from '../reading/head-configuration.js';
 
 const module = 'model.mtp_layers.0';
 export const fusionName = `${module}.input_proj.weight`;
@@ -82,18 +79,11 @@ export function findOtherFamily(checkpoint: Checkpoint): MistletoeError | undefi
   );
 }
 
-interface MtpParts extends DrafterDescription {
-  readonly configuration: ModelConfiguration;
-  readonly stateWidth: number;
-  readonly ownVocabulary: undefined;
-  readonly window: undefined;
-}
-
 export function describeMtp(
   checkpoint: Checkpoint,
   scope: string,
   { refuse = refuseAtOnce, target }: DescribingContext = {},
-): MtpParts {
+) {
   const { tensors } = checkpoint;
   const names = namesOf(checkpoint);
   const reject = rejectBy(refuse, checkpoint);
@@ -107,18 +97,9 @@ export function describeMtp(
   if (hasWindow === true)
     reject('asks for "use_sliding_window": true', 'An MTP module without a sliding window is supported.');
   const hiddenSize = target?.hiddenSize ?? tensors.get(fusionName)?.shape[0] ?? 1;
-  const measured = measureLayer(checkpoint, module, hiddenSize);
   const vocabularySize = sizeIn(config, 'vocab_size');
-  const read = readHeadConfiguration(refuse, checkpoint, {
-    ...measured,
-    headCount: target?.headCount ?? measured.headCount,
-    keyValueHeadCount: target?.keyValueHeadCount ?? measured.keyValueHeadCount,
-    headSize: target?.headSize ?? measured.headSize,
-    vocabularySize: target?.vocabularySize ?? vocabularySize ?? 1,
-  });
-  refuseUnusualPositions(read, target, reject);
-  const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
-  const configuration = { ...read, hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm };
+  const sizes = { hiddenSize, vocabularySize: target?.vocabularySize ?? vocabularySize ?? 1 };
+  const configuration = describeLayers(checkpoint, module, sizes, { refuse, target });
   const recipes = mtpRecipes(scope, configuration);
   const { rotaryBase: base, rotaryOrigin: origin } = configuration;
   return {

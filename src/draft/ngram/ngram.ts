@@ -6,9 +6,8 @@
 import { MistletoeError } from '../../core/errors.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { WeightlessSystem } from '../draft-system.js';
-import type { Drafter, DraftSession, VerifiedTokens } from '../drafter.js';
+import type { Drafter, DraftSession, MatchLengths, VerifiedTokens } from '../drafter.js';
 import { certainScores } from '../programs/scores.js';
-import { LookupIndex, type MatchLengths } from './lookup-index.js';
 
 /** Those of llama.cpp: a single token is often enough, and a wrong draft costs little. */
 const defaults: MatchLengths = { min: 1, max: 4 };
@@ -93,15 +92,11 @@ class NgramDrafter implements Drafter {
 /** Longer than those of a lookup alone: a short match is less reliable than a drafter. */
 const hybridDefaults: MatchLengths = { min: 3, max: 8 };
 
-interface HybridSource {
-  /** For example `ngram:3,8`. */
-  readonly lookup: string;
-  /** The drafter behind it, as a user writes it: a bundled name, a folder, or a name on the hub. */
-  readonly behind: string;
-}
-
-/** Undefined for a drafter alone. A folder whose name begins with `ngram+` is written `./ngram+x`. */
-export function parseHybrid(source: string): HybridSource | undefined {
+/**
+ * A lookup such as `ngram:3,8` and the drafter behind it, as a user writes it; undefined for a drafter alone. A folder
+ * whose name begins with `ngram+` is written `./ngram+x`.
+ */
+export function parseHybrid(source: string) {
   const [, lookup, behind] = /^(ngram(?::[^+]*)?)\+(.+)$/s.exec(source) ?? [];
   if (lookup === undefined || behind === undefined) return undefined;
   return { lookup: formatNgram(parseNgram(lookup, hybridDefaults)), behind };
@@ -158,4 +153,70 @@ function addLookupSession(lengths: MatchLengths, inner: DraftSession): DraftSess
       inner.close();
     },
   };
+}
+
+/**
+ * A growing text in which its own last tokens are found again. Positions are chained by a hash of the `min` tokens before
+ * them, so a search visits only the places where at least that many tokens can match.
+ */
+
+export class LookupIndex {
+  private readonly text: number[] = [];
+  /** [position] the previous position behind tokens with the same hash, or 0. */
+  private readonly previous: number[] = [0];
+  /** The latest position of each hash. */
+  private readonly latest = new Map<number, number>();
+
+  constructor(private readonly lengths: MatchLengths) {}
+
+  get length(): number {
+    return this.text.length;
+  }
+
+  push(token: number): void {
+    this.text.push(token);
+    const position = this.text.length;
+    if (position < this.lengths.min) {
+      this.previous.push(0);
+      return;
+    }
+    const hash = this.hashBefore(position);
+    this.previous.push(this.latest.get(hash) ?? 0);
+    this.latest.set(hash, position);
+  }
+
+  /** What followed the latest of the longest earlier occurrences of the last tokens, at most `count` tokens. */
+  findContinuation(count: number): readonly number[] {
+    const { text, previous, lengths } = this;
+    const end = text.length;
+    let found = 0;
+    let longest = lengths.min - 1;
+    for (let place = previous[end]!; place > 0 && longest < lengths.max; place = previous[place]!) {
+      const matched = this.countMatching(place);
+      if (matched <= longest) continue;
+      longest = matched;
+      found = place;
+    }
+    if (found === 0) return [];
+    // A continuation that reaches the end of the text continues with itself: a repeating text keeps repeating.
+    const period = end - found;
+    return Array.from({ length: count }, (_, ahead) => text[found + (ahead % period)]!);
+  }
+
+  /** Tokens before `place` that equal those before the end. */
+  private countMatching(place: number): number {
+    const { text, lengths } = this;
+    const end = text.length;
+    let matched = 0;
+    while (matched < lengths.max && matched < place && text[place - 1 - matched] === text[end - 1 - matched])
+      matched += 1;
+    return matched;
+  }
+
+  private hashBefore(position: number): number {
+    let hash = 0;
+    for (let place = position - this.lengths.min; place < position; place++)
+      hash = (Math.imul(hash, 0x01000193) ^ this.text[place]!) | 0;
+    return hash;
+  }
 }

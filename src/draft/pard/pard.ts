@@ -7,7 +7,7 @@
 import { subtractDimensions, type Dimension } from '../../graph/dimension.js';
 import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
-import type { AttentionContext, KeyValueRows } from '../../model/decoder.js';
+import type { KeyValueRows } from '../../model/decoder.js';
 import { describeDraftModel, openDraftModel } from '../draft-model/draft-model.js';
 import { createDraftModel } from '../draft-model/new-draft-model.js';
 import { holdsDecoder, type WeightedSystem } from '../draft-system.js';
@@ -22,7 +22,7 @@ import {
 import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst } from '../programs/states.js';
 import { refuseAtOnce } from '../reading/checks.js';
-import { readMaskToken } from '../reading/mask-token.js';
+import { readMaskToken } from '../reading/head-configuration.js';
 
 export const pard: WeightedSystem = {
   name: 'pard',
@@ -78,22 +78,16 @@ function draftLogits(
   for (let level = 1; level < depth; level++) {
     const masks = fillWithMasks(head, mask, [batch, subtractDimensions(positions, level + 1)]);
     const drafted = seeEarlierLevels(first.rows, earlier, head.window);
-    const step = head.step(masks.embeddings, undefined, contextOf(context, level, head.window), {
-      past,
-      drafted,
-    });
+    // A row stands `level` behind its root and sees what the root sees.
+    const shift = (x: Tensor): Tensor => slice(x, 0, level + 1);
+    const own = {
+      cosine: shift(context.cosine),
+      sine: shift(context.sine),
+      mask: maskBehindRoots(context.mask, 1, level, head.window),
+    };
+    const step = head.step(masks.embeddings, undefined, own, { past, drafted });
     earlier.push(step.rows);
     logits.push(head.score(dropFirst(step.features, firstRow)));
   }
   return { logits, rows: first.rows };
-}
-
-/** A row stands `level` behind its root and sees what the root sees. */
-function contextOf(
-  { cosine, sine, mask }: AttentionContext,
-  level: number,
-  window: number | undefined,
-): AttentionContext {
-  const shift = (x: Tensor): Tensor => slice(x, 0, level + 1);
-  return { cosine: shift(cosine), sine: shift(sine), mask: maskBehindRoots(mask, 1, level, window) };
 }

@@ -21,7 +21,7 @@ import { DraftMemory } from './draft-memory.js';
 import type { FusedPrograms, VerifiedGraph } from './fused-drafts.js';
 import { createFusedPrograms, draftFused, prepareFused } from './fused-drafts.js';
 import { fillWithMasks, readTogether, type MaskRows } from './mask-rows.js';
-import { NodeRows } from './node-rows.js';
+import { NodeRows } from './states.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 
 interface HeadPrograms {
@@ -63,7 +63,8 @@ export function createAttentionDrafter(
         rotary,
         window,
         async readPrefix(known, cache) {
-          requireKnown(head, known.tokens);
+          const unknown = findUnknown(head, known.tokens);
+          if (unknown !== undefined) throw unknownToken(head, unknown);
           head.requireContext?.(cache.length + known.tokens.length);
           await new DraftMemory({ ...head, cache }).readPrefix(known, await verified());
         },
@@ -212,11 +213,6 @@ function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: Pa
 function findUnknown({ embedding }: AttentionHead, tokens: ArrayLike<number>): number | undefined {
   const [vocabularySize] = embedding.shape as [number];
   return Array.from(tokens).find((token) => token >= vocabularySize);
-}
-
-function requireKnown(head: AttentionHead, tokens: ArrayLike<number>): void {
-  const unknown = findUnknown(head, tokens);
-  if (unknown !== undefined) throw unknownToken(head, unknown);
 }
 
 function unknownToken({ title, embedding }: AttentionHead, token: number): MistletoeError {

@@ -18,7 +18,7 @@ import { declareSampling, distributionOf, samplingInputs } from '../../model/lan
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { DrawnChain } from './program-drafts.js';
+import type { DrawnChain } from '../drafter.js';
 import { requireScore, spreadTokens, type Vocabularies } from './scores.js';
 
 /** `token` [1, lanes] is the target's id; `total`, the sum of the scores, reveals NaN. */
@@ -46,14 +46,15 @@ export type TokenChooser = (logits: Tensor) => ChosenToken;
 // Not the maximum, which ignores NaN.
 const sumOf = (logits: Tensor): Tensor => reshape(sum(logits, [-1]), logits.shape.slice(0, -1));
 
+/** Ids of the draft vocabulary as the target's. */
+export function toTarget(drafted: Tensor, targetTokens: Int32Array | undefined): Tensor {
+  if (targetTokens === undefined) return drafted;
+  return gatherRows(constant(Array.from(targetTokens), [targetTokens.length], 'int32'), drafted);
+}
+
 export const chooseBest =
   (targetTokens: Int32Array | undefined): TokenChooser =>
-  (logits) => {
-    const best = argmax(logits);
-    if (targetTokens === undefined) return { token: best, score: sumOf(logits) };
-    const table = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
-    return { token: gatherRows(table, best), score: sumOf(logits) };
-  };
+  (logits) => ({ token: toTarget(argmax(logits), targetTokens), score: sumOf(logits) });
 
 /** Draws over the target's vocabulary. */
 export function drawTokens(length: number, vocabularies: Vocabularies): TokenChooser {
@@ -157,6 +158,8 @@ function moveWindow(
 
 /** `rows`: new rows of the drafter's cache, if it has one. */
 export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): NamedTensors {
+  const distributions = chosen.flatMap(({ distribution }) => distribution ?? []);
+  const [first] = distributions;
   return {
     chain: concatenate(
       chosen.map(({ token }) => token),
@@ -167,16 +170,11 @@ export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): Nam
       0,
     ),
     ...(rows === undefined ? {} : { rows }),
-    ...drawnOutputs(chosen),
+    // One row per node; the last has no children.
+    ...(first === undefined
+      ? {}
+      : { distributions: concatenate([...distributions, broadcast(constant(0), first.shape)], 0) }),
   };
-}
-
-/** One row per node; the last has no children. */
-function drawnOutputs(chosen: readonly ChosenToken[]): NamedTensors {
-  const distributions = chosen.flatMap(({ distribution }) => distribution ?? []);
-  const [first] = distributions;
-  if (first === undefined) return {};
-  return { distributions: concatenate([...distributions, broadcast(constant(0), first.shape)], 0) };
 }
 
 export function drawnInputs(

@@ -23,8 +23,7 @@ import {
   readDrawnChain,
 } from './chain-program.js';
 import type { DraftMemory } from './draft-memory.js';
-import type { DraftSession } from '../drafter.js';
-import type { PreparedDrafts, TreeSize } from './program-drafts.js';
+import type { DraftSession, PreparedDrafts, TreeSize } from '../drafter.js';
 import type { Vocabularies } from './scores.js';
 import { createSiblingDraws } from './sibling-draws.js';
 import { buildTree, createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';

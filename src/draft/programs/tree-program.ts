@@ -21,11 +21,12 @@ import {
   chainInputs,
   declareVerifiedMask,
   draftedColumns,
+  toTarget,
   type ChainPlaces,
   type ChainSizes,
 } from './chain-program.js';
-import type { TreeLevel, TreeSize } from './program-drafts.js';
-import { requireScore } from './scores.js';
+import type { TreeLevel, TreeSize } from '../drafter.js';
+import { requireScore, type Vocabularies } from './scores.js';
 
 export interface TreeRound {
   readonly tokens: Tensor; // [topK, lanes] as the target knows them
@@ -34,27 +35,27 @@ export interface TreeRound {
   fromParents(rows: Tensor): Tensor;
 }
 
-interface Children {
-  readonly tokens: Tensor; // [row, lanes, topK]
-  readonly scores: Tensor; // [row, lanes, topK]
-}
-
 /**
  * @param rootLogits [1, lanes, draft vocabulary]
  * @param expand returns the logits of a round. [topK, lanes, draft vocabulary]
  */
 export function buildTree(
   { depth, topK }: TreeSize,
-  { context, targetTokens, ...sizes }: TreeSetting,
+  {
+    context,
+    targetTokens,
+    ...sizes
+  }: ChainSizes & Pick<TreeRound, 'context'> & Pick<Vocabularies, 'targetTokens'>,
   rootLogits: Tensor,
   expand: (round: TreeRound) => Tensor,
 ): NamedTensors {
-  const scoreChildren = (logits: Tensor, parents?: Tensor): Children => {
+  /** [row, lanes, topK] */
+  const scoreChildren = (logits: Tensor, parents?: Tensor) => {
     const probabilities = logSoftmax(logits);
     const best = topIndices(probabilities, topK);
     const values = topValues(probabilities, topK);
     return {
-      tokens: targetTokens === undefined ? best : gatherRows(tableOf(targetTokens), best),
+      tokens: toTarget(best, targetTokens),
       scores: parents === undefined ? values : add(reshape(parents, [topK, lanes, 1]), values),
     };
   };
@@ -90,13 +91,6 @@ export function buildTree(
     ...(choices.length === 0 ? {} : { treeChoices: concatenate(choices, 0) }),
   };
 }
-
-export interface TreeSetting extends ChainSizes {
-  readonly context: AttentionContext;
-  readonly targetTokens: Int32Array | undefined; // [draft token]
-}
-
-const tableOf = (tokens: Int32Array): Tensor => constant(Array.from(tokens), [tokens.length], 'int32');
 
 /** values [lanes, n] at indices [topK, lanes] */
 function pickFrom(values: Tensor, indices: Tensor, topK: number): Tensor {

@@ -56,6 +56,17 @@ export const refuseAtOnce: Refuse = (fault) => {
   throw fault;
 };
 
+/** Undefined after a fault that `refuse` has taken. */
+export function unlessRefused<Result>(refuse: Refuse, read: () => Result): Result | undefined {
+  try {
+    return read();
+  } catch (fault) {
+    if (!(fault instanceof MistletoeError)) throw fault;
+    refuse(fault);
+    return undefined;
+  }
+}
+
 export type Reject = (fault: string, hint: string) => void;
 
 /** Refuses the drafter in this folder. */

@@ -74,23 +74,11 @@ export function readDraftConfiguration(
   return parseConfiguration(merged, `config.json of ${folder}`);
 }
 
-/** Counts heads and blocks by existing tensors. */
-interface HeadPlace {
-  readonly head: string;
-  readonly block: string | undefined;
-}
-
-interface HeadCounts {
-  /** Consecutive from 0. */
-  readonly heads: number;
-  readonly blocks: number;
-  readonly isSeen: boolean;
-}
-
+/** Counts heads and blocks by existing tensors, consecutive from 0. */
 export function countHeads(
   tensors: Checkpoint['tensors'],
-  placeOf: (name: string) => HeadPlace | undefined,
-): HeadCounts {
+  placeOf: (name: string) => { readonly head: string; readonly block: string | undefined } | undefined,
+) {
   const [heads, blocks] = [new Set<string>(), new Set<string>()];
   for (const name of tensors.keys()) {
     const place = placeOf(name);

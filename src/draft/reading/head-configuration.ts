@@ -1,28 +1,43 @@
 /** The configuration of a head's layers, and settings in it that are refused. */
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { MistletoeError } from '../../core/errors.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
+import type { DescribingContext } from '../draft-system.js';
 import type { Refuse, Reject } from './checks.js';
-import { readDraftConfiguration, type KnownSizes } from './draft-configuration.js';
+import { incomplete, misfit, refuseAtOnce, rejectBy, unlessRefused } from './checks.js';
+import type { KnownSizes } from './draft-configuration.js';
+import { flattenConfig, measureLayer, readDraftConfiguration } from './draft-configuration.js';
+import { readIntegers } from '../../checkpoint/read-tensor.js';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 
-/** If config.json cannot be read, sizes come from the tensors and the rest is default. */
-export function readHeadConfiguration(
-  refuse: Refuse,
+/**
+ * The sizes of a head's layers, all like the named one. If config.json cannot be read, they come from the tensors and the
+ * rest is default.
+ */
+export function describeLayers(
   checkpoint: Checkpoint,
-  known: KnownSizes,
+  layer: string,
+  { hiddenSize, vocabularySize }: Pick<KnownSizes, 'hiddenSize' | 'vocabularySize'>,
+  { refuse = refuseAtOnce, target }: DescribingContext,
 ): ModelConfiguration {
-  try {
-    return readDraftConfiguration(checkpoint, known);
-  } catch (fault) {
-    if (!(fault instanceof MistletoeError)) throw fault;
-    refuse(fault);
-    const { headCount, keyValueHeadCount, headSize } = known;
-    const readable = readDraftConfiguration(
+  const reject = rejectBy(refuse, checkpoint);
+  const measured = measureLayer(checkpoint, layer, hiddenSize);
+  const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
+  const { headCount, keyValueHeadCount, headSize } = queryKeyNorm ? measured : (target ?? measured);
+  const known = { ...measured, headCount, keyValueHeadCount, headSize, vocabularySize };
+  const read = unlessRefused(refuse, () => readDraftConfiguration(checkpoint, known)) ?? {
+    ...readDraftConfiguration(
       { ...checkpoint, config: { rms_norm_eps: 1e-6 } },
       { ...known, headCount: 1, keyValueHeadCount: 1, headSize: 2 }, // any even head size is valid here
+    ),
+    ...{ headCount, keyValueHeadCount, headSize },
+  };
+  refuseUnusualPositions(read, target, reject);
+  // Without a target, config.json and tensors are compared by the caller.
+  if (target !== undefined && read.hiddenSize !== hiddenSize)
+    reject(
+      `declares hidden_size ${read.hiddenSize}, but its tensors are ${hiddenSize} wide`,
+      'Take config.json and the weights from the same drafter.',
     );
-    return { ...readable, headCount, keyValueHeadCount, headSize };
-  }
+  return { ...read, hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm };
 }
 
 /**
@@ -31,21 +46,92 @@ export function readHeadConfiguration(
  * Hunyuan's heads mean a constant `alpha`
  * - longrope: factors for long sequences are not supported
  */
-export function refuseUnusualPositions(
+function refuseUnusualPositions(
   { rotaryScaling }: ModelConfiguration,
   target: ModelConfiguration | undefined,
   reject: Reject,
 ): void {
-  if (rotaryScaling.kind === 'dynamic') {
-    const hint =
-      'Engines compute it in different ways. Use a head without it; if yours was trained with plain angles, remove rope_scaling from its config.json.';
-    reject('asks for the rotary scaling "dynamic", which is not supported in a head', hint);
+  if (rotaryScaling.kind === 'dynamic')
+    reject(
+      'asks for the rotary scaling "dynamic", which is not supported in a head',
+      'Engines compute it in different ways. Use a head without it; if yours was trained with plain angles, remove rope_scaling from its config.json.',
+    );
+  if (rotaryScaling.kind !== 'longrope' || target === undefined) return;
+  const { originalContext } = rotaryScaling;
+  if (target.contextLength > originalContext)
+    reject(
+      `asks for the rotary scaling "longrope" beyond ${originalContext} positions; the target reads ${target.contextLength}`,
+      'Its factors for longer sequences are not supported: use another head.',
+    );
+}
+
+/** The first of these keys counts, in the order of vLLM's loader. */
+const maskKeys = ['mask_token_id', 'dspark_noise_token_id', 'pard_token', 'ptd_token_id'] as const;
+
+export function readMaskToken(
+  { config, folder }: Checkpoint,
+  vocabularySize: number,
+  refuse: Refuse,
+): number {
+  const outer = flattenConfig(config);
+  const flat = { ...outer, ...(outer.dflash_config as Readonly<Record<string, unknown>> | undefined) };
+  const key = maskKeys.find((name) => flat[name] !== undefined);
+  const found = key === undefined ? undefined : flat[key];
+  if (Number.isInteger(found) && (found as number) >= 0 && (found as number) < vocabularySize)
+    return found as number;
+  const seen = key === undefined ? 'no mask token' : `${key} ${JSON.stringify(found)}`;
+  refuse(
+    misfit(
+      folder,
+      `has ${seen} in its config.json; a token id below ${vocabularySize} was expected`,
+      'Take config.json and the weights from the same drafter: another mask token drafts nonsense.',
+    ),
+  );
+  return 0;
+}
+
+/** The target tokens of the draft vocabulary; undefined if it is the target's. */
+export async function readVocabularyMap(
+  checkpoint: Checkpoint,
+  draftSize: number,
+  targetSize: number,
+): Promise<Int32Array | undefined> {
+  const { tensors, folder } = checkpoint;
+  const offsets = tensors.get('d2t') ?? tensors.get('model.d2t');
+  if (offsets === undefined) {
+    if (draftSize === targetSize) return undefined;
+    throw misfit(folder, `drafts over ${draftSize} of ${targetSize} tokens and lacks d2t`, incomplete);
   }
-  if (rotaryScaling.kind === 'longrope' && target !== undefined) {
-    const { originalContext } = rotaryScaling;
-    if (target.contextLength > originalContext) {
-      const fault = `asks for the rotary scaling "longrope" beyond ${originalContext} positions; the target reads ${target.contextLength}`;
-      reject(fault, 'Its factors for longer sequences are not supported: use another head.');
-    }
+  const values = await readIntegers(offsets);
+  const targetTokens = values.map((offset, token) => token + offset);
+  const hint = `Expected ${draftSize} distinct tokens below ${targetSize}: the drafter belongs to another target or is damaged.`;
+  const outside = targetTokens.findIndex((token) => token < 0 || token >= targetSize);
+  if (outside >= 0) {
+    const found = targetTokens[outside]!;
+    throw misfit(
+      folder,
+      `has a d2t that maps draft token ${outside} to ${found}; the target has ${targetSize} tokens`,
+      hint,
+    );
   }
+  const distinct = new Set(targetTokens).size;
+  if (targetTokens.length !== draftSize || distinct !== draftSize) {
+    throw misfit(
+      folder,
+      `has a d2t that maps ${targetTokens.length} draft tokens to ${distinct} target tokens; the drafter has ${draftSize}`,
+      hint,
+    );
+  }
+  const mask = tensors.get('t2d') ?? tensors.get('model.t2d');
+  if (mask !== undefined) {
+    const known = await readIntegers(mask);
+    const wrong = targetTokens.find((token) => known[token] !== 1);
+    if (wrong !== undefined)
+      throw misfit(
+        folder,
+        `has d2t and t2d that disagree on target token ${wrong}`,
+        'The file is damaged: download it again.',
+      );
+  }
+  return targetTokens;
 }

@@ -7,8 +7,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { drawWithoutReplacement, type Random } from '../../core/random.js';
 import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { DraftSession, GrowingDraft } from '../drafter.js';
-import type { SiblingDrawer } from '../programs/program-drafts.js';
+import type { DraftSession, GrowingDraft, SiblingDrawer } from '../drafter.js';
 import { detailFor } from '../programs/scores.js';
 import {
   addPath,

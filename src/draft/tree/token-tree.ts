@@ -4,11 +4,10 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { DraftSession, GrowingDraft } from '../drafter.js';
+import type { DraftSession, GrowingDraft, TreeLevel, TreeSize } from '../drafter.js';
 import { topIndices } from '../../core/vector.js';
 import type { DynamicPolicy } from './policy.js';
 import { detailFor } from '../programs/scores.js';
-import type { TreeLevel, TreeSize } from '../programs/program-drafts.js';
 
 export class Draft implements GrowingDraft {
   readonly tokens: number[];

@@ -22,7 +22,7 @@ import { restoreFolder } from '../../checkpoint/written-folder.js';
 import { misfit, refuseAtOnce } from '../../draft/reading/checks.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
 import { embeddingName, outputName } from '../../model/weights.js';
-import { describingFiles, writeCheckpoint } from '../../draft/fresh/new-checkpoint.js';
+import { describingFiles, writeCheckpoint } from '../../draft/fresh/fresh-tensors.js';
 
 export interface DrafterTraining {
   readonly target: Target;
