@@ -8,7 +8,7 @@ import {
   parseHubId,
   readHubSettings,
 } from '../checkpoint/hub/hub-settings.js';
-import { type DownloadOptions, downloadModel } from '../checkpoint/hub/hub-download.js';
+import { downloadModel } from '../checkpoint/hub/hub-download.js';
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
 import { mapFolder } from '../draft/systems.js';
@@ -35,16 +35,7 @@ export function createModelFinder(flags: SourceFlags, terminal: Terminal): Model
     }
     const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
     if (flags.download !== true || settings.isOffline) return findCachedModel(id, settings);
-    const progress = createProgress(flags.progress ?? 'auto', terminal.stderr);
-    const display = createDownloadProgress(progress, formatHubId(id), { now: () => performance.now() });
-    try {
-      const folder = await downloadModel(id, settings, display);
-      display.end(`${formatHubId(id)} is in ${folder}`);
-      return folder;
-    } catch (failure) {
-      display.end();
-      throw failure;
-    }
+    return showDownload(flags, terminal, formatHubId(id), (display) => downloadModel(id, settings, display));
   };
   return (given) => mapFolder(given, find);
 }
@@ -59,22 +50,33 @@ function refuseToFetch(given: string): MistletoeError {
   );
 }
 
+/** Follows a download, and says where its result is. */
+async function showDownload<Path extends string | undefined>(
+  { progress = 'auto' }: SourceFlags,
+  { stderr }: Terminal,
+  name: string,
+  download: (display: DownloadDisplay) => Promise<Path>,
+): Promise<Path> {
+  const display = createDownloadProgress(createProgress(progress, stderr), name, {
+    now: () => performance.now(),
+  });
+  try {
+    const path = await download(display);
+    display.end(`${name} is in ${path ?? 'the cache'}`);
+    return path;
+  } catch (failure) {
+    display.end();
+    throw failure;
+  }
+}
+
 /** Progress events per download, for programs that read them. */
 const maxEvents = 1000;
 
-interface DownloadDisplay {
-  readonly onStart: NonNullable<DownloadOptions['onStart']>;
-  readonly onProgress: NonNullable<DownloadOptions['onProgress']>;
-  /** Prints nothing if nothing had to be downloaded. */
-  readonly end: (summary?: string) => void;
-}
+type DownloadDisplay = ReturnType<typeof createDownloadProgress>;
 
 /** Shows size, time left, speed and file. */
-export function createDownloadProgress(
-  progress: Progress,
-  name: string,
-  { now }: ProgressClock,
-): DownloadDisplay {
+export function createDownloadProgress(progress: Progress, name: string, { now }: ProgressClock) {
   let hasStarted = false;
   let totalBytes = 0;
   let reportedBytes = 0;
@@ -87,12 +89,12 @@ export function createDownloadProgress(
     return milliseconds > 0 ? (doneBytes - first.bytes) / milliseconds : undefined;
   };
   return {
-    onStart(bytes) {
+    onStart(bytes: number): void {
       hasStarted = true;
       totalBytes = bytes;
       progress.start(bytes, `download ${name}`, formatBytes);
     },
-    onProgress({ file, doneBytes }) {
+    onProgress({ file, doneBytes }: { readonly file: string; readonly doneBytes: number }): void {
       first ??= { bytes: doneBytes, time: now() };
       const isDue =
         file !== reportedFile ||
@@ -112,16 +114,16 @@ export function createDownloadProgress(
         file,
       ]);
     },
-    end(summary) {
+    /** Prints nothing if nothing had to be downloaded. */
+    end(summary?: string): void {
       if (hasStarted) progress.finish(summary);
     },
   };
 }
 
-interface SetFlags extends DownloadFlags {
+interface SetFlags extends SourceFlags {
   readonly promptsDir?: string | undefined;
   readonly cacheDir?: string | undefined;
-  readonly progress?: ProgressMode | undefined;
 }
 
 export type PromptFinder = (source: string) => Promise<string>;
@@ -132,21 +134,11 @@ export function createPromptFinder(flags: SetFlags, terminal: Terminal): PromptF
     const set = Object.hasOwn(hubSets, source) ? hubSets[source] : undefined;
     if (set === undefined || flags.promptsDir !== undefined) return source;
     const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
-    const progress = createProgress(flags.progress ?? 'auto', terminal.stderr);
-    const display = createDownloadProgress(progress, set.repository, { now: () => performance.now() });
-    try {
-      const path = await findPromptSet(source, {
-        settings,
-        download: flags.download === true,
-        cacheFolder: flags.cacheDir,
-        progress: display,
-      });
-      display.end(`${set.repository} is in the cache`);
-      if (path !== undefined) return path;
-    } catch (failure) {
-      display.end();
-      throw failure;
-    }
+    const { download = false, cacheDir: cacheFolder } = flags;
+    const path = await showDownload(flags, terminal, set.repository, (progress) =>
+      findPromptSet(source, { settings, download, cacheFolder, progress }),
+    );
+    if (path !== undefined) return path;
     const host = new URL(settings.endpoint).host;
     throw new MistletoeError(
       'usage',

@@ -87,11 +87,15 @@ describe('mistletoe compare', () => {
   const { result } = createSampleAudit();
   const text = renderResult(result, judge(result));
   it.each([
-    ['a folder that is not there', () => join(temporary.path, 'nowhere'), 'nowhere does not exist'],
-    ['a file', () => join(emptyFolder({ 'a.txt': '' }), 'a.txt'), 'is not a folder'],
-    ['a folder without a run', () => emptyFolder(), 'is not a run of mistletoe audit'],
+    [
+      'a folder that is not there',
+      () => join(temporary.path, 'nowhere'),
+      'nowhere is not the folder of a finished audit',
+    ],
+    ['a file', () => join(emptyFolder({ 'a.txt': '' }), 'a.txt'), 'a.txt/result.json cannot be read'],
+    ['a folder without a run', () => emptyFolder(), 'is not the folder of a finished audit'],
     ['a run that has not ended', () => emptyFolder({ 'config.json': '{}' }), 'is not finished'],
-    ['half a result', () => emptyFolder({ 'result.json': text.slice(0, 999) }), 'result.json is not JSON'],
+    ['half a result', () => emptyFolder({ 'result.json': text.slice(0, 999) }), 'result.json cannot be read'],
     ['null', () => emptyFolder({ 'result.json': 'null' }), 'has the schema of no audit'],
     [
       'a result of another version',

@@ -1,17 +1,11 @@
 /** The audit in a terminal: a table with a legend, the tests, the verdict, and the path of the report. */
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import { describeCounts, describeDrop, describeTests, keptText } from '../../report/audit/audit-words.js';
-import {
-  acceptedLengthText,
-  changeText,
-  countText,
-  divergenceText,
-  pValueText,
-} from '../../core/number-text.js';
+import { describeCounts, describeDrop, describeTests } from '../../report/audit/audit-words.js';
+import { countText } from '../../core/number-text.js';
 import { phaseColumns, phaseTable } from '../../report/audit/timing-summary.js';
 import { auditTable, textColumns } from '../../report/audit/row-columns.js';
-import { transferTable } from '../../report/audit/transfer.js';
+import { transferTable, universalTable } from '../../report/audit/transfer.js';
 import { tableText } from '../../report/table.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
 import { joinLines } from '../long-runs.js';
@@ -94,19 +88,10 @@ function drawPhases(timings: AuditTimings): string[] {
   return table === undefined ? [] : [...tableText({ ...table, columns: ['time', ...phaseColumns] }), ''];
 }
 
-function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {
-  const describe = (split: typeof trained): string => {
-    const { cleanAcceptedLength: clean, attackedAcceptedLength: attacked, n, lostInText } = split;
-    const lost = lostInText === 0 ? '' : `, lost in the text of ${lostInText} more`;
-    return (
-      `${acceptedLengthText(clean)} to ${acceptedLengthText(attacked)} (${changeText(attacked / clean - 1)}, ` +
-      `n = ${n}${lost}, ${pValueText(split.pValue)}, KL ${divergenceText(split.divergence)}, ${keptText(split.kept)})`
-    );
-  };
+function describeUniversal(universal: UniversalResult): string[] {
   return [
-    `One suffix for many prompts on ${drafter}: ${JSON.stringify(suffix)}`,
-    `  searched on ${describe(trained)}`,
-    `  ${heldOut === null ? 'no prompt was held out' : `held out ${describe(heldOut)}`}`,
+    `One suffix for many prompts on ${universal.drafter}: ${JSON.stringify(universal.suffix)}`,
+    ...tableText(universalTable(universal)),
     '',
   ];
 }

@@ -27,7 +27,7 @@ describe('clean prompts that differ when they are measured again', () => {
     expect(second).toMatch(/^> \*\*Warning\.\*\* Measuring the clean prompts twice .*float32\\?\.$/);
     const page = parsePage(renderHtml(result, timings, verdict));
     expect(page.querySelector('#verdict > :first-child')?.textContent).toContain('--dtype float32');
-    const xml = parseXml(renderJUnit(result, timings, verdict));
+    const xml = parseXml(renderJUnit(result, verdict));
     expect(xml.querySelector('testcase system-out')?.textContent).toMatch(
       /^Measuring the clean prompts twice/,
     );

@@ -7,10 +7,10 @@ import {
   divergenceText,
   pValueText,
 } from '../../core/number-text.js';
-import { type Cell, type Column, type Row, type Table, tableHtml } from '../table.js';
+import { type Cell, type Row, type Table, tableHtml } from '../table.js';
 import { type Markup, fragment } from '../markup.js';
 import type { Chapter } from '../page.js';
-import { listClasses } from './audit-words.js';
+import { keptDigits, listClasses } from './audit-words.js';
 
 export function drawBeyond({ transfer, universal }: AuditResult): Chapter[] {
   const chapters: Chapter[] = [];
@@ -54,29 +54,29 @@ function drawUniversal(universal: readonly UniversalResult[]): Markup {
 <p class="lead">Searched on the first set of prompts together, then measured along the clean answers of prompts it never
 saw. Prompts in which the tokenizer splits the suffix differently are counted separately.</p>
 ${universal.map(
-  ({ drafter, suffix, trained, heldOut }) => fragment`<div class="card"><h3>${drafter}</h3>
-<div class="asked">…<mark class="suffix">${suffix}</mark></div>
-${tableHtml(
-  {
-    columns: universalColumns,
-    rows: [splitRow('searched on', trained), ...(heldOut === null ? [] : [splitRow('held out', heldOut)])],
-  },
-  `Universal suffix of ${drafter}`,
-)}</div>`,
+  (each) => fragment`<div class="card"><h3>${each.drafter}</h3>
+<div class="asked">…<mark class="suffix">${each.suffix}</mark></div>
+${tableHtml(universalTable(each), `Universal suffix of ${each.drafter}`)}</div>`,
 )}`;
 }
 
-const universalColumns: readonly Column[] = [
-  { name: 'prompts' },
-  { name: 'no suffix', unit: 'tokens per step' },
-  { name: 'with it', unit: 'tokens per step' },
-  { name: 'change' },
-  { name: 'answers', unit: 'against the clean ones, by class' },
-  { name: 'KL', unit: 'nats per token' },
-  { name: 'p', unit: 'against no suffix' },
-  { name: 'n', unit: 'prompts' },
-  { name: 'tokenized differently', unit: 'prompts' },
-];
+/** On the prompts that it was searched on, and on those it never saw. */
+export function universalTable({ trained, heldOut }: UniversalResult): Table {
+  return {
+    columns: [
+      'prompts',
+      { name: 'no suffix', unit: 'tokens per step' },
+      { name: 'with it', unit: 'tokens per step' },
+      'change',
+      { name: 'answers', unit: 'against the clean ones, by class' },
+      { name: 'KL', unit: 'nats per token' },
+      { name: 'p', unit: 'against no suffix' },
+      { name: 'n', unit: 'prompts' },
+      { name: 'tokenized differently', unit: 'prompts' },
+    ],
+    rows: [splitRow('searched on', trained), ...(heldOut === null ? [] : [splitRow('held out', heldOut)])],
+  };
+}
 
 function splitRow(name: string, split: UniversalSplit): Row {
   const { n, lostInText, cleanAcceptedLength, attackedAcceptedLength, divergence, kept, pValue } = split;
@@ -86,7 +86,7 @@ function splitRow(name: string, split: UniversalSplit): Row {
       acceptedLengthText(cleanAcceptedLength),
       acceptedLengthText(attackedAcceptedLength),
       changeText(attackedAcceptedLength / cleanAcceptedLength - 1),
-      { value: '', content: listClasses(kept) },
+      { value: keptDigits(kept), content: listClasses(kept) },
       divergenceText(divergence),
       pValueText(pValue).replace(/^p =? ?/, ''),
       String(n),

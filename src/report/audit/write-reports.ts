@@ -47,7 +47,7 @@ export async function writeReports(
   };
   await writeWhole(paths.html, renderHtml(result, timings, verdict));
   await writeWhole(paths.markdown, renderMarkdown(result, timings, verdict));
-  await writeWhole(paths.junit, renderJUnit(result, timings, verdict));
+  await writeWhole(paths.junit, renderJUnit(result, verdict));
   await writeWhole(paths.suffixes, renderSuffixes(result));
   // Last, so that a finished result has its reports.
   await writeWhole(paths.result, renderResult(result, verdict));

@@ -9,7 +9,6 @@ import {
   type StepCounts,
   testSignedRanks,
 } from '../../measure/statistics.js';
-import type { KeptClass } from '../../measure/kept-class.js';
 import type { ComparableArm, ComparablePrompt } from './finished-run.js';
 
 export const comparisonSchema = 'mistletoe.comparison/1';
@@ -56,35 +55,8 @@ interface PromptCounts {
   readonly changed: number;
 }
 
-export interface RowComparison {
-  /** Two names only where an attack is compared with suffixes that were given. */
-  readonly arm: Sides<ArmName>;
-  readonly n: number;
-  /** Accepted length along the clean answer, pooled over the shared prompts. */
-  readonly length: Sides<number>;
-  /** after / before - 1 of that length. */
-  readonly lengthChange: Interval;
-  /** Against the clean row of the same run: -0.25 is a quarter less; null for that row itself. */
-  readonly change: Sides<number> | null;
-  /** The second change less the first: -0.08 is 8 percentage points worse. */
-  readonly difference: Interval | null;
-  /** Target passes for the clean answer, a prompt. */
-  readonly passes: Sides<number>;
-  readonly kept: Sides<Readonly<Record<KeptClass, number>>>;
-}
-
-export interface CountedComparison {
-  /** 1 - attacked / clean length. */
-  readonly drop: Sides<number>;
-  /** The second less the first: above 0 is worse. */
-  readonly growth: Interval;
-  /** Prompts on which the search found no suffix. */
-  readonly withoutSuffix: Sides<number>;
-  /** Prompts whose change differs between the runs: the others do not count in the test. */
-  readonly nNonZero: number;
-  /** Whether the changes of the prompts differ, by a paired signed-rank test; two-sided. */
-  readonly pValue: number;
-}
+export type RowComparison = ReturnType<typeof compareRow>[number];
+export type CountedComparison = ReturnType<typeof compareCounted>;
 
 export interface SetupDifference {
   /** "target weights", "seed", or an option as it is given. */
@@ -129,11 +101,7 @@ type Side = (typeof sides)[number];
 type Sample = Sides<{ readonly row: StepCounts; readonly clean: StepCounts }>;
 
 function sampleOf(pair: PromptPair, arm: Sides<ArmName>): Sample {
-  const side = (name: Side) => ({
-    row: countsOf(pair[name], arm[name]),
-    clean: countsOf(pair[name], 'clean'),
-  });
-  return { before: side('before'), after: side('after') };
+  return both((side) => ({ row: countsOf(pair[side], arm[side]), clean: countsOf(pair[side], 'clean') }));
 }
 
 const rowLength = (samples: readonly Sample[], side: Side): number =>
@@ -142,35 +110,32 @@ const rowLength = (samples: readonly Sample[], side: Side): number =>
 const changeOf = (samples: readonly Sample[], side: Side): number =>
   rowLength(samples, side) / acceptedLengthOf(poolCounts(samples.map((sample) => sample[side].clean))) - 1;
 
-const options = { seed: 'comparison' };
+const both = <T>(value: (side: Side) => T): Sides<T> => ({ before: value('before'), after: value('after') });
 
-export function compareRow(pairs: readonly PromptPair[], arm: Sides<ArmName>): RowComparison[] {
+const interval = (samples: readonly Sample[], value: (drawn: readonly Sample[]) => number): Interval =>
+  bootstrapInterval(samples, value, { seed: 'comparison' });
+
+export function compareRow(pairs: readonly PromptPair[], arm: Sides<ArmName>) {
   const present = pairs.filter((pair) => sides.every((side) => findRows(pair[side], arm[side]).length > 0));
   if (present.length === 0) return [];
   const samples = present.map((pair) => sampleOf(pair, arm));
-  const both = <T>(value: (side: Side) => T): Sides<T> => ({
-    before: value('before'),
-    after: value('after'),
-  });
   const isClean = arm.before === 'clean';
   return [
     {
+      /** Two names only where an attack is compared with suffixes that were given. */
       arm,
       n: present.length,
+      /** Accepted length along the clean answer, pooled over the shared prompts. */
       length: both((side) => rowLength(samples, side)),
-      lengthChange: bootstrapInterval(
-        samples,
-        (drawn) => rowLength(drawn, 'after') / rowLength(drawn, 'before') - 1,
-        options,
-      ),
+      /** after / before - 1 of that length. */
+      lengthChange: interval(samples, (drawn) => rowLength(drawn, 'after') / rowLength(drawn, 'before') - 1),
+      /** Against the clean row of the same run: -0.25 is a quarter less; null for that row itself. */
       change: isClean ? null : both((side) => changeOf(samples, side)),
+      /** The second change less the first: -0.08 is 8 percentage points worse. */
       difference: isClean
         ? null
-        : bootstrapInterval(
-            samples,
-            (drawn) => changeOf(drawn, 'after') - changeOf(drawn, 'before'),
-            options,
-          ),
+        : interval(samples, (drawn) => changeOf(drawn, 'after') - changeOf(drawn, 'before')),
+      /** Target passes for the clean answer, a prompt. */
       passes: both((side) => poolCounts(samples.map((sample) => sample[side].row)).steps / samples.length),
       kept: both((side) =>
         countClasses(
@@ -183,23 +148,25 @@ export function compareRow(pairs: readonly PromptPair[], arm: Sides<ArmName>): R
   ];
 }
 
-export function compareCounted(pairs: readonly PromptPair[], arm: Sides<ArmName>): CountedComparison {
+export function compareCounted(pairs: readonly PromptPair[], arm: Sides<ArmName>) {
   const samples = pairs.map((pair) => sampleOf(pair, arm));
   const own = (side: Side): number[] => samples.map((sample) => changeOf([sample], side));
   const { pValue, nNonZero } = testSignedRanks(own('after'), own('before'));
-  const without = (side: Side): number =>
-    pairs.filter((pair) =>
-      findRows(pair[side], arm[side]).every(({ withoutSuffix }) => withoutSuffix !== null),
-    ).length;
   return {
-    drop: { before: -changeOf(samples, 'before'), after: -changeOf(samples, 'after') },
-    growth: bootstrapInterval(
-      samples,
-      (drawn) => changeOf(drawn, 'before') - changeOf(drawn, 'after'),
-      options,
+    /** 1 - attacked / clean length. */
+    drop: both((side) => -changeOf(samples, side)),
+    /** The second less the first: above 0 is worse. */
+    growth: interval(samples, (drawn) => changeOf(drawn, 'before') - changeOf(drawn, 'after')),
+    /** Prompts on which the search found no suffix. */
+    withoutSuffix: both(
+      (side) =>
+        pairs.filter((pair) =>
+          findRows(pair[side], arm[side]).every(({ withoutSuffix }) => withoutSuffix !== null),
+        ).length,
     ),
-    withoutSuffix: { before: without('before'), after: without('after') },
+    /** Prompts whose change differs between the runs: the others do not count in the test. */
     nNonZero,
+    /** Whether the changes of the prompts differ, by a paired signed-rank test; two-sided. */
     pValue,
   };
 }

@@ -1,5 +1,5 @@
 /** Reads the result of a finished audit, as far as a comparison needs it. */
-import { stat } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { arms, resultSchema } from '../../audit/result.js';
@@ -61,7 +61,7 @@ export interface ComparedRun {
 
 export async function readFinishedRun(folder: string): Promise<ComparedRun> {
   const path = join(folder, 'result.json');
-  const value = parseJson(await readResult(folder, path), path);
+  const value = await readResult(folder, path);
   const schema = z.object({ schema: z.string() }).safeParse(value).data?.schema;
   if (schema !== resultSchema) {
     throw refuse(
@@ -78,41 +78,22 @@ export async function readFinishedRun(folder: string): Promise<ComparedRun> {
   );
 }
 
-async function readResult(folder: string, path: string): Promise<Buffer> {
-  const [inside, config] = await Promise.all(
-    [folder, join(folder, 'config.json')].map((each) => stat(each).catch(() => undefined)),
-  );
-  if (inside?.isDirectory() !== true) {
-    const seen = inside === undefined ? 'does not exist' : 'is not a folder';
-    throw refuse(`${folder} ${seen}; the folder of a finished audit was expected.`, nameFolder);
-  }
+async function readResult(folder: string, path: string): Promise<unknown> {
   try {
-    return await readBoundedFile(path, fileLimits.auditResult);
-  } catch (cause) {
-    if (!isMissing(cause)) {
-      const hint = 'Put the result itself there, where you may read it.';
-      throw refuse(`${path} cannot be read: ${describeCause(cause)}.`, hint, cause);
-    }
-    throw config === undefined
-      ? refuse(`${folder} is not a run of mistletoe audit: it has no result.json.`, nameFolder)
-      : refuse(
-          `The audit in ${folder} is not finished: it has no result.json.`,
-          `Finish it with: mistletoe audit --resume ${quoteWord(folder)}`,
-        );
-  }
-}
-
-const nameFolder = 'Give the folder that `mistletoe audit` named.';
-
-function parseJson(bytes: Buffer, path: string): unknown {
-  try {
+    const bytes = await readBoundedFile(path, fileLimits.auditResult);
     return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch (cause) {
-    throw refuse(
-      `${path} is not JSON: ${describeCause(cause)}.`,
-      'The file was cut or changed; run it again.',
-      cause,
-    );
+    if (!isMissing(cause))
+      throw refuse(`${path} cannot be read: ${describeCause(cause)}.`, 'Run the audit again.', cause);
+    throw existsSync(join(folder, 'config.json'))
+      ? refuse(
+          `The audit in ${folder} is not finished: it has no result.json.`,
+          `Finish it with: mistletoe audit --resume ${quoteWord(folder)}`,
+        )
+      : refuse(
+          `${folder} is not the folder of a finished audit: it has no result.json.`,
+          'Give the folder that `mistletoe audit` named.',
+        );
   }
 }
 

@@ -121,7 +121,7 @@ export const report: FuzzKind = {
       const verdict = judge(result, { failIfDrop: 0.3 });
       checkHtml(page(result), known);
       checkMarkdown(renderMarkdown(result, timings, verdict));
-      checkXml(renderJUnit(result, timings, verdict));
+      checkXml(renderJUnit(result, verdict));
       const colors = createColors(false);
       checkText(asShown(formatAudit(result, verdict, { report: 'report.html', colors, timings })));
       const json = renderJson(result, timings, verdict);
