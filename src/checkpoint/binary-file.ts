@@ -62,7 +62,11 @@ export function errnoOf(cause: unknown): string | undefined {
 export async function readExactly(file: BinaryFile, position: number, target: Uint8Array): Promise<void> {
   let filled = 0;
   while (filled < target.byteLength) {
-    const bytesRead = await readSome(file, position + filled, target.subarray(filled));
+    const rest = target.subarray(filled);
+    const length = Math.min(rest.byteLength, maximumTransferBytes);
+    const { bytesRead } = await file.handle
+      .read(rest, 0, length, position + filled)
+      .catch((cause: unknown) => Promise.reject(asCheckpointError(file.path, cause)));
     if (bytesRead === 0) {
       throw refuse(
         `${file.path} ends at byte ${position + filled}, expected ${target.byteLength - filled} bytes more`,
@@ -70,15 +74,6 @@ export async function readExactly(file: BinaryFile, position: number, target: Ui
       );
     }
     filled += bytesRead;
-  }
-}
-
-async function readSome(file: BinaryFile, position: number, target: Uint8Array): Promise<number> {
-  try {
-    const length = Math.min(target.byteLength, maximumTransferBytes);
-    return (await file.handle.read(target, 0, length, position)).bytesRead;
-  } catch (cause) {
-    throw asCheckpointError(file.path, cause);
   }
 }
 

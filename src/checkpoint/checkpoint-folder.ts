@@ -1,7 +1,6 @@
 /** Finds the weight files of a folder and reads its JSON files. Every failure is a checkpoint error. */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { MistletoeError } from '../core/errors.js';
 import { isRecord, parseJsonText } from '../core/json-text.js';
 import { fileLimits } from '../core/limits.js';
 import { asCheckpointError, readBytes, withFile } from './binary-file.js';
@@ -30,6 +29,9 @@ export const describingNames: readonly string[] = [
   ...['chat_template.jinja', 'chat_template.json'],
 ];
 
+export const firstFileOf = (layout: WeightLayout): string =>
+  layout.kind === 'sharded' ? layout.index : layout.file;
+
 export async function listFolder(folder: string): Promise<string[]> {
   try {
     const status = await stat(folder);
@@ -46,9 +48,8 @@ export async function listFolder(folder: string): Promise<string[]> {
 }
 
 export function chooseLayout(folder: string, names: readonly string[]): WeightLayout {
-  for (const layout of knownLayouts) {
-    if (names.includes(layout.kind === 'sharded' ? layout.index : layout.file)) return layout;
-  }
+  const known = knownLayouts.find((layout) => names.includes(firstFileOf(layout)));
+  if (known !== undefined) return known;
   for (const pattern of headFiles) {
     const file = names.find((name) => pattern.test(name));
     if (file !== undefined) return { kind: 'single', file };
@@ -63,7 +64,11 @@ export function chooseLayout(folder: string, names: readonly string[]): WeightLa
     );
   }
   const gguf = names.filter(isGguf).sort()[0];
-  if (gguf !== undefined) throw refuseGguf(join(folder, gguf));
+  if (gguf !== undefined)
+    throw refuse(
+      `${join(folder, gguf)} is a GGUF file; folders are read if they have safetensors or torch files`,
+      'Give the path of the GGUF file itself. Download it first if it is on the hub.',
+    );
   throw refuse(
     `${folder} has no weights`,
     'Expected model.safetensors, pytorch_model.bin, an index of shards, or heads such as medusa_lm_head.pt.',
@@ -74,21 +79,11 @@ const isGguf = (name: string): boolean => name.toLowerCase().endsWith('.gguf');
 
 /** Whether chooseLayout would choose this file, or refuse it by its format. */
 export function isWeightName(name: string): boolean {
-  const isKnown = knownLayouts.some(
-    (layout) => name === (layout.kind === 'sharded' ? layout.index : layout.file),
-  );
   return (
-    isKnown ||
+    knownLayouts.some((layout) => name === firstFileOf(layout)) ||
     headFiles.some((pattern) => pattern.test(name)) ||
     name.endsWith('.safetensors') ||
     isGguf(name)
-  );
-}
-
-function refuseGguf(file: string): MistletoeError {
-  return refuse(
-    `${file} is a GGUF file; folders are read if they have safetensors or torch files`,
-    'Give the path of the GGUF file itself. Download it first if it is on the hub.',
   );
 }
 

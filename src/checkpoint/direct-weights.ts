@@ -43,8 +43,10 @@ export async function createDirectWeights(
 }
 
 function describePart({ tensor, transpose }: ResolvedPart, identity: string, pieceBytes: number): DirectPart {
-  const isStoredTransposed = isTransposedView(tensor);
-  const stored = isStoredTransposed ? withoutStrides(tensor) : tensor;
+  const { shape, strides } = tensor;
+  // A matrix that torch stored transposed: the file holds the contiguous transpose.
+  const isStoredTransposed = shape.length === 2 && strides?.[0] === 1 && strides[1] === shape[0];
+  const stored = isStoredTransposed ? { ...tensor, shape: shape.toReversed(), strides: undefined } : tensor;
   const isTransposed = transpose !== isStoredTransposed;
   const isRowMajor = stored.strides === undefined && stored.interleavedHeads === undefined;
   const direct = isRowMajor ? directTypes[stored.dtype] : undefined;
@@ -59,15 +61,6 @@ function describePart({ tensor, transpose }: ResolvedPart, identity: string, pie
       await requireSameFiles([stored.file], [identity]);
     },
   };
-}
-
-/** A matrix that torch stored transposed: the file holds the contiguous transpose. */
-function isTransposedView({ shape, strides }: StoredTensor): boolean {
-  return shape.length === 2 && strides?.[0] === 1 && strides[1] === shape[0];
-}
-
-function withoutStrides({ name, dtype, shape, file, offsetBytes, sizeBytes }: StoredTensor): StoredTensor {
-  return { name, dtype, shape: shape.toReversed(), file, offsetBytes, sizeBytes };
 }
 
 async function* readRaw(tensor: StoredTensor, pieceBytes: number): AsyncGenerator<Uint8Array> {

@@ -64,13 +64,6 @@ export function floatDecoder(tensor: StoredTensor): Decode<Float32Array> {
   };
 }
 
-export function halfDecoder(): Decode<Uint16Array> {
-  requireLittleEndian();
-  return (raw, target, start, count) => {
-    target.set(new Uint16Array(raw.buffer, raw.byteOffset, count), start);
-  };
-}
-
 export function integerDecoder(tensor: StoredTensor): Decode<Int32Array> {
   requireLittleEndian();
   switch (tensor.dtype) {

@@ -32,12 +32,9 @@ export async function findProblems(folder: string): Promise<readonly Problem[]> 
   return failures.map(({ message, hint }) => ({ problem: message, remedy: hint ?? '' }));
 }
 
-interface Inspection {
-  readonly checkpoint: Checkpoint;
-  readonly failures: readonly MistletoeError[];
-}
-
-async function inspectFolder(folder: string): Promise<Inspection> {
+async function inspectFolder(
+  folder: string,
+): Promise<{ readonly checkpoint: Checkpoint; readonly failures: readonly MistletoeError[] }> {
   const root = resolve(folder);
   const failures: MistletoeError[] = [];
   const attempt = async <Result>(action: () => Promise<Result> | Result): Promise<Result | undefined> => {
@@ -83,12 +80,7 @@ const maskFile = 'mask_embedding.pt';
 
 type Attempt = <Result>(action: () => Promise<Result> | Result) => Promise<Result | undefined>;
 
-interface Weights {
-  readonly tensors: Map<string, StoredTensor>;
-  readonly files: readonly string[];
-}
-
-async function readWeights(root: string, layout: WeightLayout, attempt: Attempt): Promise<Weights> {
+async function readWeights(root: string, layout: WeightLayout, attempt: Attempt) {
   const tensors = new Map<string, StoredTensor>();
   if (layout.kind === 'single') {
     const file = join(root, layout.file);

@@ -1,6 +1,6 @@
 /** Reads tensors into typed arrays, one chunk of raw bytes at a time. */
 import { readExactly, withFile, type BinaryFile } from './binary-file.js';
-import { floatDecoder, halfDecoder, integerDecoder, type Decode } from './element-decoding.js';
+import { floatDecoder, integerDecoder, requireLittleEndian, type Decode } from './element-decoding.js';
 import { bytesPerElement, countElements, quote, refuse, type StoredTensor } from './stored-tensor.js';
 
 /**
@@ -100,20 +100,13 @@ const floats = (tensor: StoredTensor): Reader<Float32Array> => ({
   allocate: (count) => new Float32Array(count),
 });
 
-const halves = (): Reader<Uint16Array> => ({
-  decode: halfDecoder(),
-  allocate: (count) => new Uint16Array(count),
-});
-
 export async function readFloat32(tensor: StoredTensor): Promise<Float32Array> {
   return await readValues(tensor, floats(tensor));
 }
 
 export async function readIntegers(tensor: StoredTensor): Promise<Int32Array> {
-  return await readValues(tensor, {
-    decode: integerDecoder(tensor),
-    allocate: (count) => new Int32Array(count),
-  });
+  const allocate = (count: number): Int32Array => new Int32Array(count);
+  return await readValues(tensor, { decode: integerDecoder(tensor), allocate });
 }
 
 async function readValues<Target extends Values>(
@@ -159,7 +152,14 @@ export async function visitRows(tensor: StoredTensor, visit: Visit<Float32Array>
 }
 
 export function visitHalfRows(tensor: StoredTensor, visit: Visit<Uint16Array>): Promise<void> {
-  return visitBlocks(tensor, halves(), visit);
+  requireLittleEndian();
+  const reader: Reader<Uint16Array> = {
+    allocate: (count) => new Uint16Array(count),
+    decode(raw, target, start, count) {
+      target.set(new Uint16Array(raw.buffer, raw.byteOffset, count), start);
+    },
+  };
+  return visitBlocks(tensor, reader, visit);
 }
 
 async function visitBlocks<Target extends Values>(

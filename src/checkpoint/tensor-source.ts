@@ -64,18 +64,14 @@ export function integerSource(name: string, dtype: 'I64' | 'BOOL', values: Int32
   };
 }
 
-/** The type in which a stored float tensor can be written again. */
-export function writtenTypeOf({ dtype }: Pick<StoredTensor, 'dtype'>): WrittenFloat {
-  return dtype === 'F16' || dtype === 'BF16' ? dtype : 'F32';
-}
-
 /** Strided tensors become contiguous, quantized ones float32. */
 export function storedSource(tensor: StoredTensor): TensorSource {
   const { name, shape, dtype, strides, interleavedHeads } = tensor;
   const isRowMajor = strides === undefined && interleavedHeads === undefined;
   if (isRowMajor && !isBlockDType(dtype)) return { name, dtype, shape, read: () => readBytesOf(tensor) };
   if (isFloatDType(dtype)) {
-    return floatSource({ name, shape, dtype: writtenTypeOf(tensor) }, () => readFloat32(tensor));
+    const type = dtype === 'F16' || dtype === 'BF16' ? dtype : 'F32';
+    return floatSource({ name, shape, dtype: type }, () => readFloat32(tensor));
   }
   const written = dtype === 'BOOL' ? 'BOOL' : 'I64';
   const read = async function* (): AsyncGenerator<Uint8Array> {

@@ -78,7 +78,8 @@ export async function streamWeight(
     if (dtype === undefined) await visitRows(first.tensor, ({ values }) => write(values));
     else await visitHalfRows(first.tensor, ({ values }) => write(values));
   } else {
-    await write(dtype === undefined ? await assembleWeight(recipe) : await assembleHalves(recipe));
+    const halves = () => assemble(recipe, new Uint16Array(countElements(recipe.shape) ?? 0), visitHalfRows);
+    await write(dtype === undefined ? await assembleWeight(recipe) : await halves());
   }
 }
 
@@ -86,10 +87,6 @@ export async function assembleWeight(recipe: ResolvedRecipe): Promise<Float32Arr
   const [first] = recipe.parts;
   if (first !== undefined && recipe.parts.length === 1 && !first.transpose) return readFloat32(first.tensor);
   return assemble(recipe, new Float32Array(countElements(recipe.shape) ?? 0), visitRows);
-}
-
-function assembleHalves(recipe: ResolvedRecipe): Promise<Uint16Array> {
-  return assemble(recipe, new Uint16Array(countElements(recipe.shape) ?? 0), visitHalfRows);
 }
 
 async function assemble<Values extends Float32Array | Uint16Array>(

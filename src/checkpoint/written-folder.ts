@@ -129,18 +129,14 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
     await explainWriting(place, () => stepIn(place, fresh, aside));
   } catch (failure) {
     await rm(fresh, { recursive: true, force: true }).catch(() => undefined);
-    throw inWordsOf(place, fresh, failure);
+    if (!(failure instanceof MistletoeError) || !failure.message.includes(fresh)) throw failure;
+    const { code, message, hint, cause } = failure;
+    throw new MistletoeError(code, message.replaceAll(fresh, place), { hint, cause });
   } finally {
     endWriting(tagged);
   }
   await syncFolder(dirname(place));
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
-}
-
-function inWordsOf(place: string, fresh: string, failure: unknown): unknown {
-  if (!(failure instanceof MistletoeError) || !failure.message.includes(fresh)) return failure;
-  const { code, message, hint, cause } = failure;
-  return new MistletoeError(code, message.replaceAll(fresh, place), { hint, cause });
 }
 
 async function stepIn(place: string, fresh: string, aside: string): Promise<void> {

@@ -21,17 +21,14 @@ export interface LogitsOnDevice {
   draftedRows(tree: TokenTree): RowBuffer;
 }
 
-interface LogitsUse {
-  readonly sampling: SamplingOptions;
-  readonly scheduler?: PassScheduler | undefined;
-  /** Likelihoods need whole rows on the host. */
-  readonly topLikelihoods?: number | undefined;
-}
-
-/** Undefined: logits go to the host. */
+/** Undefined: logits go to the host. Likelihoods need whole rows there. */
 export function locateLogits(
   { runtime, draws, configuration: { vocabularySize } }: CausalModel,
-  { sampling, scheduler = runDirectly, topLikelihoods }: LogitsUse,
+  {
+    sampling,
+    scheduler = runDirectly,
+    topLikelihoods,
+  }: Pick<GenerationRequest, 'sampling' | 'scheduler' | 'topLikelihoods'>,
 ): LogitsOnDevice | undefined {
   if (runtime.drawsInPrograms !== true || sampling.temperature === 0 || topLikelihoods !== undefined)
     return undefined;
@@ -135,13 +132,11 @@ export function createChooser(sampling: SamplingOptions, random: Random, onDevic
   return { want: 'logits', choose: ({ logits }) => drawFrom(toDistribution(logits!, sampling), random) };
 }
 
-export interface Clock {
-  readonly startMs: number;
-  readonly firstMs: number;
-  readonly endMs: number;
-}
-
-export function finishGeneration(promptIds: readonly number[], answer: Answer, clock: Clock): Generation {
+export function finishGeneration(
+  promptIds: readonly number[],
+  answer: Answer,
+  clock: Readonly<Record<'startMs' | 'firstMs' | 'endMs', number>>,
+): Generation {
   const decodeMs = clock.endMs - clock.firstMs;
   const later = answer.tokenIds.length - 1;
   return {

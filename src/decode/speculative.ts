@@ -26,7 +26,7 @@ import {
   type LogitsOnDevice,
   prefill,
 } from './plain.js';
-import type { Verification, VerificationRule } from './verification/verification.js';
+import type { VerificationRule } from './verification/verification.js';
 import { checkRule, createHeldVerifier, createVerifier, type Verifier } from './verification/verifier.js';
 
 export interface SpeculativeRequest extends GenerationRequest {
@@ -80,11 +80,6 @@ interface Root {
   readonly token: number;
   readonly origin: TokenOrigin;
   readonly likelihood: TokenLikelihood | undefined;
-}
-
-interface VerifiedTree extends Verification {
-  readonly result: ForwardResult;
-  readonly verifyMs: number;
 }
 
 class SpeculativeSequence {
@@ -258,7 +253,7 @@ class SpeculativeSequence {
   }
 
   /** One target pass; the cache keeps the accepted path. */
-  private async verify(tree: TokenTree): Promise<VerifiedTree> {
+  private async verify(tree: TokenTree) {
     const { model, drafter, verifier, cache, answer } = this;
     const startMs = performance.now();
     const result = await model.forward({

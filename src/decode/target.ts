@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
@@ -46,10 +45,18 @@ export interface TargetOptions extends LoadOptions, TemplateOptions {
  */
 export async function openTarget(folder: string, options: TargetOptions = {}): Promise<Target> {
   const checkpoint = await openCheckpoint(folder);
-  refuseDrafter(checkpoint);
+  const { kind, layout } = recogniseCheckpoint(checkpoint);
+  if (kind !== 'decoder' && kind !== 'unknown')
+    throw new MistletoeError(
+      'checkpoint',
+      `${checkpoint.folder} holds a drafter (${layout}); a whole language model was expected.`,
+      { hint: 'A drafter runs beside its target: give the folder of the target.' },
+    );
   const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
   const stopIds = [...new Set([...configuration.eosIds, ...(await readGenerationStops(folder))])];
-  const template = await loadTemplate(folder, options);
+  const { chat, chatTemplate, date } = options;
+  const readTemplate = chat === true ? requireChatTemplate : loadChatTemplate;
+  const template = chat === false ? undefined : await readTemplate(folder, { chatTemplate, date });
   const tokenizer = await loadTokenizer(folder, { modelVocabularySize: configuration.vocabularySize });
   const createOwn = (): Promise<Runtime> =>
     createRuntime({ countBytes: (dtype) => countGpuBytes([folder], dtype) });
@@ -57,25 +64,6 @@ export async function openTarget(folder: string, options: TargetOptions = {}): P
     createModel(checkpoint, { ...options, runtime }),
   );
   return { folder, model, tokenizer, template, stopIds };
-}
-
-function refuseDrafter(checkpoint: Checkpoint): void {
-  const { kind, layout } = recogniseCheckpoint(checkpoint);
-  if (kind === 'decoder' || kind === 'unknown') return;
-  throw new MistletoeError(
-    'checkpoint',
-    `${checkpoint.folder} holds a drafter (${layout}); a whole language model was expected.`,
-    { hint: 'A drafter runs beside its target: give the folder of the target.' },
-  );
-}
-
-function loadTemplate(
-  folder: string,
-  { chat, chatTemplate, date }: TargetOptions,
-): Promise<ChatTemplate | undefined> {
-  if (chat === false) return Promise.resolve(undefined);
-  const options = { chatTemplate, date };
-  return chat === true ? requireChatTemplate(folder, options) : loadChatTemplate(folder, options);
 }
 
 const tokenId = z.number().int().nonnegative();

@@ -46,7 +46,9 @@ export function gradient(loss: Tensor, sources: readonly Tensor[]): readonly Ten
   for (const tensor of [...ordered].reverse()) {
     const outputGradient = gradients.get(tensor);
     if (outputGradient === undefined || !tensor.inputs.some((input) => onPath.has(input))) continue;
-    const contributions = applyRule(tensor, outputGradient);
+    // The table pairs each name with its own rule; the union of pairs is more than the compiler follows.
+    const rule = rules[tensor.operation] as GradientRule<OperationName>;
+    const contributions = rule(tensor, outputGradient);
     tensor.inputs.forEach((input, index) => {
       const contribution = contributions[index];
       if (contribution === undefined || !onPath.has(input)) return;
@@ -58,12 +60,6 @@ export function gradient(loss: Tensor, sources: readonly Tensor[]): readonly Ten
     });
   }
   return sources.map((source) => gradients.get(source) ?? broadcast(constant(0), source.shape));
-}
-
-function applyRule(tensor: Tensor, outputGradient: Tensor): readonly (Tensor | undefined)[] {
-  // The table pairs each name with its own rule; the union of pairs is more than the compiler follows.
-  const rule = rules[tensor.operation] as GradientRule<OperationName>;
-  return rule(tensor, outputGradient);
 }
 
 /**

@@ -109,13 +109,10 @@ export function createTensor<Name extends OperationName>(
   return { operation, inputs, attributes, shape: result.shape, dtype: result.dtype } as unknown as Tensor;
 }
 
-export function describeTensor(tensor: Tensor): string {
-  return `${tensor.dtype} ${formatShape(tensor.shape)}`;
-}
-
 /** Refuses a graph at the moment it is built, naming the operation and what it was given. */
 export function refuse(operation: string, problem: string, inputs: readonly Tensor[]): never {
-  const seen = inputs.length === 0 ? '' : ` (given ${inputs.map(describeTensor).join(' and ')})`;
+  const given = inputs.map(({ dtype, shape }) => `${dtype} ${formatShape(shape)}`).join(' and ');
+  const seen = inputs.length === 0 ? '' : ` (given ${given})`;
   throw new MistletoeError('shape', `${operation}: ${problem}${seen}`);
 }
 

@@ -83,8 +83,6 @@ interface ModelParts {
   readonly scope: string;
   readonly weights: WeightStore;
   readonly runtime: Runtime;
-  /** Default: the configuration's own. */
-  readonly rotary?: RotaryTable | undefined;
 }
 
 interface TappedProgram {
@@ -105,13 +103,13 @@ export class CausalModel {
   /** The last has the most taps. */
   private readonly programs: TappedProgram[] = [];
 
-  constructor({ name, configuration, scope, weights, runtime, rotary }: ModelParts) {
+  constructor({ name, configuration, scope, weights, runtime }: ModelParts) {
     this.name = name;
     this.configuration = configuration;
     this.scope = scope;
     this.weights = weights;
     this.runtime = runtime;
-    this.rotary = rotary ?? createRotary(configuration);
+    this.rotary = createRotary(configuration);
     this.draws = new TokenDraws(runtime, configuration.vocabularySize);
   }
 
@@ -131,7 +129,7 @@ export class CausalModel {
     const { program, tapped } = this.include(want.includes('taps') ? taps : []);
     const inputs: NamedValues = {
       tokens: int32(tokens),
-      select: rowNumbers(request.select ?? allRows(count)),
+      select: rowNumbers(request.select ?? Array.from({ length: count }, (_, row) => row)),
       ...attentionInputs(
         { count, pastLength: cache.pastLength, parents, window: slidingWindow },
         this.rotary,
@@ -225,8 +223,4 @@ export class CausalModel {
       ...(taps.length > 0 ? { taps: lane.partLanes(concatenate(decoded.taps, -1)) } : {}),
     };
   }
-}
-
-function allRows(count: number): Int32Array {
-  return Int32Array.from({ length: count }, (_, row) => row);
 }

@@ -196,14 +196,6 @@ export function runLayer(
   return { hidden: add(middle, mlp), rows: attended.rows };
 }
 
-export interface DecoderResult {
-  /** After the final norm. [batch, position, hidden] */
-  readonly features: Tensor;
-  /** Inputs of the given layers; the layer count means after the last. */
-  readonly taps: readonly Tensor[]; // [batch, position, hidden] each
-  readonly rows: readonly KeyValueRows[];
-}
-
 export interface DecoderOptions {
   readonly context: AttentionContext;
   readonly prefix?: readonly KeyValueRows[] | undefined; // [layer]
@@ -213,13 +205,13 @@ export interface DecoderOptions {
   readonly taps?: readonly number[] | undefined;
 }
 
-/** `scope`: prefix of the weight names. */
+/** `scope`: prefix of the weight names. `taps`: layers whose inputs are returned; the layer count means after the last. */
 export function runDecoder(
   configuration: ModelConfiguration,
   scope: string,
   embeddings: Tensor, // [batch, position, hidden]
   { context, prefix, past, earlier, drafted, taps = [] }: DecoderOptions,
-): DecoderResult {
+) {
   let hidden = embeddings;
   const streams: Tensor[] = [];
   const rows: KeyValueRows[] = [];
@@ -239,7 +231,7 @@ export function runDecoder(
   }
   streams.push(hidden);
   return {
-    features: normalise(hidden, `${scope}norm`, configuration),
+    features: normalise(hidden, `${scope}norm`, configuration), // [batch, position, hidden]
     taps: taps.map((layer) => streams[layer]!),
     rows,
   };

@@ -17,19 +17,7 @@ import { byteLetters } from './tokenizer/token-bound.js';
  * complete with the same character the longest counts. The stop itself is not emitted, and neither is any tail that
  * could still become one.
  */
-interface StopResult {
-  readonly emit: string;
-  readonly stopped: boolean;
-}
-
-interface StopScanner {
-  push(text: string): StopResult;
-  /** The tail that was held back and turned out not to be a stop. */
-  finish(): string;
-  matched(): string | undefined;
-}
-
-export function createStopScanner(stops: readonly string[]): StopScanner {
+export function createStopScanner(stops: readonly string[]) {
   if (stops.includes('')) {
     throw new MistletoeError('text', 'A stop string is empty; it would end every text before it begins.', {
       hint: 'Leave the stop strings out, or give each at least one character.',
@@ -39,7 +27,7 @@ export function createStopScanner(stops: readonly string[]): StopScanner {
   let match: string | undefined;
 
   return {
-    push(text) {
+    push(text: string) {
       if (match !== undefined) return { emit: '', stopped: true };
       held += text;
       const found = findFirstStop(held, stops);
@@ -54,12 +42,13 @@ export function createStopScanner(stops: readonly string[]): StopScanner {
       held = held.slice(safe);
       return { emit, stopped: false };
     },
-    finish() {
+    /** The tail that was held back and turned out not to be a stop. */
+    finish(): string {
       const rest = held;
       held = '';
       return rest;
     },
-    matched: () => match,
+    matched: (): string | undefined => match,
   };
 }
 
@@ -89,21 +78,20 @@ function openTailLength(text: string, stops: readonly string[]): number {
   return longest;
 }
 
-export interface TextStream {
-  push(id: number): string;
-  /** What was held back. The stream accepts no tokens afterwards. */
-  finish(): string;
-}
-
 // An unfinished character reaches back three bytes, so at most three tokens; the rest is margin.
 const contextTokens = 8;
 const windowTokens = 24;
 const replacement = '\uFFFD';
 
-export function createTextStream(tokenizer: Tokenizer, promptIds: readonly number[] = []): TextStream {
+export function createTextStream(tokenizer: Tokenizer, promptIds: readonly number[] = []) {
   const isVisible = (id: number): boolean => tokenizer.hasToken(id) && !tokenizer.isSpecial(id);
-  let window = lastTokens(tokenizer, promptIds.filter(isVisible));
-  let emitted = withoutUnfinished(tokenizer, window).length;
+  // The last tokens of the prompt, with all of a run of bytes that is still open at its end.
+  const visible = promptIds.filter(isVisible);
+  const closed = visible.findLastIndex((id) => !tokenizer.isByte(id)) + 1;
+  let window = visible.slice(Math.max(0, closed - contextTokens));
+  // A run of bytes is unfinished as a whole; in a byte-level vocabulary it is one character at most.
+  const unfinished = closed < visible.length ? /\uFFFD+$/ : /\uFFFD$/;
+  let emitted = tokenizer.decode(window).replace(unfinished, '').length;
   let finished = false;
 
   const emitUpTo = (text: string, end: number): string => {
@@ -113,7 +101,7 @@ export function createTextStream(tokenizer: Tokenizer, promptIds: readonly numbe
   };
 
   return {
-    push(id) {
+    push(id: number): string {
       if (finished) throw new Error('A finished text stream takes no more tokens.');
       if (!isVisible(id)) return '';
       window.push(id);
@@ -127,26 +115,14 @@ export function createTextStream(tokenizer: Tokenizer, promptIds: readonly numbe
       }
       return piece;
     },
-    finish() {
+    /** What was held back. The stream accepts no tokens afterwards. */
+    finish(): string {
       if (finished) return '';
       finished = true;
       const text = tokenizer.decode(window);
       return emitUpTo(text, text.length);
     },
   };
-}
-
-/** A run of bytes is unfinished as a whole; in a byte-level vocabulary it is one character at most. */
-function withoutUnfinished(tokenizer: Tokenizer, window: readonly number[]): string {
-  const last = window.at(-1);
-  const isOpenRun = last !== undefined && tokenizer.isByte(last);
-  return tokenizer.decode(window).replace(isOpenRun ? /\uFFFD+$/ : /\uFFFD$/, '');
-}
-
-/** The context of a prompt: its last tokens, with all of a run of bytes that is still open at its end. */
-function lastTokens(tokenizer: Tokenizer, visible: readonly number[]): number[] {
-  const closed = visible.findLastIndex((id) => !tokenizer.isByte(id)) + 1;
-  return visible.slice(Math.max(0, closed - contextTokens));
 }
 
 // One token as API clients see it: its text with a leading blank, and its bytes. A token that is part of a character has
@@ -165,7 +141,8 @@ export function spellToken(tokenizer: Tokenizer, id: number): TokenSpelling {
   // Decoders strip the first blank of a text, so decode it after another token.
   const text = tokenizer.decode([id, id]).slice(tokenizer.decode([id]).length);
   if (!text.includes(replacement)) return spelled(text);
-  const bytes = Array.from(piece, (letter) => bytesByLetter().get(letter));
+  letters ??= new Map(byteLetters().map((letter, byte) => [letter, byte]));
+  const bytes = Array.from(piece, (letter) => letters!.get(letter));
   return bytes.every((byte) => byte !== undefined) ? spellBytes(bytes) : { text, bytes: null };
 }
 
@@ -180,8 +157,3 @@ function spellBytes(bytes: readonly number[]): TokenSpelling {
 }
 
 let letters: ReadonlyMap<string, number> | undefined;
-
-function bytesByLetter(): ReadonlyMap<string, number> {
-  letters ??= new Map(byteLetters().map((letter, byte) => [letter, byte]));
-  return letters;
-}

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { CausalModel, loadModel } from '../../src/model/causal-model.js';
-import { rotaryFrequencies, RotaryTable } from '../../src/model/rotary/rotary.js';
+import { RotaryTable, scaleFrequencies } from '../../src/model/rotary/rotary.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { relativeError } from '../support/golden.js';
 import { hasShared, readShared, sharedFolder } from '../support/shared.js';
@@ -31,14 +31,9 @@ describe.skipIf(!hasShared)('the four families against transformers', () => {
     const loaded = await loadModel(folder, { runtime });
     const { name, configuration, scope, weights } = loaded;
     const { headSize, rotaryBase, rotaryScaling } = configuration;
-    const rounded = rotaryFrequencies(headSize, rotaryBase, rotaryScaling).map(roundToBfloat16);
-    const model = new CausalModel({
-      name,
-      configuration,
-      scope,
-      weights,
-      runtime,
-      rotary: new RotaryTable(rounded),
+    const frequencies = Float32Array.from(scaleFrequencies(headSize, rotaryBase, rotaryScaling));
+    const model = Object.assign(new CausalModel({ name, configuration, scope, weights, runtime }), {
+      rotary: new RotaryTable(frequencies.map(roundToBfloat16)),
     });
     const golden = readShared(`golden/families/${family}/golden.json`) as FamilyGolden;
     for (const [index, ids] of golden.ids.entries()) {

@@ -165,7 +165,7 @@ describe('a cache file that is replaced while it is checked', () => {
       }
       return true;
     };
-    const usable = await checkForUse(path, { fits, verify: true });
+    const usable = await checkForUse(path, fits, true);
     return { usable, identity: await identifyFile(path) };
   };
 

@@ -122,7 +122,8 @@ export async function describeCache(
   const weights: DescribedWeights[] = [];
   for (const each of survey.weights.toReversed()) {
     const checkpoint = (await readNote(each.path))?.checkpoint;
-    const content = await readContent(each.path);
+    const footer = await withFile(each.path, readFooter).catch(() => undefined);
+    const content = footer === 'other-format' ? undefined : footer?.content;
     weights.push({ ...each, checkpoint: checkpoint === '' ? undefined : checkpoint, content });
   }
   return {
@@ -133,11 +134,6 @@ export async function describeCache(
     temporaryCount: survey.small.filter(({ name }) => name.kind === 'temporary').length,
     foreignCount: survey.foreignCount,
   };
-}
-
-async function readContent(path: string): Promise<CacheContent | undefined> {
-  const footer = await withFile(path, readFooter).catch(() => undefined);
-  return footer === 'other-format' ? undefined : footer?.content;
 }
 
 export interface CheckedWeights extends CachedWeights {

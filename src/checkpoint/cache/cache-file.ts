@@ -196,20 +196,14 @@ export async function readLastUse(weights: string): Promise<Date | undefined> {
   return undefined;
 }
 
-interface CheckOptions {
-  /** Whether the file was made for this use. */
-  readonly fits: (footer: CacheFooter) => boolean;
-  /** Ignore the note and hash the file. */
-  readonly verify?: boolean | undefined;
-}
-
 /** Processes that convert the same checkpoint at the same time replace the file once each. */
 const maxAttempts = 16;
 
-/** Undefined if the file is absent, damaged, or made for something else. */
+/** Undefined if the file is absent, damaged, or made for something else. `verify` ignores the note and hashes the file. */
 export async function checkForUse(
   path: string,
-  { fits, verify = false }: CheckOptions,
+  fits: (footer: CacheFooter) => boolean,
+  verify = false,
 ): Promise<{ readonly identity: string; readonly footer: CacheFooter } | undefined> {
   try {
     for (let attempt = 0; attempt < maxAttempts; attempt++) {

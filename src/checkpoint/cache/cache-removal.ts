@@ -30,14 +30,11 @@ export async function trimCache(folder: string, maxBytes: number): Promise<Remov
 export async function clearCache(folder: string): Promise<Removal> {
   const survey = await surveyCache(folder);
   const hashes = survey.small.filter(({ name }) => name.kind === 'hash');
-  await removeKernels(join(folder, kernelsFolder));
+  // Small files that are compiled again when needed; they do not count towards the limit.
+  const kernels = join(folder, kernelsFolder);
+  for (const name of await readdir(kernels).catch(() => []))
+    if (kernelFileName.test(name)) await rm(join(kernels, name), { force: true }).catch(() => undefined);
   return remove(survey, [...hashes, ...findAbandoned(survey)], -1);
-}
-
-/** Small files that are compiled again when needed; they do not count towards the limit. */
-async function removeKernels(folder: string): Promise<void> {
-  for (const name of await readdir(folder).catch(() => []))
-    if (kernelFileName.test(name)) await rm(join(folder, name), { force: true }).catch(() => undefined);
 }
 
 /** Makes room for a file, which may replace one of the same key. If it cannot fit, returns false and removes nothing. */

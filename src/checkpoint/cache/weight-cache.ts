@@ -245,7 +245,7 @@ async function obtainCacheFile(
   const path = weightsPath(folder, plan.key);
   // Before the file is checked: from here on no other process removes it.
   await markInUse(folder, plan.key);
-  const check = () => checkForUse(path, { fits: plan.fits, verify });
+  const check = () => checkForUse(path, plan.fits, verify);
   let usable = await check();
   if (usable === undefined) {
     const present = await lstat(path).catch(() => undefined);
@@ -253,7 +253,12 @@ async function obtainCacheFile(
     if (present !== undefined) place.onNotice?.(`The weight cache file ${path} is damaged and is made anew.`);
     let failure: unknown;
     try {
-      await makeCacheFile(place, plan);
+      await claimRoom(place, plan);
+      const { openOutput } = place;
+      const explain = <Result>(_: string, action: () => Promise<Result>) => onDisk(folder, action);
+      await writeWholeFile(path, plan.write, { openOutput, explain, confirm: plan.confirm });
+      // Another process may have filled the same room meanwhile.
+      if (Number.isFinite(place.limitBytes)) await trimCache(folder, place.limitBytes).catch(() => undefined);
       const identity = await onDisk(folder, () => identifyFile(path));
       await recordUse(path, { identity, checkpoint });
     } catch (cause) {
@@ -267,16 +272,6 @@ async function obtainCacheFile(
   }
   await recordUse(path, { identity: usable.identity, checkpoint });
   return { path, footer: usable.footer };
-}
-
-async function makeCacheFile(place: CachePlace, plan: CacheFilePlan): Promise<void> {
-  const { folder, limitBytes, openOutput } = place;
-  const { key, write, confirm } = plan;
-  await claimRoom(place, plan);
-  const explain = <Result>(_: string, action: () => Promise<Result>) => onDisk(folder, action);
-  await writeWholeFile(weightsPath(folder, key), write, { openOutput, explain, confirm });
-  // Another process may have filled the same room meanwhile.
-  if (Number.isFinite(limitBytes)) await trimCache(folder, limitBytes).catch(() => undefined);
 }
 
 async function claimRoom(

@@ -18,7 +18,12 @@ export function isGgufFile(path: string): boolean {
 export async function openGguf(path: string): Promise<Checkpoint> {
   const root = resolve(path);
   const header = await readGgufHeader(root);
-  refuseSplit(header);
+  const parts = findNumber(header, 'split.count') ?? 1;
+  if (parts > 1)
+    throw refuse(
+      `${root} is one of ${parts} parts of a model`,
+      'Join them with llama.cpp: llama-gguf-split --merge FIRST-PART.gguf WHOLE.gguf.',
+    );
   const family = requireFamily(header);
   const tensors = new Map<string, StoredTensor>();
   for (const tensor of header.tensors) {
@@ -40,15 +45,6 @@ export async function openGguf(path: string): Promise<Checkpoint> {
     rotaryFactors: rotary === undefined ? undefined : await readFactors(header, family, rotary),
   });
   return { folder: root, config, tensors, files: [root] };
-}
-
-function refuseSplit(header: GgufHeader): void {
-  const count = findNumber(header, 'split.count') ?? 1;
-  if (count <= 1) return;
-  throw refuse(
-    `${header.path} is one of ${count} parts of a model`,
-    'Join them with llama.cpp: llama-gguf-split --merge FIRST-PART.gguf WHOLE.gguf.',
-  );
 }
 
 const rotaryName = 'rope_freqs.weight';

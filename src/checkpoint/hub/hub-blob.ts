@@ -144,16 +144,13 @@ async function receiveAll(output: Output, request: BlobRequest): Promise<void> {
     try {
       await receive(output, request);
     } catch (failure) {
-      if (!isPassing(failure)) throw failure;
+      const isNetwork = failure instanceof MistletoeError && failure.code === 'network';
+      if (!isNetwork || failure instanceof WrongFile) throw failure;
       failures = output.sizeBytes > before ? 1 : failures + 1;
       if (failures >= maxFailures) throw failure;
       await pause(firstPauseMs * 2 ** (failures - 1));
     }
   }
-}
-
-function isPassing(failure: unknown): boolean {
-  return failure instanceof MistletoeError && failure.code === 'network' && !(failure instanceof WrongFile);
 }
 
 async function receive(output: Output, { file, host, openBody, onBytes }: BlobRequest): Promise<void> {

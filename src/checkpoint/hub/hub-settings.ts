@@ -4,7 +4,7 @@ import { basename, join, resolve } from 'node:path';
 import { type HostEnvironment, isFolder, isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { existsSync } from 'node:fs';
-import { chooseLayout, isWeightName, listFolder, readShardIndex } from '../checkpoint-folder.js';
+import { chooseLayout, firstFileOf, isWeightName, listFolder, readShardIndex } from '../checkpoint-folder.js';
 
 /** A model on the hub: `lmsys/vicuna-7b-v1.5`, optionally with @ and a branch, tag or commit. */
 export interface HubId {
@@ -175,16 +175,14 @@ async function findMissing(snapshot: string): Promise<string | undefined> {
   if (!names.some(isWeightName)) return 'its weights are';
   const layout = chooseLayout(snapshot, names);
   const isThere = (name: string): boolean => existsSync(join(snapshot, name));
-  const first = layout.kind === 'single' ? layout.file : layout.index;
+  const first = firstFileOf(layout);
   if (!isThere(first)) return `${first} is`;
   if (layout.kind === 'single') return undefined;
   const shards = new Set((await readShardIndex(join(snapshot, first))).values());
   const missing = [...shards].filter((shard) => !isThere(shard));
-  return missing.length === 0 ? undefined : missing.length === 1 ? `${missing[0]!} is` : listMissing(missing);
-}
-
-function listMissing(names: readonly string[]): string {
-  return `${names.length} of its files (${names.slice(0, 3).join(', ')}${names.length > 3 ? ', ...' : ''}) are`;
+  if (missing.length < 2) return missing[0] && `${missing[0]} is`;
+  const more = missing.length > 3 ? ', ...' : '';
+  return `${missing.length} of its files (${missing.slice(0, 3).join(', ')}${more}) are`;
 }
 
 /** The repository's name in the hub's cache, else the folder's. */

@@ -8,6 +8,7 @@
  * Also refused, because no valid file needs it: headers over 32 MiB or with leading white space, any repeated key,
  * numbers that are not sizes, sizes from 2^53 on, and more than 16 dimensions.
  */
+import { z } from 'zod';
 import { isRecord } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';
@@ -55,24 +56,14 @@ function findJsonFault(text: string): string | undefined {
       open.pop();
     } else if (character === ',') {
       expectsKey = open.at(-1) !== undefined;
-    } else if (character === '-' || isDigit(character)) {
-      const number = readNumber(text, position);
+    } else if (/[-\d]/.test(character)) {
+      const [number] = /^[-+.\deE]+/.exec(text.slice(position, position + 400))!;
       if (!/^\d+$/.test(number) || !Number.isSafeInteger(Number(number)))
         return `has the number ${number.slice(0, 40)}, expected digits below 2^53`;
       position += number.length - 1;
     }
   }
   return undefined;
-}
-
-function isDigit(character: string): boolean {
-  return character >= '0' && character <= '9';
-}
-
-function readNumber(text: string, start: number): string {
-  const pattern = /[-+.\deE]+/y;
-  pattern.lastIndex = start;
-  return pattern.exec(text)![0];
 }
 
 function findStringEnd(text: string, start: number): number {
@@ -88,8 +79,9 @@ export function readSafetensorsHeader(path: string): Promise<StoredTensor[]> {
     const { header, dataStart } = await readHeader(file);
     const tensors: StoredTensor[] = [];
     for (const [name, entry] of Object.entries(header)) {
-      if (name === '__metadata__') requireTexts(file, entry);
-      else tensors.push(parseEntry(file, dataStart, name, entry));
+      if (name !== '__metadata__') tensors.push(parseEntry(file, dataStart, name, entry));
+      else if (entry !== null && !z.record(z.string(), z.string()).safeParse(entry).success)
+        throw refuse(`${file.path} has a __metadata__ that is not an object of texts`, downloadAgain);
     }
     checkCoverage(file, dataStart, tensors);
     return tensors;
@@ -140,12 +132,6 @@ function parseHeader(file: BinaryFile, bytes: Uint8Array): Record<string, unknow
   return header;
 }
 
-function requireTexts(file: BinaryFile, metadata: unknown): void {
-  if (metadata === null) return;
-  if (isRecord(metadata) && Object.values(metadata).every((value) => typeof value === 'string')) return;
-  throw refuse(`${file.path} has a __metadata__ that is not an object of texts`, downloadAgain);
-}
-
 function parseEntry(file: BinaryFile, dataStart: number, name: string, entry: unknown): StoredTensor {
   const where = `tensor ${quote(name)} in ${file.path}`;
   if (!isRecord(entry)) throw refuse(`${where} is not described by an object`, downloadAgain);
@@ -159,7 +145,8 @@ function parseEntry(file: BinaryFile, dataStart: number, name: string, entry: un
   }
   const count = Array.isArray(shape) ? countElements(shape) : undefined;
   if (!Array.isArray(shape) || count === undefined) {
-    const found = Array.isArray(shape) ? formatShape(shape.map(describeDimension)) : 'no shape';
+    const describe = (size: unknown): string => (typeof size === 'number' ? String(size) : typeof size);
+    const found = Array.isArray(shape) ? formatShape(shape.map(describe)) : 'no shape';
     throw refuse(`${where} has ${found}, expected a list of sizes with a sane product`, downloadAgain);
   }
   const [start, end] = Array.isArray(offsets) && offsets.length === 2 ? (offsets as unknown[]) : [];
@@ -187,10 +174,6 @@ function parseEntry(file: BinaryFile, dataStart: number, name: string, entry: un
     offsetBytes: dataStart + start,
     sizeBytes,
   };
-}
-
-function describeDimension(dimension: unknown): string {
-  return typeof dimension === 'number' ? String(dimension) : typeof dimension;
 }
 
 function checkCoverage(file: BinaryFile, dataStart: number, tensors: readonly StoredTensor[]): void {

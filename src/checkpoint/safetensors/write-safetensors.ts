@@ -13,12 +13,6 @@ interface DescribedTensor {
   readonly shape: readonly number[];
 }
 
-export interface SafetensorsLayout<Tensor extends DescribedTensor> {
-  /** Including its length. */
-  readonly header: Buffer;
-  readonly tensors: readonly Tensor[];
-}
-
 export async function writeSafetensors(
   path: string,
   tensors: readonly TensorSource[],
@@ -44,9 +38,8 @@ export async function writeSafetensors(
 
 const alignment = 8;
 
-export function layOutSafetensors<Tensor extends DescribedTensor>(
-  tensors: readonly Tensor[],
-): SafetensorsLayout<Tensor> {
+/** The header, with its length, and the tensors in the order of the file. */
+export function layOutSafetensors<Tensor extends DescribedTensor>(tensors: readonly Tensor[]) {
   const ordered = tensors.toSorted(
     (left, right) => bytesPerElement(right.dtype) - bytesPerElement(left.dtype),
   );

@@ -73,7 +73,7 @@ function rebuildTensor(parameters: readonly PickleValue[], damaged: Damaged): Pi
   return { kind: 'tensor', storage, offset, shape: dimensions, strides: steps };
 }
 
-export interface PickledStorage {
+interface PickledStorage {
   readonly kind: 'storage';
   readonly key: string;
   readonly dtype: PlainDType;
@@ -90,27 +90,13 @@ export interface PickledTensor {
 
 export type PickledDict = Map<string | number, PickleValue>;
 
-export interface PickledGlobal {
-  readonly kind: 'global';
-  readonly name: string;
-}
-
-export interface PickledTuple {
-  readonly kind: 'tuple';
-  readonly items: readonly PickleValue[];
-}
-
-export type PickleValue =
-  | null
-  | boolean
-  | number
-  | string
-  | PickledDict
-  | PickleValue[]
-  | PickledTuple
-  | PickledGlobal
+type Described =
+  | { readonly kind: 'global'; readonly name: string }
+  | { readonly kind: 'tuple'; readonly items: readonly PickleValue[] }
   | PickledStorage
   | PickledTensor;
+
+export type PickleValue = null | boolean | number | string | PickledDict | PickleValue[] | Described;
 
 /** Undefined for more sizes than a tensor can have. */
 export function asSizes(value: PickleValue | undefined): number[] | undefined {
@@ -119,22 +105,12 @@ export function asSizes(value: PickleValue | undefined): number[] | undefined {
   return sizes.length === value.items.length ? sizes : undefined;
 }
 
-function kindOf(value: PickleValue | undefined): string | undefined {
-  return typeof value === 'object' && value !== null && 'kind' in value ? value.kind : undefined;
-}
+const isOf =
+  <Kind extends Described['kind']>(kind: Kind) =>
+  (value: PickleValue | undefined): value is Extract<Described, { readonly kind: Kind }> =>
+    typeof value === 'object' && value !== null && 'kind' in value && value.kind === kind;
 
-export function isTensor(value: PickleValue | undefined): value is PickledTensor {
-  return kindOf(value) === 'tensor';
-}
-
-export function isTuple(value: PickleValue | undefined): value is PickledTuple {
-  return kindOf(value) === 'tuple';
-}
-
-export function isGlobal(value: PickleValue | undefined): value is PickledGlobal {
-  return kindOf(value) === 'global';
-}
-
-export function isStorage(value: PickleValue | undefined): value is PickledStorage {
-  return kindOf(value) === 'storage';
-}
+export const isTensor = isOf('tensor');
+export const isTuple = isOf('tuple');
+export const isGlobal = isOf('global');
+const isStorage = isOf('storage');

@@ -130,9 +130,10 @@ export class Answering {
     const { prompt, drafter: name, policy, maxPromptTokens = Infinity, needsRoom = false, ...options } = task;
     const { target } = this.models;
     const drafter = name === undefined ? undefined : this.findDrafter(name);
-    const request = isTokenIds(prompt)
-      ? completeRequest(target, prompt, options)
-      : await requestFor(target, prompt, options);
+    const isEncoded = Array.isArray(prompt) && typeof prompt[0] === 'number';
+    const request = isEncoded
+      ? completeRequest(target, prompt as number[], options)
+      : await requestFor(target, prompt as Exclude<typeof prompt, number[]>, options);
     const { length } = request.promptIds;
     if (length > maxPromptTokens) {
       throw new MistletoeError(
@@ -249,10 +250,6 @@ export class Answering {
       hint: 'Name it in the drafters of createEngineWorker.',
     });
   }
-}
-
-function isTokenIds(prompt: EngineTask['prompt']): prompt is number[] {
-  return Array.isArray(prompt) && typeof prompt[0] === 'number';
 }
 
 /** Aborted once all signals are. */

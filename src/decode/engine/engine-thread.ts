@@ -102,19 +102,6 @@ class AnsweringThread {
   }
 }
 
-interface Opened {
-  readonly runtime: Runtime;
-  readonly device: string;
-}
-
-async function openSettled(settings: EngineSettings, post: Reporter): Promise<Opened> {
-  const folders = [settings.target, ...Object.values(settings.drafters).map(findDrafter)];
-  const device = await settleDevice(await chooseDevice(settings), folders, (text) => {
-    post({ kind: 'notice', text });
-  });
-  return { runtime: await openRuntime(device, settings.threads), device: nameDevice(device) };
-}
-
 async function serve(port: MessagePort): Promise<void> {
   const post: Reporter = (answer) => {
     port.postMessage(answer);
@@ -122,8 +109,11 @@ async function serve(port: MessagePort): Promise<void> {
   const settings = workerData as EngineSettings;
   let runtime: Runtime | undefined;
   try {
-    const { runtime: opened, device } = await openSettled(settings, post);
-    runtime = opened;
+    const folders = [settings.target, ...Object.values(settings.drafters).map(findDrafter)];
+    const device = await settleDevice(await chooseDevice(settings), folders, (text) => {
+      post({ kind: 'notice', text });
+    });
+    const opened = (runtime = await openRuntime(device, settings.threads));
     const models = await openModels(settings, opened, post);
     const thread = new AnsweringThread(models, settings, post);
     port.on('message', (request: EngineRequest) => {
@@ -140,7 +130,7 @@ async function serve(port: MessagePort): Promise<void> {
     const { model, template } = models.target;
     const { contextLength, vocabularySize } = model.configuration;
     const target = { name: model.name, contextLength, vocabularySize };
-    post({ kind: 'ready', target, device, isChat: template !== undefined });
+    post({ kind: 'ready', target, device: nameDevice(device), isChat: template !== undefined });
   } catch (cause) {
     await runtime?.dispose();
     post({ kind: 'failed', failure: describeFailure(cause) });

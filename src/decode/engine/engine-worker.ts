@@ -88,12 +88,7 @@ export async function createEngineWorker(options: EngineWorkerOptions): Promise<
   };
 }
 
-interface Listeners {
-  readonly onToken: WorkerGenerateOptions['onToken'] | undefined;
-  readonly onProgress: WorkerGenerateOptions['onProgress'] | undefined;
-  readonly onNotice: WorkerGenerateOptions['onNotice'] | undefined;
-  readonly signal: AbortSignal | undefined;
-}
+type Listeners = Pick<WorkerGenerateOptions, 'onToken' | 'onProgress' | 'onNotice' | 'signal'>;
 
 interface Pending extends Listeners {
   readonly index: number;

@@ -10,7 +10,7 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { CacheSizes, SharedPrefix } from '../../model/cache/cache-pool.js';
+import type { SharedPrefix } from '../../model/cache/cache-pool.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { BatchStep, LaneProgram, LaneRun, PassScheduler } from '../../model/lanes/lane-program.js';
 import { countRows, countSelected } from '../../model/lanes/lane-program.js';
@@ -28,24 +28,18 @@ export function sequenceBytes(
 ): number {
   const positions = Math.min(promptIds.length + maxNewTokens, configuration.contextLength);
   const drafting = drafters.flatMap(({ cacheSizes, graph }) => cacheSizes ?? graph?.attention?.sizes ?? []);
-  return positions * [configuration, ...drafting].reduce((sum, sizes) => sum + bytesPerPosition(sizes), 0);
+  const values = [configuration, ...drafting].reduce(
+    (sum, { layerCount, keyValueHeadCount, headSize }) => sum + 2 * layerCount * keyValueHeadCount * headSize,
+    0,
+  );
+  return positions * values * Float32Array.BYTES_PER_ELEMENT;
 }
-
-const bytesPerPosition = ({ layerCount, keyValueHeadCount, headSize }: CacheSizes): number =>
-  2 * layerCount * keyValueHeadCount * headSize * Float32Array.BYTES_PER_ELEMENT;
 
 export interface EngineOptions {
   /** Max sequences that run at the same time. */
   readonly concurrency?: number | undefined;
   /** Max bytes of all running sequences; default unlimited. */
   readonly memoryBytes?: number | undefined;
-}
-
-export interface SequenceOptions {
-  /** Upper bound for keys and values of prompt and answer, in target and drafter. */
-  readonly bytes?: number | undefined;
-  /** Aborts the wait for room. */
-  readonly signal?: AbortSignal | undefined;
 }
 
 interface Waiting {
@@ -106,7 +100,8 @@ export class Engine {
   }
 
   /**
-   * Decodes once there is room.
+   * Decodes once there is room. `bytes`: upper bound for keys and values of prompt and answer, in target and drafter;
+   * `signal` aborts the wait.
    * @example
    * const engine = new Engine({ concurrency: 4 });
    * await Promise.all(requests.map((request) => engine.run((scheduler) => decodePlain(model, { ...request, scheduler
@@ -114,7 +109,7 @@ export class Engine {
    */
   async run<Result>(
     decode: (scheduler: PassScheduler) => Promise<Result>,
-    { bytes = 0, signal }: SequenceOptions = {},
+    { bytes = 0, signal }: { readonly bytes?: number; readonly signal?: AbortSignal | undefined } = {},
   ): Promise<Result> {
     if (bytes > this.memoryBytes) {
       throw new MistletoeError(

@@ -123,15 +123,20 @@ const maxResolved = 64;
 export class BudgetedDrafting {
   /** Incompatible drafters, in words. */
   readonly misfits: readonly string[];
+  /** Used per token. */
+  private readonly targetWeights: number;
   private readonly shares = new AcceptanceFloors();
   private readonly ladders = new Map<string, readonly NamedDrafter[]>();
   private readonly resolved = new Map<string, readonly ResolvedRung[]>();
 
   constructor(
     drafters: ReadonlyMap<string, Drafter>,
-    private readonly target: CausalModel,
+    target: CausalModel,
     private readonly settings: BudgetSettings = {},
   ) {
+    const { layerCount, hiddenSize } = target.configuration;
+    const layerWeights = hiddenSize * (4 * hiddenSize + 3 * mlpWidthPerToken(target.configuration));
+    this.targetWeights = layerCount * layerWeights;
     const order = orderOf(drafters, target, settings.ladder);
     const misfits: string[] = [];
     for (const [name, drafter] of drafters) {
@@ -146,7 +151,7 @@ export class BudgetedDrafting {
     }
     this.misfits = misfits;
     // Refuse invalid settings now, not in a request.
-    createBudgetedPolicy([], optionsOf(settings));
+    createBudgetedPolicy([], { slowdown: settings.slowdown });
   }
 
   /** Drafters that keep state for a request. */
@@ -165,13 +170,13 @@ export class BudgetedDrafting {
       policy: member.policy,
       drafter: place,
       floor: this.settings.floor ?? this.shares.floorOf(kinds[place]!),
-      readingShare: readingShareOf(member.drafter, this.target),
+      readingShare: Math.min(1, member.drafter.parameterCount / this.targetWeights),
     }));
     const nameOf = (place: number | undefined): string | null =>
       place === undefined ? null : ladder[place]!.name;
     const switches: DrafterSwitch[] = [];
     const chooser = createBudgetedPolicy(rungs, {
-      ...optionsOf(this.settings),
+      slowdown: this.settings.slowdown,
       use: (place) => {
         drafter.use(place);
       },
@@ -250,8 +255,6 @@ function misfitOf(drafters: readonly Drafter[]): string | undefined {
   }
 }
 
-const optionsOf = ({ slowdown }: BudgetSettings) => ({ slowdown });
-
 function resolveOwn(text: string | undefined, drafter: Drafter): ResolvedPolicy {
   const policy = text === undefined ? undefined : parseDraftPolicy(text);
   if (policy !== undefined && policy.kind !== 'auto') return resolvePolicy(policy, drafter);
@@ -266,11 +269,4 @@ function resolveOther(text: string | undefined, drafter: Drafter): ResolvedPolic
     if (cause instanceof MistletoeError && cause.code === 'usage') return resolveOwn(undefined, drafter);
     throw cause;
   }
-}
-
-/** By the number of weights used per token. */
-function readingShareOf({ parameterCount }: Drafter, { configuration }: CausalModel): number {
-  const { layerCount, hiddenSize } = configuration;
-  const layerWeights = hiddenSize * (4 * hiddenSize + 3 * mlpWidthPerToken(configuration));
-  return Math.min(1, parameterCount / (layerCount * layerWeights));
 }

@@ -131,7 +131,10 @@ export function verifyBlock(
       weight = Math.min(1, (weight * target[token]!) / draftDistributions[node - 1]![token]!);
       target = targetDistribution(node);
     }
-    const residual = node < last ? excessOver(target, weight, draftDistributions[node]!) : target;
+    const draft = draftDistributions[node];
+    const excessOf = (probability: number, token: number): number =>
+      Math.max(0, weight * probability - draft![token]!);
+    const residual = node < last ? target.map(excessOf) : target;
     const mass = sum(residual);
     const chance = node === last || weight === 1 ? weight : mass / (mass + 1 - weight);
     if (random.next() >= chance) continue;
@@ -143,11 +146,6 @@ export function verifyBlock(
     path: Array.from({ length: kept }, (_, index) => index + 1),
     nextToken: drawFrom(rest, random, sum(rest)),
   };
-}
-
-/** max(0, weight * target - draft) */
-function excessOver(target: Float32Array, weight: number, draft: Float32Array): Float32Array {
-  return target.map((probability, token) => Math.max(0, weight * probability - draft[token]!));
 }
 
 /** Medusa's defaults. */

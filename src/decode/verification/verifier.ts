@@ -73,14 +73,13 @@ export function createVerifier(
       if (rule === 'typical') return verifyTypical(tree, distributions);
       const onHost = await bringToHost(tree);
       // Siblings and drafts that were not drawn have no block form: rejection is the best there is.
-      return rule === 'block' && onHost.origin === 'sampled' && isChain(onHost)
+      const isChain = tree.parents.every((parent, node) => parent === node - 1);
+      return rule === 'block' && onHost.origin === 'sampled' && isChain
         ? verifyBlock(onHost, distributions, random)
         : verifyRejection(onHost, hostChances(onHost, distributions), random);
     },
   };
 }
-
-const isChain = ({ parents }: TokenTree): boolean => parents.every((parent, node) => parent === node - 1);
 
 /** The tree with the distributions that its tokens were drawn from, which a runtime may have kept. */
 async function bringToHost(tree: TokenTree): Promise<TokenTree> {

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { MistletoeError } from '../../core/errors.js';
-import { showValue } from '../../core/json-text.js';
+import { isRecord, showValue } from '../../core/json-text.js';
 import type { LongropeScaling, RotaryScaling, YarnScaling } from './rotary.js';
 
 /** Parses the rotary scaling of a checkpoint. */
@@ -176,7 +176,14 @@ export function parseRotary(
     );
   }
   const kind = fields.rope_type ?? fields.type ?? undefined;
-  if (kind === undefined) requireNothingElse(settings, key, place);
+  const unscaled = ['rope_theta', 'partial_rotary_factor', 'rope_type', 'type'];
+  const others = Object.keys(settings).filter((name) => !unscaled.includes(name));
+  // Version 4 fails without a kind, version 5 drops the scaling: neither is intended.
+  if (kind === undefined && others.length > 0)
+    throw refuseRotary(
+      place,
+      `has ${others.join(', ')} in ${key} but no "rope_type" that says what they scale`,
+    );
   return {
     ...parseBase(config, fields.rope_theta, key, place),
     rotaryScaling: parseScaling(kind ?? 'default', fields, {
@@ -188,12 +195,7 @@ export function parseRotary(
   };
 }
 
-interface ChosenSettings {
-  readonly key: 'rope_scaling' | 'rope_parameters';
-  readonly settings: Readonly<Record<string, unknown>>;
-}
-
-function chooseSettings(config: Readonly<Record<string, unknown>>, place: string): ChosenSettings {
+function chooseSettings(config: Readonly<Record<string, unknown>>, place: string) {
   const older = readRecord(config, 'rope_scaling', place);
   const newer = readRecord(config, 'rope_parameters', place);
   if (older !== undefined && newer !== undefined && !isDeepStrictEqual(older, newer)) {
@@ -223,22 +225,6 @@ function readRecord(
     throw refuseRotary(place, `has a bad "${key}": ${showValue(value)}; an object was expected`);
   }
   return Object.keys(value).length === 0 ? undefined : value;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** Version 4 fails without a kind, version 5 drops the scaling: neither is intended. */
-function requireNothingElse(settings: Readonly<Record<string, unknown>>, key: string, place: string): void {
-  const others = Object.keys(settings).filter(
-    (name) => !['rope_theta', 'partial_rotary_factor', 'rope_type', 'type'].includes(name),
-  );
-  if (others.length === 0) return;
-  throw refuseRotary(
-    place,
-    `has ${others.join(', ')} in ${key} but no "rope_type" that says what they scale`,
-  );
 }
 
 function parseBase(

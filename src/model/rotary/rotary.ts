@@ -105,17 +105,10 @@ function keptShares(
   );
 }
 
-export function rotaryFrequencies(headSize: number, base: number, scaling: RotaryScaling): Float32Array {
-  return Float32Array.from(scaleFrequencies(headSize, base, scaling));
-}
-
-export interface RotaryAngles {
-  readonly cosine: Float32Array; // [position, headSize / 2]
-  readonly sine: Float32Array; // [position, headSize / 2]
-}
-
-/** Looks angles up by position; the table grows as longer positions are asked for. */
-/** Cosine and sine by position, computed in double precision and stored as float32 like the references. */
+/**
+ * Cosine and sine by position, computed in double precision and stored as float32 like the references. The table grows as
+ * longer positions are asked for.
+ */
 export class RotaryTable {
   private cosine = new Float32Array();
   private sine = new Float32Array();
@@ -126,7 +119,8 @@ export class RotaryTable {
     private readonly attentionFactor = 1,
   ) {}
 
-  anglesAt(positions: Int32Array): RotaryAngles {
+  /** [position, headSize / 2] */
+  anglesAt(positions: Int32Array) {
     const width = this.frequencies.length;
     const highest = positions.reduce((most, position) => Math.max(most, position), 0);
     if ((highest + 1) * width > this.cosine.length) this.grow(Math.max(256, 2 * (highest + 1)));
@@ -162,8 +156,6 @@ export function createRotary(configuration: {
   readonly rotaryScaling: RotaryScaling;
 }): RotaryTable {
   const { headSize, rotaryBase, rotaryScaling } = configuration;
-  return new RotaryTable(
-    rotaryFrequencies(headSize, rotaryBase, rotaryScaling),
-    attentionFactorOf(rotaryScaling),
-  );
+  const frequencies = Float32Array.from(scaleFrequencies(headSize, rotaryBase, rotaryScaling));
+  return new RotaryTable(frequencies, attentionFactorOf(rotaryScaling));
 }

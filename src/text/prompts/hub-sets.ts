@@ -19,19 +19,12 @@ import { fileLimits } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/processes.js';
 import { parseJsonText } from '../../core/json-text.js';
 
-/** One line of a prompt file. */
-interface SetLine {
-  readonly question_id: string | number;
-  readonly category: string;
-  readonly turns: readonly string[];
-  readonly reference?: readonly string[] | undefined;
-}
-
 export interface HubSet {
   readonly repository: string;
   /** Which file of the repository; a revision may name it differently. */
   readonly file: RegExp;
-  readonly read: (row: unknown, index: number) => SetLine;
+  /** One line of a prompt file. */
+  readonly read: (row: unknown, index: number) => object;
 }
 
 const texts = z.array(z.string());
@@ -51,16 +44,10 @@ export const hubSets: Readonly<Record<string, HubSet>> = {
     repository: 'HuggingFaceH4/mt_bench_prompts',
     file: /^raw\/question\.jsonl$/,
     read(row, index) {
-      const {
-        question_id: id,
-        prompt_id: other,
-        category,
-        prompt,
-        turns = prompt ?? [],
-        reference,
-      } = benchRow.parse(row);
-      const references = reference == null || reference.length === 0 ? {} : { reference };
-      return { question_id: id ?? other ?? index, category, turns, ...references };
+      const { question_id: id, prompt_id: other, category, ...rest } = benchRow.parse(row);
+      const { prompt, turns = prompt ?? [] } = rest;
+      const reference = rest.reference?.length === 0 ? undefined : (rest.reference ?? undefined);
+      return { question_id: id ?? other ?? index, category, turns, reference };
     },
   },
   humaneval: {

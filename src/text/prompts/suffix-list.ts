@@ -159,12 +159,7 @@ function refuse(message: string, details: { hint?: string; cause?: unknown } = {
 // that should be a separate word starts with a space.
 const suffixPlaceholder = '{suffix}';
 
-interface SuffixPlace {
-  readonly before: string;
-  readonly after: string;
-}
-
-export function splitAroundSuffix(text: string): SuffixPlace {
+export function splitAroundSuffix(text: string) {
   const [before, after, ...more] = text.split(suffixPlaceholder);
   if (more.length > 0) {
     throw new MistletoeError(
@@ -176,24 +171,13 @@ export function splitAroundSuffix(text: string): SuffixPlace {
   return { before: before ?? '', after: after ?? '' };
 }
 
-/** Renders the chat with the suffix in its last user message. */
-export function renderChatWithSuffix(
-  template: ChatTemplate,
-  conversation: string | readonly ChatMessage[],
-  suffix: string,
-): string {
-  return renderChat(template, placeInLastUserMessage(conversation, suffix));
-}
-
 /**
  * The rendered text around the suffix. `before + suffix + after` is the real rendering unless the template alters the
  * user's text, for example by trimming a suffix that ends in a space: compare with renderChatWithSuffix where it matters.
  */
-export function splitChatAroundSuffix(
-  template: ChatTemplate,
-  conversation: string | readonly ChatMessage[],
-): SuffixPlace {
-  const marker = chooseMarker(JSON.stringify(conversation));
+export function splitChatAroundSuffix(template: ChatTemplate, conversation: string | readonly ChatMessage[]) {
+  let marker = 'SuffixGoesHere';
+  while (JSON.stringify(conversation).includes(marker)) marker += 'X';
   const parts = renderChatWithSuffix(template, conversation, marker).split(marker);
   const [before, after] = parts;
   if (parts.length !== 2 || before === undefined || after === undefined) {
@@ -207,23 +191,16 @@ export function splitChatAroundSuffix(
   return { before, after };
 }
 
-function placeInLastUserMessage(
+/** Renders the chat with the suffix in its last user message. */
+export function renderChatWithSuffix(
+  template: ChatTemplate,
   conversation: string | readonly ChatMessage[],
   suffix: string,
-): readonly ChatMessage[] {
+): string {
   const messages: readonly ChatMessage[] =
     typeof conversation === 'string' ? [{ role: 'user', content: conversation }] : conversation;
   const last = messages.findLastIndex(({ role }) => role === 'user');
   if (last < 0) throw new MistletoeError('text', 'The conversation has no user message to carry a suffix.');
-  return messages.map((message, index) => {
-    if (index !== last) return message;
-    const { before, after } = splitAroundSuffix(message.content);
-    return { role: message.role, content: before + suffix + after };
-  });
-}
-
-function chooseMarker(text: string): string {
-  let marker = 'SuffixGoesHere';
-  while (text.includes(marker)) marker += 'X';
-  return marker;
+  const { before, after } = splitAroundSuffix(messages[last]!.content);
+  return renderChat(template, messages.with(last, { role: 'user', content: before + suffix + after }));
 }

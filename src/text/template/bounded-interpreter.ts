@@ -97,7 +97,10 @@ class BoundedInterpreter extends library.Interpreter {
     const value = super.evaluate(node, scope) ?? super.evaluate(undefined, scope)!;
     if (lengthOf(value) > maxTextLength) this.budget.makeText(lengthOf(value));
     if (countOf(value) > maxListLength) this.budget.copyList(countOf(value));
-    if (node?.type === 'ObjectLiteral') requireShortKeys(value);
+    const made = node?.type === 'ObjectLiteral' && value.value instanceof Map ? value.value : new Map();
+    for (const key of (made as ReadonlyMap<string, Value>).keys())
+      if (key.length > maxKeyLength)
+        throw new Error(`it makes a key of ${key.length} characters; at most ${maxKeyLength} are allowed`);
     return value;
   }
 
@@ -132,7 +135,7 @@ class BoundedInterpreter extends library.Interpreter {
     const member = super.evaluateMemberExpression(known, scope);
     if (member.type !== 'FunctionValue') return forgetMethods(object, member);
     const name = String(property?.value ?? node.property?.value);
-    const isMethod = methodsOf(object)?.get(name) === member;
+    const isMethod = (object as Value & { readonly builtins?: Methods }).builtins?.get(name) === member;
     forgetMethods(object, member);
     if (!isMethod) return member;
     const cost = methodCosts.get(name);
@@ -249,18 +252,8 @@ function countNodes(part: unknown): number {
 
 type Methods = ReadonlyMap<string, Value>;
 
-function methodsOf(object: Value): Methods | undefined {
-  return (object as Value & { readonly builtins?: Methods }).builtins;
-}
-
 /** The library keeps two kilobytes of methods with every text on which a method was called. */
 function forgetMethods(object: Value, member: Value): Value {
   (object as { _builtins?: Methods | undefined })._builtins = undefined;
   return member;
-}
-
-function requireShortKeys({ value }: Value): void {
-  for (const key of value instanceof Map ? (value as ReadonlyMap<string, Value>).keys() : [])
-    if (key.length > maxKeyLength)
-      throw new Error(`it makes a key of ${key.length} characters; at most ${maxKeyLength} are allowed`);
 }

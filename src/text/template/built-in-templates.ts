@@ -2,7 +2,9 @@
  * Chat formats of model families older than chat templates, as their authors' code writes them. A folder gets one
  * automatically only if its name is that of a known release; otherwise use --chat-template.
  */
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
+import { nameModel } from '../../checkpoint/hub/hub-settings.js';
+import { isRecord } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../../core/files.js';
 
@@ -13,7 +15,7 @@ interface BuiltInTemplate {
   readonly source: string;
   /** The authors' code leaves the beginning-of-sequence token to the tokenizer. */
   readonly addSpecialTokens: boolean;
-  /** Releases with this format and without a template. */
+  /** Those with this format and without a template. */
   readonly releases: RegExp;
 }
 
@@ -73,24 +75,10 @@ export function builtInTemplate(name: BuiltInTemplateName): {
 
 /** The format of a known release, by config.json or the folder's name. */
 export async function recogniseTemplate(folder: string): Promise<BuiltInTemplateName | undefined> {
-  const names = [await readOriginalName(folder), ...folderNames(folder)];
-  return builtInTemplateNames.find((name) =>
-    names.some((said) => said !== undefined && templates[name].releases.test(said)),
-  );
-}
-
-/** The folder's name, or the model's name in the hub's cache. */
-function folderNames(folder: string): readonly string[] {
-  const parts = resolve(folder).split(/[\\/]/);
-  const [owner = '', snapshots = '', last = ''] = parts.slice(-3);
-  return snapshots === 'snapshots' && owner.startsWith('models--') ? [last, owner] : [last];
-}
-
-async function readOriginalName(folder: string): Promise<string | undefined> {
   const path = join(folder, 'config.json');
   const text = await readTextFile(path, fileLimits.configuration);
-  if (text === undefined) return undefined;
-  const config = parseJson(text, path) as { readonly _name_or_path?: unknown } | null;
-  const name = config?._name_or_path;
-  return typeof name === 'string' ? name : undefined;
+  const config = text === undefined ? undefined : parseJson(text, path);
+  const original = isRecord(config) ? config._name_or_path : undefined;
+  const names = [typeof original === 'string' ? original : '', basename(resolve(folder)), nameModel(folder)];
+  return builtInTemplateNames.find((name) => names.some((said) => templates[name].releases.test(said)));
 }

@@ -202,8 +202,13 @@ export function listRoleMarkers(
   tokenizer: Pick<Tokenizer, 'specialIds' | 'tokenText'>,
 ): readonly string[] {
   const special = [...tokenizer.specialIds].map((id) => tokenizer.tokenText(id));
-  const parts = template === undefined ? [] : renderTurns(template).split(content);
-  const [head = '', ...others] = parts;
+  let rendered = '';
+  try {
+    if (template !== undefined) rendered = renderChat(template, turns);
+  } catch {
+    rendered = renderChat(template!, turns.slice(0, 1)); // some templates refuse a conversation of several turns
+  }
+  const [head = '', ...others] = rendered.split(content);
   // A system prompt may precede the first marker, so only its last word counts.
   const words = [/\S+\s*$/.exec(head)?.[0] ?? '', ...others].flatMap(
     (part) => part.match(/<[^<>\s]*>|[^\s<>]+/g) ?? [],
@@ -213,14 +218,6 @@ export function listRoleMarkers(
   return [...new Set([...markers, ...special].map((marker) => marker.toLowerCase()))].filter(
     (marker) => marker.trim() !== '',
   );
-}
-
-function renderTurns(template: ChatTemplate): string {
-  try {
-    return renderChat(template, turns);
-  } catch {
-    return renderChat(template, turns.slice(0, 1)); // some templates refuse a conversation of several turns
-  }
 }
 
 /** The markers that `text` adds between `before` and `after`, spelled across their borders or inside. */

@@ -16,7 +16,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { fileLimits, maxVocabularySize } from '../../core/limits.js';
 import { structures } from './published-tokenizers.js';
 import { pieceTypes, type SentencePiece } from './sentencepiece-file.js';
-import { convertSentencePiece } from './sentencepiece.js';
+import { convertSentencePiece, literalFlags } from './sentencepiece.js';
 
 export interface GgufText {
   readonly header: GgufHeader;
@@ -147,7 +147,6 @@ function describeByteLevel({ header }: GgufText, pieces: readonly SentencePiece[
   }
   // The converter fills gaps between ids with tokens of the type "unused", which the model's own tokenizer does not have.
   const used = pieces.flatMap(({ piece, type }, id) => (type === 'unused' ? [] : [{ piece, type, id }]));
-  const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false };
   const { normalizer, splitter, decoder } = structure;
   return {
     version: '1.0',
@@ -156,7 +155,7 @@ function describeByteLevel({ header }: GgufText, pieces: readonly SentencePiece[
     added_tokens: used.flatMap(({ piece, type, id }) =>
       type === 'normal' || type === 'byte'
         ? []
-        : [{ id, content: piece, special: type !== 'user-defined', ...flags }],
+        : [{ id, content: piece, special: type !== 'user-defined', ...literalFlags }],
     ),
     normalizer,
     pre_tokenizer: splitter,

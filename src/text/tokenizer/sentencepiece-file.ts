@@ -125,13 +125,8 @@ export function parseSentencePiece(bytes: Buffer, path: string): SentencePieceMo
     }
   }
   if (pieces.length === 0) throw fail('it has no pieces');
-  const names = new Map([
-    [1n, 'unigram'],
-    [2n, 'bpe'],
-    [3n, 'word'],
-    [4n, 'char'],
-  ]);
-  return { pieces, algorithm: names.get(algorithm) ?? `number ${algorithm}`, ...normalizer };
+  const name = ['unigram', 'bpe', 'word', 'char'][Number(algorithm) - 1] ?? `number ${algorithm}`;
+  return { pieces, algorithm: name, ...normalizer };
 }
 
 type Fail = (why: string) => Error;

@@ -8,20 +8,17 @@ import { MistletoeError } from '../../core/errors.js';
 import { pushAll } from '../../core/vector.js';
 import type { SentencePieceModel } from './sentencepiece-file.js';
 
-export interface ConversionOptions {
-  /**
-   * transformers' flag of the same name: true puts a space before every text between special tokens, false only at the
-   * beginning.
-   */
-  readonly legacy: boolean;
-  /** False: no space before a text. */
-  readonly addPrefixSpace: boolean;
-}
+/** Of added tokens that are matched as they are written. */
+export const literalFlags = { single_word: false, lstrip: false, rstrip: false, normalized: false };
 
+/**
+ * `legacy` is transformers' flag of the same name: true puts a space before every text between special tokens, false only
+ * at the beginning. Without `addPrefixSpace` there is none.
+ */
 export function convertSentencePiece(
   model: SentencePieceModel,
   path: string,
-  { legacy, addPrefixSpace }: ConversionOptions,
+  { legacy, addPrefixSpace }: Readonly<Record<'legacy' | 'addPrefixSpace', boolean>>,
 ): object {
   refuseOthers(model, path);
   const { pieces } = model;
@@ -33,7 +30,7 @@ export function convertSentencePiece(
     padding: null,
     added_tokens: pieces.flatMap(({ piece, type }, id) =>
       type === 'control' || type === 'user-defined' || type === 'unknown'
-        ? [addedToken(id, piece, type !== 'user-defined')]
+        ? [{ id, content: piece, special: type !== 'user-defined', ...literalFlags }]
         : [],
     ),
     normalizer: legacy
@@ -90,16 +87,6 @@ function refuseOthers(
       `python -c "from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')".`,
   });
 }
-
-const addedToken = (id: number, content: string, special: boolean): object => ({
-  id,
-  content,
-  special,
-  single_word: false,
-  lstrip: false,
-  rstrip: false,
-  normalized: false,
-});
 
 function beginWith(id: number): object | null {
   if (id < 0) return null;

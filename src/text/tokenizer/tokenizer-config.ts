@@ -19,18 +19,13 @@ export interface TokenizerConfig {
   /** Defaults of the Llama tokenizer classes that no file mentions. */
   readonly defaultNames: ReadonlySet<SpecialTokenName>;
   readonly tokenizerClass: string | undefined;
-  readonly chatTemplate: string | readonly NamedTemplate[] | undefined;
+  readonly chatTemplate: string | readonly Readonly<Record<'name' | 'template', string>>[] | undefined;
   /** Flags of the Llama tokenizer classes for special tokens around a text; other classes ignore them. */
   readonly llamaWrap: { readonly bos: boolean | undefined; readonly eos: boolean | undefined };
   /** How a SentencePiece model is converted. The default of old files is `legacy`. */
   readonly sentencePiece: { readonly legacy: boolean; readonly addPrefixSpace: boolean };
   /** By id; tokenizer.json may lack them. */
   readonly addedTokens: ReadonlyMap<number, ListedToken>;
-}
-
-export interface NamedTemplate {
-  readonly name: string;
-  readonly template: string;
 }
 
 export interface ListedToken {
@@ -157,7 +152,10 @@ async function readFile<Output>(
   schema: z.ZodType<Output>,
 ): Promise<Output | undefined> {
   const path = join(folder, name);
-  const contents = isGgufFile(folder) ? (await readGgufText(folder))?.tokenizerConfig : await readJson(path);
+  const isGguf = isGgufFile(folder);
+  const text = isGguf ? undefined : await readTextFile(path, fileLimits.tokenizerConfiguration);
+  const found = isGguf ? (await readGgufText(folder))?.tokenizerConfig : undefined;
+  const contents = text === undefined ? found : parseJson(text, path);
   if (contents === undefined) return undefined;
   const parsed = schema.safeParse(contents);
   if (parsed.success) return parsed.data;
@@ -167,9 +165,4 @@ async function readFile<Output>(
     hint: `Take ${name} as the model’s authors published it.`,
     cause: parsed.error,
   });
-}
-
-async function readJson(path: string): Promise<unknown> {
-  const text = await readTextFile(path, fileLimits.tokenizerConfiguration);
-  return text === undefined ? undefined : parseJson(text, path);
 }

@@ -9,7 +9,7 @@ import { fileLimits, maxVocabularySize } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../../core/files.js';
 import { readGgufText, readGgufTokenizer } from './gguf-text.js';
 import { readSentencePiece } from './sentencepiece-file.js';
-import { convertSentencePiece } from './sentencepiece.js';
+import { convertSentencePiece, literalFlags } from './sentencepiece.js';
 import type { ListedToken, TokenizerConfig } from './tokenizer-config.js';
 import { isLlamaClass, specialTokenNames } from './tokenizer-config.js';
 
@@ -129,13 +129,6 @@ export async function hasTokenizer(folder: string): Promise<boolean> {
   return ['tokenizer.json', 'tokenizer.model'].some((name) => existsSync(join(folder, name)));
 }
 
-interface Contents {
-  readonly path: string;
-  /** Absent if the contents were converted. */
-  readonly text?: string | undefined;
-  readonly contents: object;
-}
-
 /** Max JSON entries per token: itself, its merges, and the settings of an added token. */
 const maxEntriesPerToken = 4;
 
@@ -143,12 +136,15 @@ async function readContents(
   folder: string,
   config: TokenizerConfig,
   modelVocabularySize: number | undefined,
-): Promise<Contents> {
+): Promise<{ readonly path: string; readonly text?: string; readonly contents: object }> {
   if (isGgufFile(folder)) return { path: folder, contents: await readGgufTokenizer(folder) };
   const path = join(folder, 'tokenizer.json');
   const text = await readTextFile(path, fileLimits.tokenizer);
   if (text !== undefined) {
-    refuseEntries(path, text, modelVocabularySize);
+    // Counting takes a fraction of a second; parsing and opening such a file takes a minute and gigabytes.
+    const max = maxEntriesPerToken * maxTokensFor(modelVocabularySize);
+    if (text.length > max && countEntries(text) > max)
+      throw misfit(path, `has more than ${max} entries`, modelVocabularySize);
     return { path, text, contents: parseJson(text, path) as object };
   }
   const modelPath = join(folder, 'tokenizer.model');
@@ -172,13 +168,6 @@ async function readContents(
     );
   }
   return { path: modelPath, contents: convertSentencePiece(model, modelPath, config.sentencePiece) };
-}
-
-/** Counting takes a fraction of a second; parsing and opening such a file takes a minute and gigabytes. */
-function refuseEntries(path: string, text: string, modelVocabularySize: number | undefined): void {
-  const max = maxEntriesPerToken * maxTokensFor(modelVocabularySize);
-  if (text.length > max && countEntries(text) > max)
-    throw misfit(path, `has more than ${max} entries`, modelVocabularySize);
 }
 
 /**
@@ -224,8 +213,7 @@ function listMissingTokens(known: KnownTokens, config: TokenizerConfig, folder: 
     const id = content === undefined ? undefined : vocabulary.get(content);
     if (content === undefined || id === undefined || added.has(content) || listed.has(content)) continue;
     listed.add(content);
-    const flags = { special: true, normalized: false, lstrip: false, rstrip: false, single_word: false };
-    missing.push({ id, content, ...flags });
+    missing.push({ id, content, special: true, ...literalFlags });
   }
   return missing;
 }

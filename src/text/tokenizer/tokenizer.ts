@@ -15,10 +15,6 @@ export interface EncodeOptions {
   readonly addSpecialTokens?: boolean | undefined;
 }
 
-export interface DecodeOptions {
-  readonly skipSpecialTokens?: boolean | undefined;
-}
-
 export interface Tokenizer {
   /** The largest id plus one; a model's logits may be wider. */
   readonly vocabularySize: number;
@@ -31,7 +27,7 @@ export interface Tokenizer {
   /** The min number of tokens of a text, without tokenizing it; 0 if unknown. */
   minTokens(text: string): number;
   /** Ids outside the vocabulary are skipped. */
-  decode(ids: readonly number[], options?: DecodeOptions): string;
+  decode(ids: readonly number[], options?: { readonly skipSpecialTokens?: boolean }): string;
   hasToken(id: number): boolean;
   /** The raw piece of the vocabulary, for example `▁the` or `<0xE2>`. */
   tokenText(id: number): string;
