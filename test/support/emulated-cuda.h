@@ -150,6 +150,8 @@ inline float reciprocal(float x) { return 1.0f / x; }
 #define __int_as_float emulated::castBits<float, int>
 #define __uint_as_float emulated::castBits<float, unsigned>
 #define __float_as_int emulated::castBits<int, float>
+#define __cvta_generic_to_global(pointer) reinterpret_cast<size_t>(pointer)
+#define __cvta_global_to_generic(address) reinterpret_cast<void*>(address)
 #define __float_as_uint emulated::castBits<unsigned, float>
 
 namespace emulated {

@@ -39,6 +39,9 @@ inline void loadFour(unsigned& x, unsigned& y, unsigned& z, unsigned& w, const v
   w = words[3];
 }
 
+/** Kernels run one after the other, and no compiler moves their loads. */
+template <typename... Values> inline void doNothing(Values&...) {}
+
 inline void roundToTf32(unsigned& rounded, float value) {
   __builtin_memcpy(&rounded, &value, sizeof rounded);
   if ((rounded & 0x7f800000) != 0x7f800000) rounded = (rounded + 0x1000) & 0xffffe000;

@@ -60,11 +60,10 @@ function translate(source: string): string {
         throw new MistletoeError('runtime', `The emulated device has no instruction "${instruction}".`, {
           hint: 'Add it to emulated-source.ts and emulated-instructions.h.',
         });
-      const values = operands
-        .replace(/"[=+]?\w"/g, '')
-        .replace(/:/g, ',')
-        .replace(',', '');
-      return `emulated::${name}(${values});`;
+      // Results and operands; what follows them concerns the compiler.
+      const values = operands.split(':').slice(1, 3);
+      const given = values.map((list) => list.replace(/"[=+]?\w"/g, '').trim()).filter((list) => list !== '');
+      return `emulated::${name}(${given.join(', ')});`;
     });
 }
 
@@ -74,6 +73,9 @@ const tileProduct = (shape: string, type: string): string =>
 /** Functions of emulated-instructions.h, by the whole text of the instruction. */
 const instructions: ReadonlyMap<string, string> = new Map([
   ['ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];', 'loadFour'],
+  ['griddepcontrol.launch_dependents;', 'doNothing'],
+  ['griddepcontrol.wait;', 'doNothing'],
+  ['', 'doNothing'],
   ['cvt.rna.tf32.f32 %0, %1;', 'roundToTf32'],
   ['cvt.rn.bf16x2.f32 %0, %1, %2;', 'packBfloat16'],
   ['cvt.rn.f16x2.f32 %0, %1, %2;', 'packFloat16'],

@@ -13,11 +13,13 @@ import type { Driver } from './driver.js';
 import { bytesOf } from '../kernels/kernel-text.js';
 import { type Cuda, describeDevice, loadCuda } from './find-devices.js';
 import { compilerOptions, KernelStore } from './kernel-compiler.js';
-import { CudaKernel, CudaModule, LaunchArguments } from '../programs/kernel-launch.js';
+import { CudaKernel, CudaModule, EarlyLaunch, LaunchArguments } from '../programs/kernel-launch.js';
 import { MatrixProducts, workspaceBytes } from '../programs/matrix-products.js';
 import { Staging } from './staging.js';
 
 const nonBlocking = 1; // CU_STREAM_NON_BLOCKING
+/** Recordings of launches that start early need CUDA 12.3, the launches themselves a GPU of compute capability 9. */
+const [earlyLaunchVersion, earlyLaunchCapability] = [12_030, 9];
 const relaxedCapture = 2; // CU_STREAM_CAPTURE_MODE_RELAXED: cuBLASLt may load its kernels meanwhile
 
 export class CudaDevice implements Device {
@@ -31,6 +33,10 @@ export class CudaDevice implements Device {
   readonly #stream: bigint;
   readonly #staging: Staging;
   readonly #arguments: LaunchArguments;
+  /** Undefined if the GPU or its driver has none. */
+  readonly #early: EarlyLaunch | undefined;
+  /** The last call was a launch: a copy or a product must end before the next one starts. */
+  #isBehindLaunch = false;
   readonly #workspace: Address;
   readonly #products: MatrixProducts;
   readonly #kernels = new KernelStore(join(defaultCacheFolder(), kernelsFolder));
@@ -57,6 +63,8 @@ export class CudaDevice implements Device {
       this.#stream = driver.pointer('cuStreamCreate', nonBlocking);
       this.#staging = new Staging(driver, native, this.#stream);
       this.#arguments = new LaunchArguments(native);
+      const isEarly = driver.version >= earlyLaunchVersion && computeCapability[0] >= earlyLaunchCapability;
+      this.#early = isEarly ? new EarlyLaunch(native, this.#stream) : undefined;
       this.#workspace = driver.allocate(workspaceBytes);
       this.#products = new MatrixProducts(native, cuda.products, this.#stream, this.#workspace);
     } catch (cause) {
@@ -119,6 +127,7 @@ export class CudaDevice implements Device {
   }
 
   launch(launch: Launch): void {
+    const isBehindLaunch = this.#isBehindLaunch;
     this.#enter();
     const { kernel, grid, block, sharedBytes = 0 } = launch;
     if (!(kernel instanceof CudaKernel) || !kernel.module.loaded) {
@@ -126,20 +135,22 @@ export class CudaDevice implements Device {
     }
     kernel.allowShared(this.#driver, sharedBytes);
     this.#arguments.set(launch);
-    const status = this.#driver.status(
-      'cuLaunchKernel',
-      kernel.handle,
-      grid[0],
-      grid[1],
-      grid[2],
-      block,
-      1,
-      1,
-      sharedBytes,
-      this.#stream,
-      this.#arguments.pointers,
-      null,
-    );
+    const { pointers } = this.#arguments;
+    const early = launch.startsEarly === true && isBehindLaunch ? this.#early : undefined;
+    early?.set(launch);
+    this.#isBehindLaunch = true;
+    const status =
+      early === undefined
+        ? this.#driver.status(
+            'cuLaunchKernel',
+            kernel.handle,
+            ...grid,
+            ...[block, 1, 1, sharedBytes],
+            this.#stream,
+            pointers,
+            null,
+          )
+        : this.#driver.status('cuLaunchKernelEx', early.configuration, kernel.handle, pointers, null);
     if (status === 0) return;
     const shape = `grid ${grid.join(' x ')}, ${block} threads, ${sharedBytes} bytes shared`;
     throw this.#driver.failure('cuLaunchKernel', status, `${kernel.name}, ${shape}`);
@@ -220,6 +231,7 @@ export class CudaDevice implements Device {
       ignoreLoss(cause);
     } finally {
       this.#arguments.dispose();
+      this.#early?.dispose();
       this.#release();
     }
   }
@@ -233,6 +245,7 @@ export class CudaDevice implements Device {
 
   #enter(): void {
     if (this.#disposed) throw new MistletoeError('runtime', `The GPU ${this.name} has been closed.`);
+    this.#isBehindLaunch = false;
     this.#driver.makeCurrent(this.#context);
   }
 

@@ -55,6 +55,8 @@ export interface Launch {
   /** Threads of a block, along x. */
   readonly block: number;
   readonly sharedBytes?: number | undefined;
+  /** Starts while the launch before still runs: the kernel itself waits for it. */
+  readonly startsEarly?: boolean | undefined;
   /** Addresses for pointers, numbers for ints. */
   readonly arguments: readonly (Address | number)[];
 }

@@ -51,6 +51,7 @@ const parameters = {
   cuLaunchKernel:
     'void *function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, ' +
     'unsigned int blockY, unsigned int blockZ, unsigned int sharedBytes, void *stream, void *arguments, void *extra',
+  cuLaunchKernelEx: 'void *configuration, void *function, void *arguments, void *extra',
 } as const;
 
 export type DriverCall = keyof typeof parameters;
@@ -72,6 +73,8 @@ const lostHint =
 
 export class Driver {
   readonly major: number;
+  /** 1000 times the major version and 10 times the minor. */
+  readonly version: number;
   readonly #functions: Readonly<Record<DriverCall, StatusFunction>>;
   readonly #readString: Native['readString'];
   readonly #pointer = new BigUint64Array(2);
@@ -82,7 +85,8 @@ export class Driver {
     this.#functions = bindFunctions(library, parameters);
     this.#readString = native.readString;
     this.call('cuInit', 0);
-    this.major = Math.floor(this.integer('cuDriverGetVersion') / 1000);
+    this.version = this.integer('cuDriverGetVersion');
+    this.major = Math.floor(this.version / 1000);
   }
 
   call(name: DriverCall, ...values: NativeValue[]): void {

@@ -64,6 +64,24 @@ export type ThreadNeed =
 /** The compiler drops unused helpers. */
 export const kernelPrelude = `${halfCode}${tensorCoreCode}${blockCode}
 
+// A kernel starts while the one before it still runs, lets the next one start, and waits here for what it reads. The
+// pointers pass through, so that no load moves before the wait.
+template <typename Pointer> __device__ void passThrough(Pointer& pointer) {
+#if defined(__CUDA_ARCH__)
+  size_t address = __cvta_generic_to_global(pointer);
+  asm volatile("" : "+l"(address));
+  pointer = (Pointer)__cvta_global_to_generic(address);
+#endif
+}
+
+template <typename... Pointers> __device__ void waitForEarlier(Pointers&... pointers) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" : : : "memory");
+  (passThrough(pointers), ...);
+#endif
+}
+
 // What is read only once goes past the first cache, where what is read often stays.
 __device__ uint4 loadOnce(const uint4* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -48,6 +48,8 @@ export class KernelText {
   readonly symbols: string[] = [];
   private readonly scopes: Scope[] = [{ lines: [], known: new Map() }];
   private names = 0;
+  /** Where the kernel waits for the one before, and how many operands it has used by then. */
+  private wait = { line: 0, constants: 0 };
 
   pointer(operand: KernelOperand): string {
     const known = this.operands.findIndex(({ key, type }) => key === operand.key && type === operand.type);
@@ -97,6 +99,14 @@ export class KernelText {
     this.scopes.at(-1)!.lines.push(`${'  '.repeat(this.scopes.length)}${text}`);
   }
 
+  /**
+   * The kernel waits here for the end of the one before (device-code.ts), not at its beginning. What it uses until then
+   * must be constant.
+   */
+  waitHere(): void {
+    this.wait = { line: this.scopes[0]!.lines.length, constants: this.operands.length };
+  }
+
   name(prefix: string): string {
     return `${prefix}${this.names++}`;
   }
@@ -136,10 +146,17 @@ export class KernelText {
         `${written.has(key) ? '' : 'const '}${storageTypes[type]}* __restrict__ p${index}`,
     );
     const symbols = this.symbols.map((_, index) => `  const int s${index} = symbols[${index}];`);
+    const { line, constants } = this.wait;
+    const read = this.operands.map(({ key }, index) =>
+      index < constants || written.has(key) ? [] : [`p${index}`],
+    );
+    const { lines } = this.scopes[0]!;
     return [
       `extern "C" __global__ ${bound}void ${name}(${['const int* symbols', ...parameters].join(', ')}) {`,
       ...symbols,
-      ...this.scopes[0]!.lines,
+      ...lines.slice(0, line),
+      `  waitForEarlier(${read.flat().join(', ')});`,
+      ...lines.slice(line),
       '}',
       '',
     ].join('\n');

@@ -5,7 +5,8 @@
  * does not matter (device-code.ts). The warps of a block share the places of its lines, an eighth each, and are joined in
  * their order. Nothing that differs between numbers of rows (tiles, loads in flight, blocks) changes this order.
  * Reading the matrix takes the time. Eight lanes read 128 bytes of a line, because half of it would cost as much, and
- * exchange what belongs to the lanes of another line. The next loads start before the arrived ones are used.
+ * exchange what belongs to the lanes of another line. The next loads start before the arrived ones are used, the first
+ * before the kernel that makes the rows has ended.
  */
 import type { HalfType } from '../../../core/half-floats.js';
 import type { TensorOf } from '../../../graph/tensor.js';
@@ -77,6 +78,7 @@ export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: n
       const sizes = { tiles, lineTiles, matrices, depth, loads, turns, allTurns, counts, units, pointers };
       const writing: TileProduct = { text, work, find, type: work.type as HalfType, ...sizes };
       declare(writing);
+      text.waitHere();
       text.line(`const int rows = ${text.count(leading)};`);
       const source = 'operation' in left ? writeNorm(writing, left, rows) : text.pointer(left);
       const stride = 'operation' in left ? loads + rowSpacing / placesOfLoad : loads;
@@ -274,9 +276,9 @@ function storeSums(writing: TileProduct): void {
 function writeNorm({ text, work, find, type }: TileProduct, norm: TensorOf<'rmsNorm'>, most: number): string {
   const { rows, weights } = readNorm(norm, find)!;
   const { inner } = work;
-  // Unrolling over rows would take longer: each block runs this once.
+  // Loads of some rows overlap; unrolling all would take longer, because each block runs this once.
   const overRows = (write: () => void): void => {
-    text.line('#pragma unroll 1');
+    text.line('#pragma unroll 4');
     text.block('for (int r = 0; r < rows; r++)', write);
   };
   const overRow = (write: () => void): void => {

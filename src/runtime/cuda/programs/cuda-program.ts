@@ -4,7 +4,7 @@
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { DimensionBindings } from '../../../graph/dimension.js';
-import { namesOf, type Wanted } from '../../program-values.js';
+import { bindInputs, checkTypes, namesOf, type Wanted } from '../../program-values.js';
 import type {
   Destination,
   InputDescription,
@@ -20,7 +20,7 @@ import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';
 import type { Address, Kernel, Recording } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
-import { bindValues, layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
+import { layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
 import {
   type OutputKind,
   type RowForms,
@@ -91,7 +91,7 @@ interface PlannedRuns {
 /** Recorded when a run repeats with everything at the same addresses. */
 interface LaidRun extends RecordedRun {
   readonly layout: RunLayout;
-  places: string;
+  places: readonly Address[];
 }
 
 /** The least recently used goes first. */
@@ -122,7 +122,8 @@ export class CudaProgram implements Program {
   ): Promise<MixedValues> {
     if (this.isDisposed) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
     const destinations = this.readDestinations(wanted);
-    const bindings = bindValues(this.inputs, values, this.memory);
+    const bindings = bindInputs(this.inputs, values);
+    checkTypes(this.inputs, values);
     const sent = this.inputs.filter(({ name }) => 'data' in values[name]!);
     const { plan, laid } = this.layOut(destinations, bindings, sent);
     const { layout } = laid;
@@ -133,8 +134,8 @@ export class CudaProgram implements Program {
     const launch = (): void => {
       for (const step of layout.steps) this.launch(step, addressOf, base);
     };
-    const places = [base, ...this.residentAddresses(values)].join();
-    const isAgain = laid.places === places && layout.steps.length > 1;
+    const places = this.listPlaces(values, base);
+    const isAgain = layout.steps.length > 1 && places.every((place, at) => place === laid.places[at]);
     if (isAgain) this.replay(laid, launch);
     else {
       this.parts.recordings.drop(laid);
@@ -198,7 +199,7 @@ export class CudaProgram implements Program {
     const key = [...rounded].map(([name, length]) => `${name}=${length}`).join(' ');
     const laid = layouts.get(key) ?? {
       layout: layOutRun(plan, sent, rounded),
-      places: '',
+      places: [],
       recording: undefined,
     };
     layouts.delete(key);
@@ -211,11 +212,13 @@ export class CudaProgram implements Program {
     return { plan, laid };
   }
 
-  private *residentAddresses(values: MixedValues): Generator<Address> {
+  private listPlaces(values: MixedValues, base: Address): readonly Address[] {
+    const places = [base];
     for (const { name } of this.inputs) {
       const value = values[name]!;
-      if ('buffer' in value) yield deviceRowsOf(value.buffer, this.memory).address;
+      if ('buffer' in value) places.push(deviceRowsOf(value.buffer, this.memory).address);
     }
+    return places;
   }
 
   private findAddresses(values: MixedValues, layout: RunLayout, base: Address): (place: Place) => Address {
@@ -241,7 +244,7 @@ export class CudaProgram implements Program {
       const operands = (plan.operands as readonly Place[]).map(addressOf);
       const lengths = base + BigInt(symbols);
       const kernel = this.parts.kernelOf(plan);
-      device.launch({ kernel, grid, block, arguments: [lengths, ...operands] });
+      device.launch({ kernel, grid, block, startsEarly: true, arguments: [lengths, ...operands] });
       return;
     }
     const { places, product } = step;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Driver } from '../driver/driver.js';
-import { CudaModule, LaunchArguments } from './kernel-launch.js';
+import { CudaModule, EarlyLaunch, LaunchArguments } from './kernel-launch.js';
 import { fakeLibrary, fakeNative, write } from '../../../../test/support/runtime/cuda/fake-library.js';
 
 const kernel = { name: 'add' };
@@ -45,6 +45,22 @@ describe('launch arguments', () => {
   it('are refused where there are too many', () => {
     expect(() => pack(Array<number>(257).fill(0))).toThrow('257 arguments; at most 256');
   });
+});
+
+it('a launch that starts early is described as the driver reads it', () => {
+  const native = fakeNative();
+  const early = new EarlyLaunch(native, 0xabcdn);
+  early.set({ grid: [5, 6, 7], block: 128, sharedBytes: 64 });
+  const memory = new DataView(native.view(early.configuration, 128));
+  expect(Array.from({ length: 7 }, (_, at) => memory.getUint32(4 * at, true))).toEqual([
+    5, 6, 7, 128, 1, 1, 64,
+  ]);
+  expect(memory.getBigUint64(32, true)).toBe(0xabcdn);
+  const attributes = Number(memory.getBigUint64(40, true) - early.configuration);
+  expect(memory.getUint32(48, true)).toBe(1);
+  expect([memory.getUint32(attributes, true), memory.getUint32(attributes + 8, true)]).toEqual([6, 1]);
+  early.dispose();
+  expect(native.freed).toEqual([early.configuration]);
 });
 
 describe('a module of kernels', () => {

@@ -58,6 +58,41 @@ export class LaunchArguments {
   }
 }
 
+const programmaticSerialization = 6; // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+/** CUlaunchConfig: grid, block, and shared bytes (7 x 4), stream (at 32), attributes (at 40), their number (at 48). */
+const configurationBytes = 56;
+/** CUlaunchAttribute: its kind, and its value at 8. */
+const attributeBytes = 72;
+
+/** Launches that start while the one before still runs (programmatic dependent launch). */
+export class EarlyLaunch {
+  readonly configuration: Address;
+  readonly #native: Pick<Native, 'allocate' | 'free' | 'view'>;
+  readonly #sizes: Uint32Array;
+
+  constructor(native: Pick<Native, 'allocate' | 'free' | 'view'>, stream: Address) {
+    const bytes = configurationBytes + attributeBytes;
+    this.#native = native;
+    this.configuration = native.allocate(bytes);
+    const view = new DataView(native.view(this.configuration, bytes));
+    for (let at = 0; at < bytes; at += 4) view.setUint32(at, 0, true);
+    view.setBigUint64(32, stream, true);
+    view.setBigUint64(40, this.configuration + BigInt(configurationBytes), true);
+    view.setUint32(48, 1, true);
+    view.setUint32(configurationBytes, programmaticSerialization, true);
+    view.setUint32(configurationBytes + 8, 1, true);
+    this.#sizes = new Uint32Array(view.buffer, 0, 7);
+  }
+
+  set({ grid, block, sharedBytes = 0 }: Pick<Launch, 'grid' | 'block' | 'sharedBytes'>): void {
+    this.#sizes.set([...grid, block, 1, 1, sharedBytes]);
+  }
+
+  dispose(): void {
+    this.#native.free(this.configuration);
+  }
+}
+
 export class CudaKernel implements Kernel {
   readonly name: string;
   readonly module: CudaModule;
