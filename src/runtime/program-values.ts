@@ -36,15 +36,15 @@ export function listInputs(outputs: NamedTensors): readonly InputDescription[] {
 
 const describe = ({ dtype, shape }: InputDescription): string => `${dtype} ${formatShape(shape)}`;
 
-export interface ShapedValue {
-  readonly shape: readonly number[];
-  readonly data: { readonly length: number };
-}
+type GivenValue = { readonly shape: readonly number[] } & (
+  | { readonly data: { readonly length: number } }
+  | Pick<ResidentValue, 'buffer'>
+);
 
-/** Binds symbols and checks every input. */
+/** Binds symbols and checks every input. It runs for every step, so messages are built on demand. */
 export function bindInputs(
   descriptions: readonly InputDescription[],
-  values: Readonly<Record<string, ShapedValue>>,
+  values: Readonly<Record<string, GivenValue>>,
 ): DimensionBindings {
   const bindings = new Map<string, number>();
   for (const { name, shape } of descriptions) {
@@ -61,9 +61,7 @@ export function bindInputs(
   return bindings;
 }
 
-/** Runs for every input of every step, so messages are built on demand. */
-function checkInput(description: InputDescription, value: ShapedValue, bindings: DimensionBindings): void {
-  const { shape } = description;
+function checkInput({ name, shape }: InputDescription, value: GivenValue, bindings: DimensionBindings): void {
   let fits = value.shape.length === shape.length;
   let count = 1;
   for (let axis = 0; fits && axis < shape.length; axis++) {
@@ -72,26 +70,27 @@ function checkInput(description: InputDescription, value: ShapedValue, bindings:
     fits = (typeof dimension === 'number' ? dimension : evaluateDimension(dimension, bindings)) === size;
     count *= size;
   }
-  if (fits && value.data.length === count) return;
-  const seen = `Input "${description.name}" has shape ${formatShape(value.shape)}`;
-  if (!fits) {
-    const known = [...bindings].map(([name, size]) => `${name} = ${size}`).join(', ');
-    const where = known === '' ? '' : ` with ${known}`;
-    throw new MistletoeError('runtime', `${seen}, expected ${formatShape(shape)}${where}.`);
-  }
-  throw new MistletoeError('runtime', `${seen} and ${value.data.length} values, expected ${count} values.`);
+  const given = 'data' in value ? value.data.length : value.buffer.rowCount * value.buffer.width;
+  if (fits && given === count) return;
+  const seen = `Input "${name}" has shape ${formatShape(value.shape)}`;
+  if (fits) throw new MistletoeError('runtime', `${seen} and ${given} values, expected ${count} values.`);
+  const known = [...bindings].map(([symbol, size]) => `${symbol} = ${size}`).join(', ');
+  const where = known === '' ? '' : ` with ${known}`;
+  throw new MistletoeError('runtime', `${seen}, expected ${formatShape(shape)}${where}.`);
 }
 
-export function checkTypes(descriptions: readonly InputDescription[], values: NamedValues): void {
+/** Of host values; buffers hold float32. */
+export function checkTypes(descriptions: readonly InputDescription[], values: MixedValues): void {
   for (const { name, dtype } of descriptions) {
-    const given = typeOf(values[name]?.data);
-    if (given !== (isHalf(dtype) ? '16-bit' : dtype)) {
+    const value = values[name]!;
+    if (!('data' in value)) continue;
+    const given = typeOf(value.data);
+    if (given !== (isHalf(dtype) ? '16-bit' : dtype))
       throw new MistletoeError('runtime', `Input "${name}" holds ${given} values, expected ${dtype}.`);
-    }
   }
 }
 
-function typeOf(data: TensorValue['data'] | undefined): string {
+function typeOf(data: TensorValue['data']): string {
   if (data instanceof Float32Array) return 'float32';
   if (data instanceof Int32Array) return 'int32';
   return data instanceof Uint16Array ? '16-bit' : 'bool';

@@ -5,7 +5,7 @@
  * still be finite (0 times NaN is NaN), so a lane is cleared when it is taken over.
  * Row 0 of each lane is a masked dummy: ONNX Runtime's FusedMatMul crashes on an empty past.
  */
-import { resident, type ResidentValue, type Runtime } from '../../runtime/program.js';
+import { resident, type ResidentValue, type Runtime, type TensorValue } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 
 /**
@@ -79,6 +79,9 @@ const initialPositions: Readonly<Record<LaneContent, number>> = { whole: 256, re
 export const roomFor = (content: LaneContent, positions: number): number =>
   Math.max(initialPositions[content], 2 * positions);
 
+/** Made once: every pass has dozens of them. */
+const slotNames: Readonly<Record<'past' | 'prefix', string[]>> = { past: [], prefix: [] };
+
 export class CachePool {
   readonly owners: (PooledCache | undefined)[];
   /** [lane] Positions written so far. */
@@ -87,6 +90,8 @@ export class CachePool {
   private readonly rowSize: number;
   private capacity = 0;
   private storage: RowBuffer;
+  /** [slot] Parts of the storage. */
+  private slots: readonly RowBuffer[] = [];
 
   constructor(
     readonly runtime: Runtime,
@@ -112,9 +117,25 @@ export class CachePool {
 
   /** Read in place. [position, lane * head, size] */
   view(slot: number, positions: number): ResidentValue {
+    return resident(this.slots[slot]!.rows(0, positions * this.lanes), this.shapeOf(positions));
+  }
+
+  /** Of all slots, as inputs `past0`, `past1`, ... */
+  addViews(
+    inputs: Record<string, TensorValue | ResidentValue>,
+    name: keyof typeof slotNames,
+    positions: number,
+  ): void {
+    const names = slotNames[name];
+    const [shape, rows] = [this.shapeOf(positions), positions * this.lanes];
+    this.slots.forEach((slot, index) => {
+      inputs[(names[index] ??= `${name}${index}`)] = resident(slot.rows(0, rows), shape);
+    });
+  }
+
+  private shapeOf(positions: number): readonly number[] {
     const { keyValueHeadCount, headSize } = this.sizes;
-    const rows = this.storage.rows(this.rowAt(slot, 0, 0), positions * this.lanes);
-    return resident(rows, [positions, this.lanes * keyValueHeadCount, headSize]);
+    return [positions, this.lanes * keyValueHeadCount, headSize];
   }
 
   write(
@@ -160,7 +181,11 @@ export class CachePool {
     if (positions <= this.capacity) return;
     const [old, oldRows] = [this.storage, this.storage.rowCount / this.slotCount];
     this.capacity = Math.max(positions, 2 * this.capacity);
-    this.storage = this.runtime.allocate(this.slotCount * (this.capacity + 1) * this.lanes, this.rowSize);
+    const perSlot = (this.capacity + 1) * this.lanes;
+    this.storage = this.runtime.allocate(this.slotCount * perSlot, this.rowSize);
+    this.slots = Array.from({ length: this.slotCount }, (_, slot) =>
+      this.storage.rows(slot * perSlot, perSlot),
+    );
     if (oldRows === 0) return;
     for (let slot = 0; slot < this.slotCount; slot++)
       this.storage.write(old.rows(slot * oldRows, oldRows), this.rowAt(slot, 0, 0));

@@ -120,8 +120,8 @@ export class LaneProgram {
     const { pool, places } = placeRuns(runs, prefix !== undefined);
     const merged = this.mergeInputs(runs, places);
     const inputs = { ...merged };
-    addViews(inputs, 'past', pool, places.pastOf);
-    addViews(inputs, 'prefix', prefix?.pool, places.prefixOf);
+    if (pool !== undefined) pool.addViews(inputs, 'past', Math.max(...places.pastOf));
+    prefix?.pool.addViews(inputs, 'prefix', Math.max(...places.prefixOf!));
     const names = [...new Set(wanted.flat())];
     const destinations = names.map((name): [string, Destination] => [
       name,
@@ -210,17 +210,6 @@ function placeRuns(
       prefixOf: isAfterPrefix ? caches.map(({ prefixLength }) => prefixLength + 1) : undefined,
     },
   };
-}
-
-function addViews(
-  inputs: Record<string, TensorValue | ResidentValue>,
-  name: string,
-  pool: CachePool | undefined,
-  lengths: readonly number[] = [],
-): void {
-  if (pool === undefined) return;
-  for (let slot = 0; slot < 2 * pool.sizes.layerCount; slot++)
-    inputs[`${name}${slot}`] = pool.view(slot, Math.max(...lengths));
 }
 
 const laneAxis = (shape: Shape): number => shape.findIndex((dimension) => bareSymbol(dimension) === 'lanes');

@@ -87,7 +87,7 @@ export class DeviceRows implements RowBuffer {
   }
 
   private addressOf(row: number): Address {
-    return this.address + BigInt(floatBytes * row * this.width);
+    return row === 0 ? this.address : this.address + BigInt(floatBytes * row * this.width);
   }
 }
 

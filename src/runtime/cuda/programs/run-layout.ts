@@ -10,39 +10,12 @@ import {
   OutOfMemoryError,
   type TensorValue,
 } from '../../program.js';
-import { bindInputs, checkTypes } from '../../program-values.js';
-import { type RowMemory, deviceRowsOf } from '../driver/device-rows.js';
 import type { Launch } from '../driver/device.js';
 import type { KernelPlan, ThreadNeed } from '../kernels/kernel-plan.js';
 import { bytesOf } from '../kernels/kernel-text.js';
 import { type ProductShape, shapeProduct } from './product-shape.js';
 import type { RunPlan } from './run-plan.js';
 import { type KernelStep, type Place, type ProductStep, type SmallBatchStep, resultsOf } from './step.js';
-
-/** Host values to and from the device, in one piece each way. */
-export function bindValues(
-  inputs: readonly InputDescription[],
-  values: MixedValues,
-  memory: RowMemory,
-): DimensionBindings {
-  const shaped: Record<string, { shape: readonly number[]; data: { length: number } }> = {};
-  const onHost: Record<string, TensorValue> = {};
-  for (const [name, value] of Object.entries(values)) {
-    if ('data' in value) {
-      onHost[name] = value;
-      shaped[name] = value;
-      continue;
-    }
-    const { rowCount, width } = deviceRowsOf(value.buffer, memory);
-    shaped[name] = { shape: value.shape, data: { length: rowCount * width } };
-  }
-  const bindings = bindInputs(inputs, shaped);
-  checkTypes(
-    inputs.filter(({ name }) => name in onHost),
-    onHost,
-  );
-  return bindings;
-}
 
 export function viewValues(
   { buffer }: Uint8Array,
