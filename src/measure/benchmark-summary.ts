@@ -1,15 +1,76 @@
 /**
- * Summaries of a benchmark's records. Ratios are ratios of sums, and intervals resample prompts, the independent unit.
- * The speedup keeps both sides of a prompt together, since a long answer is long for both.
+ * What a benchmark keeps of an answer, and summaries of it. Ratios are ratios of sums, and intervals resample prompts, the
+ * independent unit. The speedup keeps both sides of a prompt together, since a long answer is long for both.
  */
 import { meanOfRequestMeans, poolAcceptance } from '../decode/acceptance.js';
-import type { RequestRecord } from './benchmark-record.js';
+import type { Generation } from '../decode/plain.js';
+import { isSpeculative } from '../decode/speculative-text.js';
+import type { SpeculativeGeneration } from '../decode/speculative.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import {
   bootstrapInterval,
   type BootstrapOptions,
   type Interval,
   pooledAcceptedLengthInterval,
 } from './statistics.js';
+
+/** The name and policy of plain decoding. */
+export const plainSystem = { system: 'plain', policy: 'none' } as const;
+
+export type RequestRecord = Readonly<
+  Omit<ReturnType<typeof recordAnswer>, 'speculation'> & {
+    /** Absent for plain decoding. */
+    speculation?: ReturnType<typeof recordSpeculation> | undefined;
+  }
+>;
+
+interface AnswerParts {
+  readonly set: string;
+  readonly prompt: Prompt;
+  readonly system: string;
+  readonly policy: string;
+  readonly generation: Generation;
+  /** Plain decoding's answer to the same prompt. */
+  readonly plain: Generation;
+  readonly isGreedy: boolean;
+}
+
+export function recordAnswer({ set, prompt, system, policy, generation, plain, isGreedy }: AnswerParts) {
+  const { promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs, tokensPerSecond } = generation;
+  const equalsPlain = isGreedy ? tokenIds.join() === plain.tokenIds.join() : undefined;
+  return {
+    set,
+    promptId: prompt.id,
+    category: prompt.category,
+    system,
+    policy,
+    promptTokens: promptTokenIds.length,
+    tokenIds,
+    text,
+    finishReason,
+    prefillMs,
+    /** From the first token, which the prefill gives, to the last. */
+    decodeMs,
+    tokensPerSecond,
+    speculation: isSpeculative(generation) ? recordSpeculation(generation, equalsPlain) : undefined,
+  };
+}
+
+function recordSpeculation(generation: SpeculativeGeneration, equalsPlain: boolean | undefined) {
+  const { acceptance, draftMs, verifyMs, overheadMs, targetPasses, drafterPasses, drafterFailed } =
+    generation;
+  return {
+    acceptance,
+    draftMs,
+    verifyMs,
+    overheadMs,
+    targetPasses,
+    drafterPasses,
+    drafterFailed,
+    /** Token for token; undefined where tokens are drawn and the two need not agree. */
+    equalsPlain,
+  };
+}
 
 export interface SystemSummary {
   readonly set: string;

@@ -12,7 +12,7 @@ import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { inlinePrompt } from '../text/prompts/prompt-set.js';
 import type { BenchmarkOptions, BenchmarkSystem, PromptSet } from './benchmark.js';
 import { runBenchmark } from './benchmark.js';
-import { recordAnswer } from './benchmark-record.js';
+import { recordAnswer } from './benchmark-summary.js';
 
 const temporary = makeTemporaryFolder();
 const runtime = createOnnxRuntime({ threads: 1 });

@@ -8,15 +8,21 @@
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { Engine } from '../decode/engine/engine.js';
-import { decodePlain, type Generation, type GenerationRequest } from '../decode/plain.js';
+import { decodePlain, type Generation } from '../decode/plain.js';
 import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../decode/speculative.js';
 import { encodePrompt, type Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
-import { plainSystem, recordAnswer, type RequestRecord } from './benchmark-record.js';
-import { summariseByCategory, summariseBySet, type SystemSummary } from './benchmark-summary.js';
+import {
+  plainSystem,
+  recordAnswer,
+  type RequestRecord,
+  summariseByCategory,
+  summariseBySet,
+  type SystemSummary,
+} from './benchmark-summary.js';
 
 export interface BenchmarkSystem {
   readonly name: string;
@@ -51,24 +57,11 @@ export interface BenchmarkOptions {
 export interface BenchmarkEvents {
   /** `total`: generations without the warm-up. */
   readonly onStart?: (total: number) => void;
-  readonly onGeneration?: (progress: BenchmarkProgress) => void;
+  readonly onGeneration?: (
+    progress: Pick<UnitProgress, 'set' | 'system'> & { readonly done: number },
+  ) => void;
   readonly onRecord?: (record: RequestRecord) => void;
   readonly onNotice?: (message: string) => void;
-}
-
-export interface BenchmarkProgress {
-  readonly done: number;
-  readonly set: string;
-  readonly system: string;
-}
-
-/** Throughput of prompts that are answered at the same time. */
-export interface Throughput {
-  readonly set: string;
-  readonly system: string;
-  readonly policy: string;
-  /** All tokens of all answers over the time for them, prefill included. */
-  readonly tokensPerSecond: number;
 }
 
 export interface BenchmarkResult {
@@ -78,7 +71,10 @@ export interface BenchmarkResult {
   /** The same per category, for the sets that have more than one: a pooled number hides them. */
   readonly categories: readonly SystemSummary[];
   /** One per set and system where prompts were answered several at a time. */
-  readonly together?: readonly Throughput[];
+  readonly together?: readonly (SystemName & {
+    /** All tokens of all answers over the time for them, prefill included. */
+    readonly tokensPerSecond: number;
+  })[];
   readonly interrupted: boolean;
 }
 
@@ -109,10 +105,13 @@ export interface MeasuredUnit {
   readonly totals: readonly SystemTotal[];
 }
 
-interface SystemTotal {
+interface SystemName {
   readonly set: string;
   readonly system: string;
   readonly policy: string;
+}
+
+interface SystemTotal extends SystemName {
   readonly tokens: number;
   readonly ms: number;
 }
@@ -137,7 +136,7 @@ export class BenchmarkRunner {
   private constructor(
     private readonly options: BenchmarkOptions,
     private readonly events: Pick<BenchmarkEvents, 'onNotice'>,
-    private readonly sets: readonly EncodedSet[],
+    private readonly sets: Awaited<ReturnType<typeof encodeSets>>,
   ) {
     this.competitors = [undefined, ...options.systems];
     this.concurrency = options.concurrency ?? 1;
@@ -239,8 +238,15 @@ export class BenchmarkRunner {
     choosers: Choosers,
     scheduler?: PassScheduler,
   ): Promise<Generation> {
-    const { options, events } = this;
-    return answerWith({ options, events, entry, scheduler }, system, system && choosers.get(system));
+    const { target, maxNewTokens, sampling, signal } = this.options;
+    const { promptIds, prompt, seed } = entry;
+    const { stopIds, tokenizer } = target;
+    const request = { promptIds, maxNewTokens, sampling, seed, stopIds, tokenizer, scheduler, signal };
+    const policy = system && choosers.get(system);
+    if (system === undefined || policy === undefined) return decodePlain(target.model, request);
+    const onNotice = (message: string): void =>
+      this.events.onNotice?.(`${system.name}, prompt ${prompt.id}: ${message}`);
+    return decodeSpeculative(target.model, system.drafter, { ...request, policy, onNotice });
   }
 }
 
@@ -257,7 +263,7 @@ export function collectBenchmark(
     const sum = sums.get(key);
     sums.set(key, { ...total, tokens: tokens + (sum?.tokens ?? 0), ms: ms + (sum?.ms ?? 0) });
   }
-  const together = [...sums.values()].flatMap(({ set, system, policy, tokens, ms }): Throughput[] =>
+  const together = [...sums.values()].flatMap(({ set, system, policy, tokens, ms }) =>
     ms > 0 ? [{ set, system, policy, tokensPerSecond: tokens / (ms / 1000) }] : [],
   );
   return {
@@ -279,13 +285,8 @@ interface EncodedPrompt {
   readonly seed: number;
 }
 
-interface EncodedSet {
-  readonly name: string;
-  readonly entries: readonly EncodedPrompt[];
-}
-
 /** Before the first generation, so that a prompt that does not fit is refused at once. */
-function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions): Promise<readonly EncodedSet[]> {
+function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions) {
   return Promise.all(
     promptSets.map(async ({ name, prompts }) => ({
       name,
@@ -299,37 +300,6 @@ function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions): Prom
       ),
     })),
   );
-}
-
-interface AnswerTask {
-  readonly options: BenchmarkOptions;
-  readonly events: Pick<BenchmarkEvents, 'onNotice'>;
-  readonly entry: EncodedPrompt;
-  readonly scheduler: PassScheduler | undefined;
-}
-
-async function answerWith(
-  { options, events, entry: { promptIds, prompt, seed }, scheduler }: AnswerTask,
-  system: BenchmarkSystem | undefined,
-  policy: PolicyChooser | undefined,
-): Promise<Generation> {
-  const { target, maxNewTokens, sampling, signal } = options;
-  const request: GenerationRequest = {
-    promptIds,
-    maxNewTokens,
-    sampling,
-    seed,
-    stopIds: target.stopIds,
-    tokenizer: target.tokenizer,
-    scheduler,
-    signal,
-  };
-  if (system === undefined || policy === undefined) return decodePlain(target.model, request);
-  return decodeSpeculative(target.model, system.drafter, {
-    ...request,
-    policy,
-    onNotice: (message) => events.onNotice?.(`${system.name}, prompt ${prompt.id}: ${message}`),
-  });
 }
 
 function checkSystems(systems: readonly BenchmarkSystem[]): void {

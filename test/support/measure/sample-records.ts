@@ -1,8 +1,8 @@
 /** Records of a benchmark with round numbers, for tests of what is made of them. */
 import type { StepRecord } from '../../../src/decode/acceptance.js';
 import { summariseAcceptance } from '../../../src/decode/acceptance.js';
-import type { RequestRecord } from '../../../src/measure/benchmark-record.js';
-import { plainSystem } from '../../../src/measure/benchmark-record.js';
+import type { RequestRecord } from '../../../src/measure/benchmark-summary.js';
+import { plainSystem } from '../../../src/measure/benchmark-summary.js';
 
 export interface SampleAnswer {
   readonly set?: string;
