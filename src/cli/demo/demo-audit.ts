@@ -13,7 +13,7 @@ import { cacheOf, type MachineFlags } from '../common-flags.js';
 import { wrap } from '../help.js';
 import { createProgress } from '../progress.js';
 import type { Target } from '../../decode/target.js';
-import { type Colors, type Terminal, colorsFor } from '../terminal.js';
+import type { Colors, Terminal } from '../terminal.js';
 
 /** Code and math prompts that the bundled model answers correctly. */
 const texts = {
@@ -43,9 +43,9 @@ const settings = {
   window: 48,
 };
 
-export async function showAudit(stage: Stage, number: number): Promise<void> {
+export async function showAudit(stage: Stage): Promise<void> {
   const { say, flags, terminal, signal } = stage;
-  sayHeading(stage, number, 'A few tokens that make the drafts fail');
+  sayHeading(stage, 2, 'A few tokens that make the drafts fail');
   say('The speedup depends on how often target and drafter agree. With the weights of');
   say('both, the audit searches for a suffix that makes them disagree while the answer');
   say(`stays the same: one drafter, ${demoPrompts.length} code and math prompts.`);
@@ -176,25 +176,6 @@ export interface Stage {
   readonly colors: Colors;
   /** One line, or an empty one. */
   readonly say: (line?: string) => void;
-  readonly write: (text: string) => void;
-}
-
-/** `number` is shown in the heading. */
-export type Act = (stage: Stage, number: number) => Promise<void>;
-
-export function createStage(parts: Pick<Stage, 'terminal' | 'target' | 'flags' | 'signal'>): Stage {
-  const { stdout } = parts.terminal;
-  const write = (text: string): void => {
-    stdout.write(text);
-  };
-  return {
-    ...parts,
-    colors: colorsFor(stdout, parts.terminal),
-    write,
-    say: (line = '') => {
-      write(`${line}\n`);
-    },
-  };
 }
 
 export function sayHeading({ colors, say }: Stage, number: number, title: string): void {
@@ -224,27 +205,4 @@ export function sayBars(say: Stage['say'], lines: readonly BarLine[]): void {
     const parts = [name.padEnd(nameWidth), figure.padStart(figureWidth), paint('█'.repeat(length))];
     say(`  ${[...parts, ...(note === undefined ? [] : [note])].join('  ')}`);
   }
-}
-
-interface Wrapper {
-  add(text: string): void;
-  finish(): void;
-}
-
-/** Wraps streamed text behind a gutter, line by line. */
-export function createWrapper(write: (text: string) => void, gutter: string, width: number): Wrapper {
-  let line = '';
-  const print = (text: string): void => {
-    for (const part of wrap(text.replaceAll('\t', '    '), width)) write(`${gutter}${part}\n`);
-  };
-  return {
-    add(text) {
-      const lines = `${line}${text}`.split('\n');
-      line = lines.pop()!;
-      lines.forEach(print);
-    },
-    finish() {
-      if (line !== '') print(line);
-    },
-  };
 }

@@ -19,18 +19,9 @@ import { cacheOf, machineFlags } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { flag } from '../flags.js';
 import { createTokenMarker, draftBrackets } from '../generate-output.js';
-import { createNotice, type Terminal } from '../terminal.js';
-import {
-  type Act,
-  createStage,
-  createWrapper,
-  type DemoFlags,
-  sayBars,
-  sayHeading,
-  showAudit,
-  type Stage,
-  stageWidth,
-} from './demo-audit.js';
+import { wrap } from '../help.js';
+import { colorsFor, createNotice, type Terminal } from '../terminal.js';
+import { type DemoFlags, sayBars, sayHeading, showAudit, type Stage, stageWidth } from './demo-audit.js';
 
 const flags = {
   act: flag('run only one part: 1 is decoding, 2 the audit', oneOf(['1', '2']), 'number'),
@@ -52,9 +43,6 @@ export const demo = defineCommand({
   run: (flags, { terminal }) => runDemo(flags, terminal),
 });
 
-/** The parts of the demo, in order; each prints its own heading. */
-const acts: readonly Act[] = [showSpeculation, showAudit];
-
 async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<number> {
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
@@ -69,11 +57,13 @@ async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<number> {
       abort.abort();
     });
     try {
-      const stage = createStage({ terminal, target, flags, signal });
-      for (const [index, act] of acts.entries()) {
-        const isWanted = flags.act === undefined || Number(flags.act) === index + 1;
-        if (isWanted && !signal.aborted) await act(stage, index + 1);
-      }
+      const { stdout } = terminal;
+      const say = (line = ''): void => {
+        stdout.write(`${line}\n`);
+      };
+      const stage = { terminal, target, flags, signal, say, colors: colorsFor(stdout, terminal) };
+      if (flags.act !== '2') await showSpeculation(stage);
+      if (flags.act !== '1' && !signal.aborted) await showAudit(stage);
     } finally {
       stopListening();
     }
@@ -91,7 +81,7 @@ const runs = 3;
 /** Fixed, so that the demo shows the same drafts on every machine; `auto` depends on timing. */
 const policy = 'chain:4';
 
-async function showSpeculation(stage: Stage, number: number): Promise<void> {
+async function showSpeculation(stage: Stage): Promise<void> {
   const { target, flags, say, colors } = stage;
   const { model, tokenizer } = target;
   const prompts = await loadPrompts(join(packageRoot, 'examples/prompts.jsonl'));
@@ -101,7 +91,7 @@ async function showSpeculation(stage: Stage, number: number): Promise<void> {
     onNotice: createNotice(stage.terminal),
     ...cacheOf(flags),
   });
-  sayHeading(stage, number, 'The same answer in fewer target passes');
+  sayHeading(stage, 1, 'The same answer in fewer target passes');
   say('A small draft model proposes four tokens. The target checks all of them in one');
   say('pass, keeps those it would have generated itself, and adds one of its own.');
   say();
@@ -123,15 +113,13 @@ async function showPrompt(stage: Stage, drafter: Drafter, prompt: Prompt): Promi
   say(`${colors.cyan('Prompt')}  ${colors.bold(prompt.text)}`);
   say();
   say('Plain decoding');
-  // Compiled ahead, so that the text streams from its first token.
-  await target.model.prepare();
-  const plain = await streamText(stage, (onToken) =>
+  const plain = await showText(stage, (onToken) =>
     generateText(target, prompt.text, { maxNewTokens, signal, onToken }),
   );
   if (isOver()) return;
   say();
   say('With drafts of 4 tokens from the draft model');
-  const speculative = await streamText(stage, (onToken) =>
+  const speculative = await showText(stage, (onToken) =>
     generateSpeculatively(target, drafter, prompt.text, { maxNewTokens, signal, onToken, policy }),
   );
   if (isOver()) return;
@@ -143,20 +131,17 @@ async function showPrompt(stage: Stage, drafter: Drafter, prompt: Prompt): Promi
 
 type OnToken = NonNullable<Parameters<typeof generateText>[2]>['onToken'];
 
-async function streamText<T extends Generation>(
-  { write, colors }: Stage,
+async function showText<T extends Generation>(
+  { say, colors }: Stage,
   generate: (onToken: NonNullable<OnToken>) => Promise<T>,
 ): Promise<T> {
   const marker = createTokenMarker(colors, !colors.isColorSupported);
-  const wrapper = createWrapper(write, `${colors.dim('│')} `, stageWidth - 2);
-  let isAtStart = true;
+  let marked = '';
   const generation = await generate(({ text, origin }) => {
-    const shown = isAtStart ? text.trimStart() : text;
-    if (shown !== '') isAtStart = false;
-    wrapper.add(marker.mark(shown, origin));
+    marked += marker.mark(text, origin);
   });
-  wrapper.add(marker.finish());
-  wrapper.finish();
+  const text = `${marked}${marker.finish()}`.trim().replaceAll('\t', '    ');
+  for (const line of wrap(text, stageWidth - 2)) say(`${colors.dim('│')} ${line}`);
   return generation;
 }
 
