@@ -158,14 +158,7 @@ function summarizeSpeculation(generation: SpeculativeGeneration, speculation: Sp
  */
 export const draftBrackets = ['⟨', '⟩'] as const;
 
-export interface TokenMarker {
-  /** The text of one more token, marked. */
-  mark(text: string, origin: TokenOrigin): string;
-  /** The rest to write after the last token. */
-  finish(): string;
-}
-
-export function createTokenMarker(colors: Colors, hasBrackets: boolean): TokenMarker {
+export function createTokenMarker(colors: Colors, hasBrackets: boolean) {
   const [opening, closing] = draftBrackets;
   let isOpen = false;
   let heldSpaces = ''; // after an open draft: inside if it continues, outside if it ends
@@ -195,11 +188,13 @@ export function createTokenMarker(colors: Colors, hasBrackets: boolean): TokenMa
   };
 
   return {
-    mark(text, origin) {
+    /** The text of one more token, marked. */
+    mark(text: string, origin: TokenOrigin): string {
       if (text === '') return '';
       if (origin !== 'accepted') return close() + text;
       return hasBrackets ? bracket(text) : paint(text);
     },
+    /** The rest to write after the last token. */
     finish: close,
   };
 }

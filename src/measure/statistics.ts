@@ -74,15 +74,10 @@ export function testSignedRanks(
   };
 }
 
-interface Ranking {
-  /** Twice the mid-rank of each magnitude, in the order of the input: a whole number. */
-  readonly doubledRanks: Uint32Array;
-  readonly tieSizes: readonly number[];
-}
-
-function rankMagnitudes(differences: readonly number[]): Ranking {
+function rankMagnitudes(differences: readonly number[]) {
   const magnitudes = differences.map(Math.abs);
   const order = magnitudes.map((_, index) => index).sort((a, b) => magnitudes[a]! - magnitudes[b]!);
+  // Twice the mid-rank of each magnitude, in the order of the input: a whole number.
   const doubledRanks = new Uint32Array(order.length);
   const tieSizes: number[] = [];
   for (let start = 0; start < order.length;) {

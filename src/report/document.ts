@@ -100,11 +100,6 @@ export function renderReportMarkdown({ brand, opening, subject, sections }: Repo
   return `${lines.join('\n').trimEnd()}\n`;
 }
 
-export interface ReportFiles {
-  readonly html: string;
-  readonly markdown: string;
-}
-
 /** "target, 12.5 million parameters, sha256 0123456789abcdef…" */
 export const describeModel = (model: {
   readonly name: string;
@@ -121,7 +116,7 @@ export const describeSettings = (settings: object): string =>
     .join(', ');
 
 /** report.html and report.md in the folder of a run. */
-export async function writeReport(folder: string, report: Report): Promise<ReportFiles> {
+export async function writeReport(folder: string, report: Report) {
   const paths = { html: join(folder, 'report.html'), markdown: join(folder, 'report.md') };
   await writeWhole(paths.html, renderReportHtml(report));
   await writeWhole(paths.markdown, renderReportMarkdown(report));

@@ -1,12 +1,11 @@
 /** `mistletoe worker`. */
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { availableParallelism, hostname } from 'node:os';
 import { openAuditPool, parseAuditUnit, type QueueAuditOptions } from '../../audit/units/queue-audits.js';
 import { MistletoeError } from '../../core/errors.js';
 import { maxThreads } from '../../core/limits.js';
 import { decimal, integer, text } from '../../core/settings.js';
+import { closeServer, listen } from '../../guard/proxy/proxy.js';
 import { parseQueueUrl, QueueConnection } from '../../runs/queue/queue-connection.js';
 import { serveQueue } from '../../runs/queue/queue-worker.js';
 import { findDevices } from '../../runs/run-device.js';
@@ -149,14 +148,9 @@ async function serveMetrics(
       () => response.writeHead(503).end('The queue cannot be reached.\n'),
     );
   });
-  server.listen(metricsPort, metricsHost);
-  await once(server, 'listening');
-  onNotice(`Metrics are at http://${metricsHost}:${(server.address() as AddressInfo).port}/metrics.`);
-  return async () => {
-    server.close();
-    server.closeAllConnections();
-    await once(server, 'close');
-  };
+  const url = await listen(server, { host: metricsHost, port: metricsPort }, '--metrics-port');
+  onNotice(`Metrics are at ${url}/metrics.`);
+  return () => closeServer(server, 1);
 }
 
 // Prometheus metrics of a worker: its units, and the jobs of the runs that are open.

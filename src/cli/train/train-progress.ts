@@ -9,7 +9,7 @@ import { type Progress, type ProgressClock, describeLeft } from '../progress.js'
 const memory = 0.9;
 
 export function createTrainProgress(progress: Progress, { now }: ProgressClock): TrainEvents {
-  let pace: Pace | undefined;
+  let pace: ReturnType<typeof createPace> | undefined;
   let steps = 0;
   let tokens = 0;
   let accepted: number | undefined;
@@ -77,18 +77,14 @@ function describeStart({ request, texts, parameterCount, update }: StartedTraini
   return `train: ${parameterText(parameterCount)}, ${learned}, ${heldOutCounts.examples} held out, ${request.settings.steps} updates${resumed}`;
 }
 
-export interface Pace {
-  seconds(): number;
-  /** Undefined until something was done. */
-  left(done: number, total: number): number | undefined;
-}
-
 /** Counts from `first`: updates of an earlier start do not count towards the speed. */
-export function createPace(now: () => number, first: number): Pace {
+export function createPace(now: () => number, first: number) {
   const began = now();
   return {
     seconds: () => (now() - began) / 1000,
-    left: (done, total) => (done > first ? ((now() - began) / (done - first)) * (total - done) : undefined),
+    /** Undefined until something was done. */
+    left: (done: number, total: number): number | undefined =>
+      done > first ? ((now() - began) / (done - first)) * (total - done) : undefined,
   };
 }
 

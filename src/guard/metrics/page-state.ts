@@ -1,48 +1,16 @@
 /** The data of the page at /mistletoe, for guard and server alike. No prompts, no answers, no keys. */
 import type { Judge } from '../judge/judge.js';
 import type { StreamBaseline } from '../judge/rank.js';
-import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
+import type { ActionEvent, Verdict } from '../judge/verdict.js';
 import { type Observation, meanAcceptedLength } from '../observation.js';
 import { RecentMap } from '../state/recent-map.js';
 
-/** A request as the page shows it. */
-export type ShownRequest = Observation & {
-  readonly verdict: Verdict;
-  /** Null where unknown. */
-  readonly acceptedLength: number | null;
-};
+export type PageState = Readonly<ReturnType<PageMemory['state']>>;
 
-export interface StreamState extends StreamBaseline {
-  /** Requests until there is a baseline. */
-  readonly needed?: number;
-  /** Mean accepted length in slices of time, oldest first. */
-  readonly history: readonly {
-    readonly atMs: number;
-    readonly acceptedLength: number | null;
-    readonly requests: number;
-    /** The baseline's band; null while there is none. */
-    readonly low: number | null;
-    readonly high: number | null;
-  }[];
-}
-
-export interface PageState {
+interface About {
   readonly version: string;
   readonly kind: 'guard' | 'serve';
   readonly upstream: string | null;
-  readonly nowMs: number;
-  readonly startedMs: number;
-  readonly streams: readonly StreamState[];
-  /** Newest first, at most a few hundred. */
-  readonly requests: readonly ShownRequest[];
-  readonly alerts: readonly Alert[];
-  readonly actions: readonly ActionEvent[];
-  readonly counts: {
-    readonly requests: number;
-    readonly running: number;
-    readonly withoutTelemetry: number;
-    readonly failed: number;
-  };
 }
 
 interface Slice {
@@ -69,7 +37,7 @@ export class PageMemory {
 
   constructor(
     private readonly judge: Pick<Judge, 'snapshot'>,
-    private readonly about: Pick<PageState, 'kind' | 'version' | 'upstream'>,
+    private readonly about: About,
   ) {}
 
   addRequest(record: Observation, verdict: Verdict): void {
@@ -89,13 +57,14 @@ export class PageMemory {
   }
 
   /** @param sinceMs leaves out older requests, alerts and actions */
-  state(sinceMs = 0): PageState {
+  state(sinceMs = 0) {
     const { streams, needed, alerts } = this.judge.snapshot();
     return {
       ...this.about,
       nowMs: Date.now(),
       startedMs: this.startedMs,
       streams: [...this.streams.entries()].map(([key, slices]) => toStream(key, slices, streams, needed)),
+      /** Newest first, at most a few hundred. */
       requests: this.requests
         .slice(-maxRequests)
         .filter(({ record }) => record.endedMs > sinceMs)
@@ -126,16 +95,12 @@ export class PageMemory {
   }
 }
 
-function toStream(
-  key: string,
-  slices: readonly Slice[],
-  known: readonly StreamBaseline[],
-  needed: number,
-): StreamState {
+function toStream(key: string, slices: readonly Slice[], known: readonly StreamBaseline[], needed: number) {
   const [route = '', ...rest] = key.split('\n');
   const model = rest.join('\n');
   const found = known.find((each) => each.model === model && each.route === route);
   const { baseline, learned } = found ?? { baseline: null, learned: 0 };
+  /** Mean accepted length in slices of time, oldest first, with the baseline's band; null while there is none. */
   const history = slices.map(({ atMs, requests, steps, accepted }) => ({
     ...{ atMs, requests, low: baseline?.low ?? null, high: baseline?.high ?? null },
     acceptedLength: steps === 0 ? null : 1 + accepted / steps,

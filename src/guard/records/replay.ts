@@ -1,28 +1,13 @@
 /** Replays recorded requests through a judge: the same verdicts as live with the same settings. */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
-import { type JudgeOptions, type JudgeSnapshot, Judge } from '../judge/judge.js';
-import type { ActionEvent, Alert, Judgment, Verdict, VerdictName } from '../judge/verdict.js';
+import { type JudgeOptions, Judge } from '../judge/judge.js';
+import type { ActionEvent, Alert, Judgment, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { readRecordLine } from './record-segments.js';
 import { readLines } from './record-segments.js';
 
-export interface Replay {
-  readonly requests: number;
-  readonly verdicts: Readonly<Record<VerdictName, number>>;
-  /** Requests whose recorded verdict is another one; 0 with the settings of the guard that wrote a whole log. */
-  readonly different: number;
-  readonly firstDifference: string | undefined;
-  /** Oldest first, up to `maxAlerts`; `alertCount` counts all. */
-  readonly alerts: readonly Alert[];
-  readonly alertCount: number;
-  /** Measures that would have been applied and lifted. */
-  readonly actions: readonly ActionEvent[];
-  /** Lines that are not records, and the first error. */
-  readonly unread: number;
-  readonly firstFault: string | undefined;
-  readonly snapshot: JudgeSnapshot;
-}
+export type Replay = Awaited<ReturnType<typeof replayRecords>>;
 
 export interface ReplayOptions extends JudgeOptions {
   /** The judge to continue with; a new one by default. */
@@ -35,7 +20,7 @@ const maxAlerts = 10_000;
 export async function replayRecords(
   lines: AsyncIterable<string> | Iterable<string>,
   { judge: given, onJudged, ...options }: ReplayOptions = {},
-): Promise<Replay> {
+) {
   const judge = given ?? new Judge(options);
   const verdicts = { normal: 0, low: 0, collapsed: 0, learning: 0, unreadable: 0 };
   const alerts: Alert[] = [];
@@ -72,7 +57,19 @@ export async function replayRecords(
     throw new MistletoeError('usage', message, { hint });
   }
   return {
-    ...{ requests, verdicts, different, firstDifference, alerts, alertCount, actions, unread, firstFault },
+    requests,
+    verdicts,
+    /** Requests whose recorded verdict is another one; 0 with the settings of the guard that wrote a whole log. */
+    different,
+    firstDifference,
+    /** Oldest first, up to `maxAlerts`; `alertCount` counts all. */
+    alerts,
+    alertCount,
+    /** Measures that would have been applied and lifted. */
+    actions,
+    /** Lines that are not records, and the first error. */
+    unread,
+    firstFault,
     snapshot: judge.snapshot(),
   };
 }

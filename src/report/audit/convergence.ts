@@ -33,16 +33,11 @@ const quantities = {
 } as const;
 type Quantity = keyof typeof quantities;
 
-export interface ConvergenceScale {
-  readonly steps: number;
-  readonly highest: number;
-}
-
 export interface ConvergenceOptions {
   readonly quantity: Quantity;
   /** A level to compare with: the bound, or the length without a suffix. */
   readonly level: Level | null;
-  readonly scale: ConvergenceScale;
+  readonly scale: ReturnType<typeof findScale>;
 }
 
 /** One scale for all drafters, with room for the levels drawn into them. */
@@ -50,7 +45,7 @@ export function findScale(
   drafters: readonly DrafterResult[],
   quantity: Quantity,
   levels: readonly (Level | null)[],
-): ConvergenceScale {
+) {
   const points = drafters.flatMap((drafter) => [
     ...tracesOf(drafter, 'attack', quantity).flat(),
     ...convergenceArms.flatMap((arm) => medianTrace(tracesOf(drafter, arm, quantity))),

@@ -198,12 +198,6 @@ export function describeFailedUnits({ failedUnits = [] }: AuditResult): string[]
  * Compares the two measurements of the clean prompts. Greedy decoding in float32 repeats exactly; in 16 bits it may not,
  * and then the report starts with a warning. Above temperature 0 the second measurement is another draw.
  */
-interface Repeats {
-  readonly prompts: number;
-  readonly answers: number;
-  readonly lengths: number;
-}
-
 export function describeRepeats({ setup, drafters }: AuditResult): string[] {
   const { temperature = 0, dtype } = setup.options;
   if (temperature !== 0) return [];
@@ -225,7 +219,7 @@ export function describeRepeats({ setup, drafters }: AuditResult): string[] {
 }
 
 /** An answer differs if either measurement left the clean answer that plain decoding gave. */
-function countRepeats({ prompts }: DrafterResult): Repeats {
+function countRepeats({ prompts }: DrafterResult) {
   const pairs = prompts.flatMap((prompt) => {
     const [clean] = findPromptArms(prompt, 'clean');
     const [again] = findPromptArms(prompt, 'clean-again');

@@ -22,27 +22,19 @@ import { auditTable, mainColumns } from './row-columns.js';
 import { paperTable, phaseColumns, phaseTable, workerTable } from './timing-summary.js';
 import { type DrafterVerdict, judge, type Verdict } from './verdict.js';
 
-interface ReportPaths {
-  readonly html: string;
-  readonly markdown: string;
-  readonly junit: string;
-  /** The result with its verdict: what the other files are made from. */
-  readonly result: string;
-  /** The suffixes that count, to be measured again. */
-  readonly suffixes: string;
-}
-
 export async function writeReports(
   folder: string,
   result: AuditResult,
   timings: AuditTimings,
   verdict: Verdict = judge(result),
-): Promise<ReportPaths> {
+) {
   const paths = {
     html: join(folder, 'report.html'),
     markdown: join(folder, 'report.md'),
     junit: join(folder, 'junit.xml'),
+    /** The result with its verdict: what the other files are made from. */
     result: join(folder, 'result.json'),
+    /** The suffixes that count, to be measured again. */
     suffixes: join(folder, 'suffixes.jsonl'),
   };
   await writeWhole(paths.html, renderHtml(result, timings, verdict));

@@ -14,7 +14,7 @@ import type {
   HardenedChange,
   HardeningResult,
 } from '../../train/harden/hardening-result.js';
-import type { Block, Report, ReportFiles } from '../document.js';
+import type { Block, Report } from '../document.js';
 import {
   cardBlock,
   describeModel,
@@ -38,7 +38,7 @@ import * as words from './hardening-words.js';
  * @example
  * if (outcome.status === 'complete') await writeHardeningReports(outcome.folder, outcome.result);
  */
-export const writeHardeningReports = (folder: string, result: HardeningResult): Promise<ReportFiles> =>
+export const writeHardeningReports = (folder: string, result: HardeningResult) =>
   writeReport(folder, createHardeningReport(result));
 
 export function createHardeningReport(result: HardeningResult): Report {

@@ -13,7 +13,7 @@ import {
 import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
 import { nameStart } from '../../train/training-start.js';
 import { type MeasuredLengths, type TrainingResult, summariseLevels } from '../../train/train-run.js';
-import type { Report, ReportFiles, Section } from '../document.js';
+import type { Report, Section } from '../document.js';
 import {
   cardBlock,
   describeModel,
@@ -36,7 +36,7 @@ import { drawLengthCurve, drawLevels, drawLoss, drawReached, drawValue } from '.
  * @example
  * if (outcome.status === 'complete') await writeTrainingReports(outcome.folder, outcome.result);
  */
-export const writeTrainingReports = (folder: string, result: TrainingResult): Promise<ReportFiles> =>
+export const writeTrainingReports = (folder: string, result: TrainingResult) =>
   writeReport(folder, createTrainingReport(result));
 
 export function createTrainingReport(result: TrainingResult): Report {

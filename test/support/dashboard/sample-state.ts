@@ -1,6 +1,9 @@
 /** A busy quarter of an hour in front of two models, one of them under attack, for tests and for looking at. */
 import type { ActionEvent, Alert, Verdict, VerdictName } from '../../../src/guard/judge/verdict.js';
-import type { PageState, ShownRequest, StreamState } from '../../../src/guard/metrics/page-state.js';
+import type { PageState } from '../../../src/guard/metrics/page-state.js';
+
+type ShownRequest = PageState['requests'][number];
+type StreamState = PageState['streams'][number];
 import type { Speculation } from '../../../src/guard/observation.js';
 import { createRandom } from '../../../src/core/random.js';
 
@@ -23,7 +26,7 @@ export function createSampleState(): PageState {
       createStream('llama-3.1-70b', '/v1/chat/completions', 2.9, 40),
       createStream('llama-3.1-70b', '/v1/completions', 3.4, Infinity),
       createStream('qwen3-coder', '/v1/chat/completions', 4.1, Infinity),
-      { model: 'mixtral', route: '/v1/completions', baseline: null, learned: 7, history: [] },
+      { model: 'mixtral', route: '/v1/completions', baseline: null, learned: 7, needed: 99, history: [] },
     ],
     requests,
     alerts: createAlerts(),
@@ -54,6 +57,7 @@ function createStream(model: string, route: string, middle: number, fallsAt: num
     route,
     baseline: { middle, low: middle - 0.6, high: middle + 0.75 },
     learned: 4210,
+    needed: 99,
     history,
   };
 }
