@@ -90,13 +90,15 @@ export interface TrainPlan extends SharedPlan {
  */
 export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest> {
   const { shape = {} } = plan;
+  const steps = plan.settings?.steps;
   const from = plan.from === undefined ? undefined : findStart(plan.from);
   const { system, heads } = from === undefined ? chooseSystem(plan) : await describeStart(from, plan);
   const maximumDepth = heads ?? Infinity;
   const defaults = defaultSettings({ system, maximumDepth });
   const settings = completeSettings({
     ...defaults,
-    ...warmupOf(plan.settings?.steps),
+    // A short run must reach its peak too.
+    ...(steps === undefined ? {} : { warmupSteps: Math.ceil(steps / 20) }),
     ...plan.settings,
   });
   refuseDeepDrafts(settings, maximumDepth);
@@ -151,11 +153,6 @@ export async function describeShared(
     device: recordDevice(device),
     threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
-}
-
-/** A short run must reach its peak too. */
-function warmupOf(steps: number | undefined): Partial<TrainSettings> {
-  return steps === undefined ? {} : { warmupSteps: Math.ceil(steps / 20) };
 }
 
 interface DescribedStart {

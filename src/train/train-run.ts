@@ -67,18 +67,12 @@ export function findLengths(log: readonly LogLine[]): MeasuredLengths | undefine
   return { first, best, last: lengths.at(-1)! };
 }
 
-interface LevelEntropy {
-  /** In nats, over the first and the last tenth of the updates; NaN without rows. */
-  readonly first: number;
-  readonly last: number;
-  readonly rows: number;
-}
-
 /**
- * [level] Mean cross-entropy over the rows that count for it. Deeper levels have fewer rows: drafts end with their
+ * [level] Mean cross-entropy in nats over the rows that count for it, in the first and the last tenth of the updates; NaN
+ * without rows. Deeper levels have fewer rows: drafts end with their
  * text, and only tokens of the draft vocabulary count.
  */
-export function summariseLevels(log: readonly LogLine[]): readonly LevelEntropy[] {
+export function summariseLevels(log: readonly LogLine[]) {
   const updates = log.filter((line): line is UpdateLine => line.kind === 'update');
   const tenth = Math.ceil(updates.length / 10);
   const depth = updates[0]?.levels.length ?? 0;

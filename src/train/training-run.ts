@@ -182,6 +182,7 @@ export async function readTexts<Request extends SharedRequest>(
   const { training, validation } = splitExamples(examples, { validation: settings.validation, seed });
   const heldOut = validation.slice(0, settings.validationTexts);
   const learnt = settings.learn === 'all' ? training.map(learnAll) : training;
+  const heldOutPlan = heldOut.length === 0 ? undefined : planBatches(heldOut, settings);
   return {
     conversations: conversations.length,
     cutConversations: answers.cutCount,
@@ -189,12 +190,8 @@ export async function readTexts<Request extends SharedRequest>(
     trainingCounts: { ...counts, ...countTokens(learnt) },
     heldOutCounts: { ...countTokens(heldOut), cut: 0, withoutLearnt: 0 },
     plan: planBatches(learnt, settings),
-    validation: listBatches(heldOut, settings),
+    validation: Array.from({ length: heldOutPlan?.batchesPerEpoch ?? 0 }, (_, step) =>
+      heldOutPlan!.batchAt(step),
+    ),
   };
-}
-
-function listBatches(examples: readonly Example[], settings: TrainSettings): readonly TextBatch[] {
-  if (examples.length === 0) return [];
-  const plan = planBatches(examples, settings);
-  return Array.from({ length: plan.batchesPerEpoch }, (_, step) => plan.batchAt(step));
 }

@@ -78,22 +78,15 @@ export function countLearntTokens(
   return counts;
 }
 
-export interface DraftVocabulary {
-  readonly tokens: Int32Array; // [draft token]
-  readonly coverage: number;
-  /** Set if the data has too few distinct tokens. */
-  readonly notice: string | undefined;
-}
-
 /**
  * The tokens that a drafter with its own vocabulary can propose: the most frequent ones of its training texts, and
- * `always`, the target's special and stop tokens. All other tokens end a draft.
+ * `always`, the target's special and stop tokens. All other tokens end a draft. A notice says if the data has too few.
  */
 export function chooseDraftVocabulary(
   counts: Float64Array, // [vocabulary]
   size: number,
   always: Iterable<number>,
-): DraftVocabulary {
+) {
   const kept = new Set(always);
   if (kept.size > size) {
     throw new MistletoeError(

@@ -137,7 +137,8 @@ function parseAnswer(
   if ('fault' in read) throw damaged(`${place} ${read.fault}.`);
   const parsed = lineSchema.safeParse(read.value);
   if (!parsed.success || !parsed.data.turns.every(beginsInTurnBefore)) {
-    const fault = parsed.success ? 'a turn keeps more than there is' : describeIssue(parsed.error);
+    const [issue] = parsed.error?.issues ?? [];
+    const fault = issue ? `${issue.path.join('.')}: ${issue.message}` : 'a turn keeps more than there is';
     throw damaged(`${place} is not an answered conversation: ${fault}.`);
   }
   const { id, asked: digest, turns, cut } = parsed.data;
@@ -166,10 +167,6 @@ function beginsInTurnBefore({ kept }: StoredTurn, index: number, turns: readonly
   return kept <= (before === undefined ? 0 : before.kept + before.prompt.length + before.answer.length);
 }
 
-function describeIssue({ issues: [issue] }: z.ZodError): string {
-  return issue === undefined ? 'it has another shape' : `${issue.path.join('.')}: ${issue.message}`;
-}
-
 function damaged(message: string): MistletoeError {
   return new MistletoeError('usage', message, {
     hint: 'Remove that line, and the conversation is asked again; or begin the run anew in another folder.',
@@ -191,9 +188,12 @@ const earlierSchema = z.object({
 type Earlier = z.infer<typeof earlierSchema>;
 
 export function readEarlierRun(folder: string): Earlier & { readonly folder: string } {
-  const parsed = earlierSchema.safeParse(readConfig(folder));
-  if (parsed.success && existsSync(join(folder, answersFile)))
-    return { ...parsed.data, folder: resolve(folder) };
+  try {
+    const config = earlierSchema.parse(parseJsonText(readIfThere(join(folder, configFile)) ?? ''));
+    if (existsSync(join(folder, answersFile))) return { ...config, folder: resolve(folder) };
+  } catch {
+    // Whatever is wrong with it, the hint helps.
+  }
   throw new MistletoeError('usage', `${folder} is no run with answers of a target.`, {
     hint: `Name the folder of a run of train or harden: it has a ${configFile} and an ${answersFile}.`,
   });
@@ -238,14 +238,4 @@ export function takeAnswers(from: string, run: string, command: 'train' | 'harde
     copyFileSync(join(from, answersFile), unfinished);
     renameSync(unfinished, own);
   });
-}
-
-function readConfig(folder: string): unknown {
-  const text = readIfThere(join(folder, configFile));
-  if (text === undefined) return undefined;
-  try {
-    return parseJsonText(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -52,8 +52,10 @@ export interface Answers {
  * const { conversations } = await answerConversations({ target, conversations, file, maxNewTokens: 256 });
  */
 export async function answerConversations(request: AnswersRequest): Promise<Answers> {
-  const plan = completePlan(request);
-  const { conversations, onProgress } = request;
+  const { conversations, onProgress, signal } = request;
+  const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4 } = request;
+  const engine = new Engine({ concurrency, memoryBytes });
+  const plan: AnswersPlan = { ...request, engine, memoryBytes, concurrency, signal };
   const asked = new Map(conversations.map((conversation) => [conversation.id, digestOf(conversation, plan)]));
   const file = await AnswersFile.open(request.file, asked);
   try {
@@ -62,12 +64,15 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
     let done = total - missing.length;
     let newTokens = 0;
     onProgress?.({ done, total, newTokens });
-    await forEachAtOnce(longestFirst(missing), plan, async (conversation, signal) => {
+    const lengthOf = ({ messages }: Conversation): number =>
+      messages.reduce((sum, { content }) => sum + content.length, 0);
+    const longestFirst = missing.toSorted((left, right) => lengthOf(right) - lengthOf(left));
+    await forEachAtOnce(longestFirst, plan, async (conversation, signal) => {
       const answered = await answerConversation(plan, conversation, signal);
       if (answered === undefined) return;
       file.add(answered, asked.get(conversation.id)!);
       done += 1;
-      newTokens += countNewTokens(answered);
+      for (const { answerIds, ended } of answered.turns) if (ended !== 'given') newTokens += answerIds.length;
       onProgress?.({ done, total, newTokens });
     });
     const found = conversations.flatMap(({ id }) => file.get(id) ?? []);
@@ -84,12 +89,6 @@ const defaultConcurrency = 32;
 interface AnswersPlan extends Answering {
   readonly concurrency: number;
   readonly signal: AbortSignal | undefined;
-}
-
-function completePlan(request: AnswersRequest): AnswersPlan {
-  const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4, signal } = request;
-  const engine = new Engine({ concurrency, memoryBytes });
-  return { ...request, engine, memoryBytes, concurrency, signal };
 }
 
 /** Without the target's answers, the data must have every one. */
@@ -115,16 +114,6 @@ function digestOf({ messages }: Conversation, plan: AnswersPlan): string {
     .map(({ role, content }) => [role, content]);
   const text = JSON.stringify([texts, generate, maxNewTokens, drawing]);
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
-}
-
-function countNewTokens({ turns }: AnsweredConversation): number {
-  return turns.reduce((sum, { answerIds, ended }) => sum + (ended === 'given' ? 0 : answerIds.length), 0);
-}
-
-function longestFirst(conversations: readonly Conversation[]): readonly Conversation[] {
-  const lengthOf = ({ messages }: Conversation): number =>
-    messages.reduce((sum, { content }) => sum + content.length, 0);
-  return [...conversations].sort((left, right) => lengthOf(right) - lengthOf(left));
 }
 
 /** A failure stops all workers and is thrown once all have stopped. */

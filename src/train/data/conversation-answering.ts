@@ -53,10 +53,13 @@ export async function answerConversation(
   try {
     for (const [index, message] of messages.entries()) {
       if (message.role !== 'user') continue;
-      const histories = spellings.length === 0 ? [history] : spellings.map((text) => [...history, say(text)]);
+      const said = (content: string): ChatMessage => ({ role: 'assistant', content });
+      const histories =
+        spellings.length === 0 ? [history] : spellings.map((text) => [...history, said(text)]);
       const question = await encodeNext(answering.target, histories, message, { sequence, name });
+      const random = createRandom(answering.seed, 'answers', id, String(turns.length));
       const answer = answering.generate
-        ? await write(answering, question, drawSeed(answering, id, turns.length), signal)
+        ? await write(answering, question, random.nextInteger(2 ** 32), signal)
         : await takeGiven(answering.target, question, messages[index + 1]!.content, name);
       if (answer === undefined) return undefined;
       const kept = firstDifference(sequence, question.ids);
@@ -70,12 +73,12 @@ export async function answerConversation(
     if (!(cause instanceof MistletoeError)) throw cause;
     // After long answers the next question may not fit; the turns before it count.
     if (cause.code === 'context') return { id, turns, isCut: true };
-    throw cause.message.startsWith(name) ? cause : nameCause(cause, name);
+    if (cause.message.startsWith(name)) throw cause;
+    const { code, message, hint } = cause;
+    throw new MistletoeError(code, `${name} cannot be asked: ${message}`, { cause, hint });
   }
   return { id, turns, isCut: false };
 }
-
-const say = (content: string): ChatMessage => ({ role: 'assistant', content });
 
 /** Takes the first spelling of the previous answer that encodes to the same ids, else the last. */
 async function encodeNext(
@@ -123,18 +126,6 @@ async function takeGiven(
   return { ids: ids.slice(0, room), ended: ids.length > room ? 'context' : 'given', spellings: [answer] };
 }
 
-/** Independent of other conversations. */
-function drawSeed({ seed }: Answering, id: string, turn: number): number {
-  return createRandom(seed, 'answers', id, String(turn)).nextInteger(2 ** 32);
-}
-
-function nameCause(cause: MistletoeError, name: string): MistletoeError {
-  return new MistletoeError(cause.code, `${name} cannot be asked: ${cause.message}`, {
-    cause,
-    hint: cause.hint,
-  });
-}
-
 export function encodeQuestion(
   target: Target,
   messages: readonly ChatMessage[],
@@ -170,35 +161,17 @@ export async function encodeGivenAnswer(
     template === undefined
       ? await encodeRaw(tokenizer, whole)
       : await encodeRendered(tokenizer, template, whole);
-  const answerIds =
-    firstDifference(promptIds, wholeIds) === promptIds.length
-      ? wholeIds.slice(promptIds.length)
-      : await encodeApart(target, { prompt, promptIds, whole, wholeIds }, name);
+  let answerIds = wholeIds.slice(promptIds.length);
+  if (firstDifference(promptIds, wholeIds) < promptIds.length) {
+    // A token spans the end of the prompt. When the target answers, it starts a new token there, so the answer is encoded
+    // alone. Tokenizers that change the text that way are refused.
+    answerIds = await tokenizer.encode(whole.slice(prompt.length), { addSpecialTokens: false });
+    const decode = (ids: readonly number[]): string => tokenizer.decode(ids, { skipSpecialTokens: false });
+    if (decode([...promptIds, ...answerIds]) !== decode(wholeIds))
+      throw inseparable(target, name, 'a token reaches from one into the other');
+  }
   const stop = answerIds.findIndex((id) => stopIds.includes(id));
   return stop < 0 ? answerIds : answerIds.slice(0, stop + 1);
-}
-
-interface Straddled {
-  readonly prompt: string;
-  readonly promptIds: readonly number[];
-  readonly whole: string;
-  readonly wholeIds: readonly number[];
-}
-
-/**
- * For a token that spans the end of the prompt. When the target answers, it starts a new token there, so the answer
- * is encoded alone. Tokenizers that change the text that way are refused.
- */
-async function encodeApart(
-  target: Target,
-  { prompt, promptIds, whole, wholeIds }: Straddled,
-  name: string,
-): Promise<number[]> {
-  const { tokenizer } = target;
-  const apart = await tokenizer.encode(whole.slice(prompt.length), { addSpecialTokens: false });
-  const decode = (ids: readonly number[]): string => tokenizer.decode(ids, { skipSpecialTokens: false });
-  if (decode([...promptIds, ...apart]) === decode(wholeIds)) return apart;
-  throw inseparable(target, name, 'a token reaches from one into the other');
 }
 
 function inseparable({ template, folder }: Target, name: string, reason: string): MistletoeError {

@@ -40,10 +40,15 @@ interface Shape {
   readonly expected: string;
 }
 
-const askWith = (question: string, answer: string | null | undefined): readonly ChatMessage[] => [
-  { role: 'user', content: question },
-  ...(typeof answer === 'string' ? [{ role: 'assistant', content: answer } as const] : []),
-];
+const single = (key: 'prompt' | 'question'): Shape => ({
+  schema: z.object({ ...ids, [key]: textSchema, answer: textSchema.nullish() }).transform((line) => {
+    const { id, question_id, answer } = line as Partial<Record<string, string | null>>;
+    const asked: ChatMessage = { role: 'user', content: String((line as Record<string, unknown>)[key]) };
+    const answered: readonly ChatMessage[] = answer == null ? [] : [{ role: 'assistant', content: answer }];
+    return { id, question_id, messages: [asked, ...answered] };
+  }),
+  expected: 'a text, and "answer" a text where there is one, both not empty',
+});
 
 /** By the key that identifies it, so that errors refer to the intended shape. */
 const shapes: Readonly<Record<string, Shape>> = {
@@ -67,18 +72,8 @@ const shapes: Readonly<Record<string, Shape>> = {
     })),
     expected: 'a list of what the user says, at least one text and none empty',
   },
-  prompt: {
-    schema: z
-      .object({ ...ids, prompt: textSchema, answer: textSchema.nullish() })
-      .transform(({ prompt, answer, ...rest }) => ({ ...rest, messages: askWith(prompt, answer) })),
-    expected: 'a text, and "answer" a text where there is one, both not empty',
-  },
-  question: {
-    schema: z
-      .object({ ...ids, question: textSchema, answer: textSchema.nullish() })
-      .transform(({ question, answer, ...rest }) => ({ ...rest, messages: askWith(question, answer) })),
-    expected: 'a text, and "answer" a text where there is one, both not empty',
-  },
+  prompt: single('prompt'),
+  question: single('question'),
 };
 const shapeNames = Object.keys(shapes)
   .map((key) => `"${key}"`)
@@ -140,10 +135,13 @@ function parseConversation(line: FileLine, place: string): Conversation | undefi
   const { schema, expected } = shapes[key]!;
   const parsed = schema.safeParse(object);
   if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const where = (issue?.path ?? []).join('.');
+    const path = parsed.error.issues[0]?.path ?? [];
+    const found = path.reduce<unknown>(
+      (inner, step) => (inner as Readonly<Record<PropertyKey, unknown>> | undefined)?.[step],
+      object,
+    );
     throw refuse(
-      `${place} is not a conversation: "${key}" should be ${expected}; ${where} is ${showValue(valueAt(object, issue?.path ?? []))}.`,
+      `${place} is not a conversation: "${key}" should be ${expected}; ${path.join('.')} is ${showValue(found)}.`,
       { cause: parsed.error },
     );
   }
@@ -152,16 +150,6 @@ function parseConversation(line: FileLine, place: string): Conversation | undefi
     id: id ?? questionId ?? `line-${line.number}`,
     messages: key === 'turns' ? messages : takeTurns(messages, place),
   };
-}
-
-function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
-  return path.reduce<unknown>(
-    (inner, key) =>
-      typeof inner === 'object' && inner !== null
-        ? (inner as Readonly<Record<PropertyKey, unknown>>)[key]
-        : undefined,
-    value,
-  );
 }
 
 /** Drops an answer at the start; refuses messages that do not alternate. */

@@ -112,20 +112,15 @@ function refuseRepeated(examples: readonly Example[]): void {
   }
 }
 
-export interface SplitExamples {
-  readonly training: readonly Example[];
-  /** In a fixed random order: the first few are a fair sample. */
-  readonly validation: readonly Example[];
-}
-
 /**
  * Seed and id decide on which side a conversation is, so adding conversations moves few of the others. `validation`: below
- * 1 the share of conversations that are held out, else how many.
+ * 1 the share of conversations that are held out, else how many. They come in a fixed random order: the first few are a
+ * fair sample.
  */
 export function splitExamples(
   examples: readonly Example[],
   { validation, seed }: { readonly validation: number; readonly seed: number },
-): SplitExamples {
+) {
   const groupOf = ({ id, conversationId = id }: Example): string => conversationId;
   const draws = new Map(
     examples.map(groupOf).map((group) => [group, createRandom(seed, 'validation', group).next()]),

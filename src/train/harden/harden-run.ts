@@ -15,7 +15,7 @@ import { withResumption } from '../../runs/resumed-run.js';
 import { nameDevice } from '../../runtime/device-choice.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from '../training-run.js';
 import { defineRuns, readTexts, writeResult } from '../training-run.js';
-import type { FinishedRounds, RoundEvents, RoundsWork } from './hardening-rounds.js';
+import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
 import { hardenRounds, listPrompts } from './hardening-rounds.js';
 import { type HardenRequest, hardenRequestSchema } from './harden-request.js';
 import { type AuditedDrafter, type WriteAuditReports, auditHardened } from './hardening-audits.js';
@@ -85,7 +85,8 @@ async function hardenIn(
   const rounds = { request, folder, target, texts, prompts, cache, events, signal, pool };
   let made;
   try {
-    made = await makeRounds(rounds);
+    made = { hardened: await hardenRounds({ ...rounds, role: 'hardened' }) } as MadeRounds;
+    for (const role of request.baselines) made[role] = await hardenRounds({ ...rounds, role });
   } finally {
     await pool?.close();
   }
@@ -97,25 +98,14 @@ async function hardenIn(
   return { status: 'complete', folder, hardened: hardened.drafter, result };
 }
 
-async function makeRounds(rounds: Omit<RoundsWork, 'role'>): Promise<MadeRounds> {
-  const made: MadeRounds = { hardened: await hardenRounds({ ...rounds, role: 'hardened' }) };
-  for (const role of rounds.request.baselines) made[role] = await hardenRounds({ ...rounds, role });
-  return made;
-}
-
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
-
-interface Audited {
-  readonly audits: readonly AuditComparison[];
-  readonly auditMs: number;
-}
 
 async function auditAll(
   folder: string,
   { request, runtime }: ReadyRun<HardenRequest>,
   { events = {}, signal, cacheFolder, verifyCache, writeAuditReports, workers }: HardenOptions,
   made: MadeRounds,
-): Promise<Audited | undefined> {
+) {
   const drafters = (['before', 'hardened', ...request.baselines] as const).flatMap(
     (role): AuditedDrafter[] => {
       const place = role === 'before' ? request.from.folder : made[role]?.drafter;
@@ -141,7 +131,7 @@ function describeResult(
   request: HardenRequest,
   texts: TrainingTexts,
   made: MadeRounds,
-  { audits, auditMs }: Audited,
+  { audits, auditMs }: Pick<HardeningResult, 'audits'> & { readonly auditMs: number },
 ): HardeningResult {
   const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
   const sum = (name: 'searchMs' | 'trainingMs'): number =>

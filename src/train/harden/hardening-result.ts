@@ -1,4 +1,5 @@
 /** The result of a hardening run, for result.json and reports. */
+import { z } from 'zod';
 import type { AuditResult, DrafterResult, PairedTest, PromptResult } from '../../audit/result.js';
 import {
   acceptedLengthOf,
@@ -30,42 +31,36 @@ export interface HardeningResult {
   readonly from: ModelIdentity;
   readonly request: Pick<HardenRequest, 'training' | 'hardening' | 'baselines' | 'data'>;
   readonly audit: Omit<HardenRequest['audit'], 'prompts'> & { readonly prompts: number };
-  readonly texts: HardeningTexts;
+  readonly texts: {
+    readonly conversations: number;
+    readonly training: ExampleCounts;
+    readonly heldOut: ExampleCounts;
+  };
   /** [role][round]; empty for a baseline that was not requested. */
   readonly rounds: Readonly<Record<TrainedRole | 'paraphrase', readonly RoundRecord[]>>;
   readonly audits: readonly AuditComparison[];
-  readonly times: HardeningTimes;
+  /** Over all starts of the run, without the target's clean answers. */
+  readonly times: Readonly<Record<'searchMs' | 'trainingMs' | 'auditMs', number>>;
   readonly device: string;
   readonly machine: ReturnType<typeof describeMachine>;
 }
 
-interface HardeningTexts {
-  readonly conversations: number;
-  readonly training: ExampleCounts;
-  readonly heldOut: ExampleCounts;
-}
-
-/** Over all starts of the run, without the target's clean answers. */
-interface HardeningTimes {
-  readonly searchMs: number;
-  readonly trainingMs: number;
-  readonly auditMs: number;
-}
-
-export interface RoundRecord {
+const count = z.int().min(0);
+export const roundSchema = z.strictObject({
   /** Attacked prompts, those with at least one suffix, and their suffixes. */
-  readonly prompts: number;
-  readonly found: number;
-  readonly suffixes: number;
+  prompts: count,
+  found: count,
+  suffixes: count,
   /** 0 for baselines. */
-  readonly searchSteps: number;
+  searchSteps: count,
+  updates: count,
   /** Mean accepted length along clean answers under the found suffixes; null for baselines. */
-  readonly attackedLength: number | null;
-  readonly updates: number;
+  attackedLength: z.number().nullable(),
   /** On clean held-out texts, before and after training. */
-  readonly cleanBefore: number | null;
-  readonly cleanAfter: number | null;
-}
+  cleanBefore: z.number().nullable(),
+  cleanAfter: z.number().nullable(),
+});
+export type RoundRecord = Readonly<z.infer<typeof roundSchema>>;
 
 export interface AuditComparison {
   readonly audit: HardeningAudit;

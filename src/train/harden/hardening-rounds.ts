@@ -24,7 +24,7 @@ import { trainDrafter } from '../loop/train-drafter.js';
 import type { LogLine } from '../loop/training-state.js';
 import { findLengths } from '../train-run.js';
 import type { HardenRequest } from './harden-request.js';
-import type { RoundRecord, TrainedRole } from './hardening-result.js';
+import { roundSchema, type RoundRecord, type TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
 import { attackedDrafter, roundFolder } from './hunt-pool.js';
 import { type PromptHunt, type SuffixSource, SuffixHunt } from './suffix-hunt.js';
@@ -249,20 +249,7 @@ function describeFound(
 }
 
 const finishedFile = 'round.json';
-const count = z.int().min(0);
-const finishedSchema = z.strictObject({
-  record: z.strictObject({
-    prompts: count,
-    found: count,
-    suffixes: count,
-    searchSteps: count,
-    updates: count,
-    attackedLength: z.number().nullable(),
-    cleanBefore: z.number().nullable(),
-    cleanAfter: z.number().nullable(),
-  }) satisfies z.ZodType<RoundRecord>,
-  trainingMs: z.number(),
-});
+const finishedSchema = z.strictObject({ record: roundSchema, trainingMs: z.number() });
 type FinishedRound = z.infer<typeof finishedSchema>;
 
 /** An unreadable round is trained again, to the same drafter. */

@@ -63,7 +63,7 @@ it('updates parameters and moments in place, as written out by hand, with and wi
       const sums = Object.fromEntries([...shapes.keys()].map((name) => [name, draw(sizes[name]!)]));
       sums.vector![0] = 0; // a parameter that nothing moved has a mean square of zero
       buffers.write(new Map(Object.entries(sums).map(([name, data]) => [slotName('gradient', name), data])));
-      const rate = learningRate(update, { peak: 0.01, warmupSteps: 2, steps: 5, floor: 0.1 });
+      const rate = learningRate(update, { rate: 0.01, warmupSteps: 2, steps: 5, rateFloor: 0.1 });
       const inputs = { ...updateInputs({ rate, update, count }, options), ...buffers.residents(allSlots) };
       const outputs = await program.run(inputs, { norm: 'host', ...buffers.destinations(keptSlots) });
       const gradients = Object.fromEntries(
@@ -80,7 +80,7 @@ it('updates parameters and moments in place, as written out by hand, with and wi
 });
 
 it('warms up, then falls along a cosine to its floor', () => {
-  const schedule = { peak: 1, warmupSteps: 4, steps: 12, floor: 0.1 };
+  const schedule = { rate: 1, warmupSteps: 4, steps: 12, rateFloor: 0.1 };
   const rates = Array.from({ length: 14 }, (_, step) => learningRate(step, schedule));
   expect(rates.slice(0, 5)).toEqual([0.25, 0.5, 0.75, 1, 1]);
   expect(rates[8]).toBeCloseTo(0.55);

@@ -147,9 +147,9 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
       labels === 'tokens'
         ? negate(pick(scores, dropFirst(input('labels', [batch, row], 'int32'), skipped)))
         : negate(flatten(sum(multiply(ofLevel(teacher!.distribution), scores), [-1])));
-    const distances = hasDistance
-      ? measureDistances(exponential(scores), ofLevel(teacher!.distribution))
-      : undefined;
+    const difference = hasDistance && subtract(exponential(scores), ofLevel(teacher!.distribution));
+    // L1, from 0 to 2. [batch, row, 1]
+    const distances = difference ? sum(maximum(difference, negate(difference)), [-1]) : undefined;
     const confidence = confidences && judgeConfidence(dropLast(confidences[level]!, 1), distances!);
     return {
       rows: total(counted),
@@ -179,12 +179,6 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   return { loss, levels, rows: judged.map(({ rows }) => rows), parts };
 }
 
-/** L1, from 0 to 2. [batch, row, vocabulary] -> [batch, row, 1] */
-function measureDistances(drafted: Tensor, taught: Tensor): Tensor {
-  const difference = subtract(drafted, taught);
-  return sum(maximum(difference, negate(difference)), [-1]);
-}
-
 /** Cross-entropy to the probability of acceptance, which does not learn from it. [batch, row, 1] -> [batch, row] */
 function judgeConfidence(logits: Tensor, distances: Tensor): Tensor {
   const rejected = stopGradient(multiply(distances, 0.5));
@@ -199,13 +193,11 @@ export function buildChoices(pair: Pair, depth: number): readonly Tensor[] {
   return logits.map((level) => argmax(dropLast(level, 1)));
 }
 
-interface Teacher {
-  readonly distribution: Tensor; // [batch, row - 2, draft vocabulary]
-  /** 1 if the target's most likely token can be drafted; undefined if all can. */
-  readonly isInside: Tensor | undefined; // [batch, row - 2]
-}
-
-function describeTeacher({ target, drafter }: Pair, features: Tensor): Teacher {
+/**
+ * The distribution [batch, row - 2, draft vocabulary]; `isInside` [batch, row - 2] is 1 if the target's most likely token
+ * can be drafted, undefined if all can.
+ */
+function describeTeacher({ target, drafter }: Pair, features: Tensor) {
   const { configuration, scope } = target;
   const { vocabularySize } = configuration;
   const logits = projectToVocabulary(configuration, scope, features);

@@ -7,7 +7,6 @@ import { requireGraph } from '../../draft/reading/checks.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type {
   DirectPart,
-  DirectWeight,
   FileWeights,
   MemoryWeights,
   WeightLocation,
@@ -28,8 +27,11 @@ export async function readStore(store: WeightStore): Promise<ReadonlyMap<string,
   if (store.kind === 'file') return readFromFile(store);
   if (store.kind === 'memory') return readFromMemory(store);
   const values = new Map<string, ParameterValues>();
-  for (const [name, weight] of store.tensors)
-    values.set(name, { shape: weight.shape, data: await readDirect(weight) });
+  for (const [name, { shape, parts }] of store.tensors) {
+    const joined = [];
+    for (const part of parts) joined.push({ ...part, values: await readPart(part) });
+    values.set(name, { shape, data: joinParts(joined, shape) });
+  }
   return values;
 }
 
@@ -61,12 +63,6 @@ function readFromMemory({ tensors }: MemoryWeights): Map<string, ParameterValues
     values.set(name, { shape, data: decode(new Uint8Array(buffer), dtype) });
   }
   return values;
-}
-
-async function readDirect({ shape, parts }: DirectWeight): Promise<Float32Array> {
-  const joined = [];
-  for (const part of parts) joined.push({ ...part, values: await readPart(part) });
-  return joinParts(joined, shape);
 }
 
 async function readPart({ shape, dtype, read }: DirectPart): Promise<Float32Array> {
@@ -102,12 +98,10 @@ export function tieWeights(
     const family = repeatedBlocks?.exec(name) ?? undefined;
     const key = family === undefined ? undefined : `${family[1]!} ${family[2]!}`;
     const earlier = key === undefined ? undefined : first.get(key);
-    const isTied = earlier !== undefined && areEqual(values.get(earlier)!.data, data);
-    ties.set(name, isTied ? earlier : name);
+    const known = earlier === undefined ? undefined : values.get(earlier)!.data;
+    const isTied = known?.length === data.length && known.every((value, index) => value === data[index]);
+    ties.set(name, isTied ? earlier! : name);
     if (key !== undefined && earlier === undefined) first.set(key, name);
   }
   return ties;
 }
-
-const areEqual = (left: Float32Array, right: Float32Array): boolean =>
-  left.length === right.length && left.every((value, index) => value === right[index]);

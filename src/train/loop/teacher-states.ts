@@ -7,7 +7,7 @@ import type { Tensor } from '../../graph/tensor.js';
 import { embedTokens, runDecoder } from '../../model/decoder.js';
 import { type MixedValues, type Program, bufferOf, float32, int32 } from '../../runtime/program.js';
 import type { StateStore } from './state-store.js';
-import type { TextBatch, TextPlace } from '../data/batches.js';
+import type { TextBatch } from '../data/batches.js';
 import { type Pair, contextInputs, declareContext, tokensInput } from './losses.js';
 
 export class TeacherStates {
@@ -65,16 +65,12 @@ export class TeacherStates {
       const fresh = computed === undefined ? undefined : await bufferOf(computed, part).read();
       for (const text of texts) {
         const key = `${part} ${text.id}`;
-        const rows = countRows(batch, text);
-        const start = (text.row * length + text.start) * width;
-        const kept =
-          store.get(key)?.states ??
-          (fresh === undefined
-            ? undefined
-            : store.put(key, fresh.slice(start, start + rows * width), [rows, width]));
-        // A damaged entry is only detected here.
-        if (kept === undefined) return this.readKept(store, batch);
-        all.set(kept, start);
+        const first = text.row * length + text.start;
+        // Up to the last token in the loss; later rows are not needed.
+        const rows = batch.weights.subarray(first, first + text.length).lastIndexOf(1) + 1;
+        const start = first * width;
+        const compute = () => store.put(key, fresh!.slice(start, start + rows * width), [rows, width]);
+        all.set(store.get(key) ?? compute(), start);
       }
       states[part] = float32(all, [count, length, width]);
     }
@@ -89,10 +85,4 @@ export class TeacherStates {
 
 export function freeStates(states: MixedValues): void {
   for (const value of Object.values(states)) if ('buffer' in value) value.buffer.free();
-}
-
-/** Rows up to the last token in the loss; later rows are not needed. */
-function countRows({ weights, shape: [, width] }: TextBatch, { row, start, length }: TextPlace): number {
-  const first = row * width + start;
-  return weights.subarray(first, first + length).lastIndexOf(1) + 1;
 }

@@ -15,8 +15,8 @@ import { freshProgress, loadState, removeUnfinished, saveState, TrainingLog } fr
 import { type TrainingEnd, trainSteps } from './training-loop.js';
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
-import { type Checkpoint, type StoredTensor, formatShape, quote } from '../../checkpoint/stored-tensor.js';
-import { type TensorSource, floatSource, storedSource } from '../../checkpoint/tensor-source.js';
+import { type Checkpoint, formatShape, quote } from '../../checkpoint/stored-tensor.js';
+import { floatSource, storedSource } from '../../checkpoint/tensor-source.js';
 import { type WeightRecipe, cutPart, resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { restoreFolder } from '../../checkpoint/written-folder.js';
 import { misfit, refuseAtOnce } from '../../draft/reading/checks.js';
@@ -52,15 +52,11 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
   const pair = { target: target.model, drafter };
   const values = await readParameters(drafter);
   const { weightDecay, clip, seed, keepStates } = settings;
-  // The run's target and data are fixed, so only the drafter's taps identify the states.
+  const { onNotice } = cache;
   const store =
     keepStates === 0
       ? undefined
-      : StateStore.open(join(folder, 'states.bin'), {
-          limitBytes: keepStates,
-          identity: `taps ${drafter.taps.join()}`,
-          onNotice: cache.onNotice,
-        });
+      : StateStore.open(join(folder, 'states.bin'), { limitBytes: keepStates, onNotice });
   const trainer = await Trainer.create(pair, values, {
     objective: objectiveOf(settings),
     adam: { ...adamDefaults, weightDecay, clip },
@@ -152,10 +148,23 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
   resolveRecipes(checkpoint, recipes);
   const trained = assignValues(checkpoint, recipes, values);
   const written = [...checkpoint.tensors.values()].filter(({ name }) => !isStale(name, checkpoint, trained));
+  // config.json must name the dtype that was written, or loaders would round the weights.
+  const config = taps === undefined ? checkpoint.config : spellTaps(checkpoint, taps);
+  const named = ['torch_dtype', 'dtype'].filter((key) => config[key] !== undefined);
+  const [file, ...others] = checkpoint.files.map((path) => basename(path));
+  const isUsual = file === undefined || others.length > 0 || file === 'pytorch_model.bin';
   await writeCheckpoint(to, {
-    config: describeConfig(checkpoint, taps),
-    file: nameWeights(checkpoint),
-    tensors: written.map((tensor) => writeTensor(tensor, trained.get(tensor.name))),
+    config: { ...config, ...Object.fromEntries(named.map((key) => [key, 'float32'])) },
+    file: isUsual ? 'model.safetensors' : file.replace(/\.(pt|bin)$/, '.safetensors'),
+    tensors: written.map((tensor) => {
+      const { name, shape } = tensor;
+      const part = trained.get(name);
+      if (part === undefined) return storedSource(tensor);
+      const { recipe, place, values: own } = part;
+      return floatSource({ name, shape, dtype: 'F32' }, () =>
+        own === undefined ? readFloat32(tensor) : cutPart(own, recipe, place),
+      );
+    }),
     copies: describingFiles(checkpoint.folder),
   });
 }
@@ -215,27 +224,4 @@ function isStale(name: string, { config }: Checkpoint, trained: ReadonlyMap<stri
     !trained.has(outputName) &&
     trained.get(embeddingName)?.values !== undefined
   );
-}
-
-/** Weights that a recipe reads become float32. */
-function writeTensor(tensor: StoredTensor, part: TrainedPart | undefined): TensorSource {
-  const { name, shape } = tensor;
-  if (part === undefined) return storedSource(tensor);
-  const { recipe, place, values } = part;
-  return floatSource({ name, shape, dtype: 'F32' }, () =>
-    values === undefined ? readFloat32(tensor) : cutPart(values, recipe, place),
-  );
-}
-
-/** config.json must name the dtype that was written, or loaders would round the weights. */
-function describeConfig(checkpoint: Checkpoint, taps: SaveRequest['taps']): Record<string, unknown> {
-  const config = taps === undefined ? checkpoint.config : spellTaps(checkpoint, taps);
-  const named = ['torch_dtype', 'dtype'].filter((key) => config[key] !== undefined);
-  return { ...config, ...Object.fromEntries(named.map((key) => [key, 'float32'])) };
-}
-
-function nameWeights({ files }: Checkpoint): string {
-  const [file, ...others] = files.map((path) => basename(path));
-  if (file === undefined || others.length > 0 || file === 'pytorch_model.bin') return 'model.safetensors';
-  return file.replace(/\.(pt|bin)$/, '.safetensors');
 }

@@ -8,7 +8,7 @@ import { input } from '../../graph/operations/leaves.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { feedWeights, listWeights, weightGradients } from '../../graph/gradient.js';
 import { requireGraph } from '../../draft/reading/checks.js';
-import type { MixedValues, NamedTensors, Program, TensorValue } from '../../runtime/program.js';
+import type { MixedValues, NamedTensors, Program } from '../../runtime/program.js';
 import { float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
 import type { AdamOptions, ParameterValues } from './adamw.js';
 import {
@@ -110,13 +110,17 @@ export class Trainer {
   async accumulate(batch: TextBatch, step: number): Promise<BatchLoss> {
     const { objective, seed } = this.options;
     const states = await this.teacher.read(batch);
+    const { noise } = objective;
+    const { shape } = states.features!;
+    const random = createRandom(seed, `noise ${step}`);
+    // Uniform, as EAGLE was trained.
+    const drawn = new Float32Array(noise > 0 ? countValues(shape) : 0);
+    for (let index = 0; index < drawn.length; index++) drawn[index] = (random.next() - 0.5) * noise;
     const inputs = {
       ...this.batchInputs(batch),
       ...states,
       ...labelInputs(this.pair, batch),
-      ...(objective.noise > 0
-        ? { noise: drawNoise(states.features!.shape, objective.noise, seed, step) }
-        : {}),
+      ...(noise > 0 ? { noise: float32(drawn, shape) } : {}),
       ...this.buffers.residents(['parameter', 'gradient']),
     };
     const levels = levelNames('level', objective.depth);
@@ -237,12 +241,4 @@ const nameLevels = (what: string, tensors: readonly Tensor[]): NamedTensors =>
 /** A drafter may not use all inputs of a batch. */
 function pickInputs(program: Program, given: MixedValues): MixedValues {
   return Object.fromEntries(program.inputs.map(({ name }) => [name, given[name]!]));
-}
-
-/** Uniform, as EAGLE was trained. */
-function drawNoise(shape: readonly number[], width: number, seed: number, step: number): TensorValue {
-  const random = createRandom(seed, `noise ${step}`);
-  const values = new Float32Array(countValues(shape));
-  for (let index = 0; index < values.length; index++) values[index] = (random.next() - 0.5) * width;
-  return float32(values, shape);
 }

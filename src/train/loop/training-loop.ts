@@ -128,12 +128,7 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
   while (update < steps) {
     if (signal?.aborted === true) break;
     if (patience > 0 && sinceBest >= patience) return 'patience';
-    const rate = learningRate(update, {
-      peak: settings.rate,
-      warmupSteps: settings.warmupSteps,
-      steps,
-      floor: settings.rateFloor,
-    });
+    const rate = learningRate(update, settings);
     let [tokens, loss] = [0, 0];
     const levels = new Array<number>(settings.depth).fill(0);
     const rows = new Array<number>(settings.depth).fill(0);
@@ -210,14 +205,15 @@ async function brokenLoss(
   );
 }
 
-interface RateSchedule {
-  readonly peak: number;
-  readonly warmupSteps: number;
-  readonly steps: number;
-  readonly floor: number;
-}
-
-export function learningRate(step: number, { peak, warmupSteps, steps, floor }: RateSchedule): number {
+export function learningRate(
+  step: number,
+  {
+    rate: peak,
+    warmupSteps,
+    steps,
+    rateFloor: floor,
+  }: Pick<TrainSettings, 'rate' | 'warmupSteps' | 'steps' | 'rateFloor'>,
+): number {
   if (step < warmupSteps) return (peak * (step + 1)) / warmupSteps;
   const share = Math.min(1, (step - warmupSteps) / Math.max(1, steps - warmupSteps));
   return peak * (floor + (1 - floor) * 0.5 * (1 + Math.cos(Math.PI * share)));
