@@ -145,14 +145,8 @@ function readCommaList(type: ValueType<unknown>, given: string): unknown {
   return parts.length < 2 || parts.includes(undefined) ? undefined : parts.flat();
 }
 
-export interface ParsedFlags {
-  /** By the names of the table; only what was typed. */
-  readonly values: ReadonlyMap<string, unknown>;
-  /** Older names that were used. */
-  readonly notes: readonly string[];
-}
-
-export function parseFlags(command: Command, table: FlagTable): ParsedFlags {
+/** What was typed, by the names of the table, and notes about older names that were used. */
+export function parseFlags(command: Command, table: FlagTable) {
   const values = new Map<string, unknown>();
   const notes: string[] = [];
   const read = (name: string, attribute: string): boolean => {

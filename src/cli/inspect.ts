@@ -9,7 +9,7 @@ import { inspectCheckpoint } from '../draft/inspection.js';
 import type { DrafterFacts } from '../draft/draft-system.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import { countSparseLayers, type Experts } from '../model/experts.js';
-import type { ComputeType, DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
+import type { ComputeType, DeviceWish, GpuHost } from '../runtime/device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
 import { type Invocation, defineCommand } from './command.js';
 import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './common-flags.js';
@@ -233,27 +233,10 @@ function formatShort(value: number): string {
   return scale === undefined ? String(value) : `${(value / scale.size).toPrecision(3)}${scale.unit}`;
 }
 
-/** Where a model would run, and whether it fits there. */
-export interface DeviceFit {
-  readonly device: RecordedDevice;
-  /** Why not a GPU, if the machine seems to have one. */
-  readonly reason?: string;
-  /** On a GPU only. */
-  readonly memory?: {
-    readonly weightBytes: number;
-    /** Keys and values of the whole context. */
-    readonly cacheBytes: number;
-    readonly freeBytes: number;
-    /** Context tokens that fit; 0 if the weights alone are too large. */
-    readonly fittingTokens: number;
-  };
-}
+type DeviceFit = Awaited<ReturnType<typeof describeFit>>;
 
-export async function describeFit(
-  model: ModelConfiguration,
-  wish: DeviceWish,
-  host: GpuHost = thisMachine,
-): Promise<DeviceFit> {
+/** Where a model would run, and whether it fits there. */
+export async function describeFit(model: ModelConfiguration, wish: DeviceWish, host: GpuHost = thisMachine) {
   const { contextLength } = model;
   const countBytes = (dtype: ComputeType): Promise<number> => {
     const { weightBytes, bytesPerToken } = estimateGpuMemory(model, dtype);

@@ -4,10 +4,14 @@ import type { GuardConfiguration } from './guard-config.js';
 import { type JudgeOptions, Judge } from './judge/judge.js';
 import type { ActionEvent, Alert, Judgment } from './judge/verdict.js';
 import { GuardMetrics } from './metrics/guard-metrics.js';
-import { createOtlpExporter } from './metrics/otlp.js';
 import { PageMemory } from './metrics/page-state.js';
-import type { Attributes } from './metrics/telemetry-names.js';
-import { actionAttributes, alertAttributes, requestAttributes } from './metrics/telemetry-names.js';
+import {
+  actionAttributes,
+  alertAttributes,
+  type Attributes,
+  createOtlpExporter,
+  requestAttributes,
+} from './metrics/opentelemetry.js';
 import type { Observation } from './observation.js';
 import { Attribution, UpstreamFacts } from './proxy/upstream-facts.js';
 import type { Endpoint, PageHandler } from './proxy/operator.js';

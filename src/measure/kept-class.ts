@@ -30,20 +30,13 @@ export interface AnswerPair {
   readonly task: TaskKind;
 }
 
-export interface AnswerRelation {
-  /** The strictest that holds. */
-  readonly keptClass: KeptClass;
-  readonly similarity: number;
-  /** Tokens both share from the start. */
-  readonly firstDifference: number;
-}
-
 /** Both were decoded up to the same limit, so that `identical` is token for token over the measured length. */
-export function classifyAnswer({ clean, other, task }: AnswerPair): AnswerRelation {
+export function classifyAnswer({ clean, other, task }: AnswerPair) {
   const shared = firstDifference(clean.tokenIds, other.tokenIds);
   const similarity = editSimilarity(clean.tokenIds, other.tokenIds);
   const identical = shared === clean.tokenIds.length && shared === other.tokenIds.length;
-  const keptClass = identical
+  // The strictest that holds.
+  const keptClass: KeptClass = identical
     ? 'identical'
     : hasSameResult(clean.text, other.text, task)
       ? 'task'

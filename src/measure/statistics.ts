@@ -27,17 +27,6 @@ export const minPairs = 5;
 /** 'less': left tends to be smaller than right. */
 export type Alternative = 'less' | 'greater' | 'two-sided';
 
-export interface WilcoxonResult {
-  /** Pairs. */
-  readonly n: number;
-  /** Pairs that differ. */
-  readonly nNonZero: number;
-  /** Rank sum of the pairs with left > right, whatever the alternative. */
-  readonly statistic: number;
-  readonly pValue: number;
-  readonly method: 'exact' | 'normal';
-}
-
 const LARGEST_EXACT = 25;
 
 /**
@@ -51,7 +40,7 @@ export function testSignedRanks(
   left: readonly number[],
   right: readonly number[],
   alternative: Alternative = 'two-sided',
-): WilcoxonResult {
+) {
   const differences = left
     .map((value, index) => value - right[index]!)
     .filter((difference) => difference !== 0);
@@ -66,11 +55,13 @@ export function testSignedRanks(
     : approximateTails(differences.length, tieSizes, doubledStatistic / 2);
   return {
     n: left.length,
+    /** Pairs that differ. */
     nNonZero: differences.length,
+    /** Rank sum of the pairs with left > right, whatever the alternative. */
     statistic: doubledStatistic / 2,
     pValue:
       alternative === 'two-sided' ? Math.min(1, 2 * Math.min(tails.less, tails.greater)) : tails[alternative],
-    method: exact ? 'exact' : 'normal',
+    method: exact ? ('exact' as const) : ('normal' as const),
   };
 }
 

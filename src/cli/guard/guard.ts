@@ -9,7 +9,7 @@ import { engines } from '../../guard/engines/engine-list.js';
 import { watchMetrics } from '../../guard/engines/scrape.js';
 import { type GuardConfiguration, guardActions } from '../../guard/guard-config.js';
 import { type Guard, startGuard } from '../../guard/guard.js';
-import { alertAttributes, requestAttributes } from '../../guard/metrics/telemetry-names.js';
+import { alertAttributes, requestAttributes } from '../../guard/metrics/opentelemetry.js';
 import { meanAcceptedLength } from '../../guard/observation.js';
 import { describeReplay, replayFile } from '../../guard/records/replay.js';
 import { type Invocation, defineCommand } from '../command.js';

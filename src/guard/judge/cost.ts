@@ -7,16 +7,7 @@ import { meanAcceptedLength, type Observation, type Speculation } from '../obser
 import type { BreakEvenSource } from './verdict.js';
 import { RecentMap } from '../state/recent-map.js';
 
-export interface Cost {
-  readonly acceptedLength: number;
-  readonly steps: number;
-  readonly upperBound: number;
-  readonly breakEven: number;
-  readonly breakEvenFrom: BreakEvenSource;
-  readonly isCollapsed: boolean;
-  /** Enough steps that a total collapse would be recognized. */
-  readonly isConclusive: boolean;
-}
+export type Cost = Readonly<ReturnType<typeof weighCost>>;
 
 /** Default cost of a drafted step: a plain one, the drafter, and a little for each draft token that is verified. */
 const drafterCost = 0.1;
@@ -33,17 +24,20 @@ export const confidence = { request: 1.645, tenant: 3.09 } as const; // 95 % and
  * @param configured the cost of a step that drafts in plain tokens, as the operator set it
  * @param timed the same, from the engine's timings
  */
-export function weighCost(speculation: Speculation, configured?: number, timed?: number): Cost {
+export function weighCost(speculation: Speculation, configured?: number, timed?: number) {
   const { steps, accepted } = speculation;
   const breakEven = findBreakEven(speculation, configured ?? timed);
   const upperBound = boundLength(accepted, steps, confidence.request);
+  const breakEvenFrom: BreakEvenSource =
+    configured !== undefined ? 'config' : timed !== undefined ? 'timings' : 'default';
   return {
     acceptedLength: meanAcceptedLength(speculation),
     steps,
     upperBound,
     breakEven,
-    breakEvenFrom: configured !== undefined ? 'config' : timed !== undefined ? 'timings' : 'default',
+    breakEvenFrom,
     isCollapsed: upperBound < breakEven,
+    /** Enough steps that a total collapse would be recognized. */
     isConclusive: boundLength(0, steps, confidence.request) < breakEven,
   };
 }

@@ -6,7 +6,7 @@ import { type MeasureOptions, Measures } from '../actions/measures.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { Observation } from '../observation.js';
 import { type Cost, StepTimes, weighCost } from './cost.js';
-import { type Rank, type StreamBaseline, Baselines } from './rank.js';
+import { type Rank, Baselines } from './rank.js';
 import { percent } from './tail.js';
 import { type Outcome, TenantTests } from './tenant.js';
 import type { Alert, Decision, Judgment, VerdictName, VerdictNumbers } from './verdict.js';
@@ -21,16 +21,6 @@ export interface JudgeOptions {
   readonly breakEven?: number | undefined;
   readonly tenantLimit?: number;
   readonly measures?: MeasureOptions;
-}
-
-export interface JudgeSnapshot {
-  readonly streams: readonly StreamBaseline[];
-  /** Requests until a stream has a baseline. */
-  readonly needed: number;
-  /** Newest first. */
-  readonly alerts: readonly Alert[];
-  readonly tenants: number;
-  readonly measures: ReturnType<Measures['list']>;
 }
 
 export type SavedJudge = ReturnType<Judge['save']>;
@@ -94,10 +84,12 @@ export class Judge {
     return this.judgeDrafted(observation, cost, cell);
   }
 
-  snapshot(): JudgeSnapshot {
+  snapshot() {
     return {
       streams: this.baselines.list(),
+      /** Requests until a stream has a baseline. */
       needed: this.baselines.minSamples,
+      /** Newest first. */
       alerts: this.alerts.toReversed(),
       tenants: this.tenants.size,
       measures: this.measures.list(),

@@ -12,13 +12,7 @@ export interface Sample extends Counts {
   readonly tenant: string;
 }
 
-export interface Rank {
-  /** Share of the baseline that is this low or lower, this request included. */
-  readonly lowOrLower: number;
-  /** One half on average for a request like those of the baseline. */
-  readonly middle: number;
-  readonly samples: number;
-}
+export type Rank = NonNullable<ReturnType<BaselineCell['rank']>>;
 
 /** 1 %, median and 99 % of accepted lengths. */
 export interface Band {
@@ -118,14 +112,16 @@ class BaselineCell {
   }
 
   /** Undefined while there are too few samples. */
-  rank(request: Counts): Rank | undefined {
+  rank(request: Counts) {
     const samples = this.samples.length;
     if (samples < this.minSamples) return undefined;
     const score = this.score(request);
     const below = countBelow(this.scores, score, false);
     const notAbove = countBelow(this.scores, score, true);
     return {
+      /** Share of the baseline that is this low or lower, this request included. */
       lowOrLower: (notAbove + 1) / (samples + 1),
+      /** One half on average for a request like those of the baseline. */
       middle: ((below + notAbove) / 2 + 0.5) / (samples + 1),
       samples,
     };

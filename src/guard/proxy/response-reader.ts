@@ -16,14 +16,7 @@ export interface ReaderOptions {
   readonly engine?: EngineName | undefined;
 }
 
-export interface ReadResponse {
-  readonly engine: EngineName;
-  readonly id: string | null;
-  readonly promptTokens: number | null;
-  readonly completionTokens: number | null;
-  /** As the engine last reported it, or as estimated from a stream. */
-  readonly speculation: Speculation | null;
-}
+export type ReadResponse = Pick<Facts, 'engine' | 'id' | 'promptTokens' | 'completionTokens' | 'speculation'>;
 
 export interface ResponseReader {
   push(bytes: Uint8Array): void;
@@ -44,10 +37,11 @@ export function createResponseReader(contentType: string, options: ReaderOptions
 }
 
 /** What bodies and chunks contain; later ones win. */
-class Facts implements ReadResponse {
+class Facts {
   id: string | null = null;
   promptTokens: number | null = null;
   completionTokens: number | null = null;
+  /** As the engine last reported it, or as estimated from a stream. */
   speculation: Speculation | null = null;
   /** Telemetry was there and contradicts itself. */
   isRefused = false;

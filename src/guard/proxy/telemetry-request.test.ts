@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../engines/claim.js';
 import { adapterOf } from '../engines/engine-list.js';
-import type { AskedRequest, Strip } from './telemetry-request.js';
+import type { Strip } from './telemetry-request.js';
 import { askForTelemetry, createResponseStrip } from './telemetry-request.js';
 
-const ask = (engine: string, body: string): AskedRequest =>
+const ask = (engine: string, body: string): ReturnType<typeof askForTelemetry> =>
   askForTelemetry(adapterOf(engine), body, JSON.parse(body) as JsonObject);
 
 describe('askForTelemetry', () => {

@@ -6,12 +6,6 @@ import { type EngineAdapter, askForUsage } from '../engines/adapter.js';
 import { type JsonObject, asList, asObject } from '../engines/claim.js';
 import { parseJson, removeField, setField } from './json-edit.js';
 
-export interface AskedRequest {
-  readonly text: string;
-  /** Undefined where the response stays as it is. */
-  readonly strip: Strip | undefined;
-}
-
 /** What to take out of the response. */
 export interface Strip {
   /** The last chunk of a stream, which has the usage and no choices. */
@@ -25,7 +19,7 @@ export function askForTelemetry(
   engine: EngineAdapter | undefined,
   text: string,
   request: JsonObject,
-): AskedRequest {
+): { readonly text: string; readonly strip: Strip | undefined } {
   const ask = engine === undefined ? askForUsage : engine.ask;
   let changed = text;
   let dropsUsage = false;

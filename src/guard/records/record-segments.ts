@@ -31,15 +31,6 @@ export function readRecordLine(value: unknown): ReadLine {
   return { fault: `${place}: ${issue?.message ?? 'unusable'}` };
 }
 
-export interface SegmentFile {
-  readonly name: string;
-  readonly path: string;
-  readonly begunMs: number;
-  readonly bytes: number;
-  /** When it was last written. */
-  readonly changedMs: number;
-}
-
 const nameForm = /^records-(\d{13})-(\d+)-(\d+)\.jsonl$/;
 
 /** Names sort by time. */
@@ -48,12 +39,12 @@ export function segmentName(begunMs: number, processId: number, count: number): 
 }
 
 /** Oldest first; other files of the folder are ignored. */
-export async function listSegments(folder: string): Promise<SegmentFile[]> {
+export async function listSegments(folder: string) {
   const orNothing = (cause: unknown): undefined => {
     if (!isMissing(cause)) throw cause; // another process may have removed it
   };
   const names = (await readdir(folder).catch(orNothing)) ?? [];
-  const found = names.map(async (name): Promise<SegmentFile | undefined> => {
+  const found = names.map(async (name) => {
     const [, begun] = nameForm.exec(name) ?? [];
     const path = join(folder, name);
     const file = begun === undefined ? undefined : await stat(path).catch(orNothing);

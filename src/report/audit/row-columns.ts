@@ -18,13 +18,7 @@ import {
 import type { Cell, Column, Row, Table } from '../table.js';
 import { summariseTimings } from './timing-summary.js';
 
-export interface RowContext {
-  readonly clean: ArmSummary | undefined;
-  /** Change of the accepted length against the clean row; null for that row itself. */
-  readonly change: number | null;
-  readonly speedup: number | null;
-  readonly tokensPerSecond: number | null;
-}
+type RowContext = ReturnType<typeof rowContext>;
 
 export interface RowColumn extends Column {
   readonly unit: string;
@@ -216,7 +210,7 @@ export const detailColumns: readonly RowColumn[] = [
 
 const noTimings: AuditTimings = { machine: '', arms: [], totalMs: 0 };
 
-export function rowContext(result: DrafterResult, row: ArmSummary, timings = noTimings): RowContext {
+export function rowContext(result: DrafterResult, row: ArmSummary, timings = noTimings) {
   const clean = findArm(result.summary, 'clean');
   const { speedup, tokensPerSecond } = summariseTimings(
     leaveOutNotKept(timings, result),
@@ -226,7 +220,13 @@ export function rowContext(result: DrafterResult, row: ArmSummary, timings = noT
   const ratio = row.sameAnswer.estimate / (clean?.sameAnswer.estimate ?? NaN) - 1;
   // The counted row's own estimate weighs prompts alike, however many seeds each had.
   const change = row.arm === findCounted(result)?.arm ? -result.summary.drop.estimate : ratio;
-  return { clean, change: row.arm === 'clean' ? null : change, speedup, tokensPerSecond };
+  return {
+    clean,
+    /** Against the clean row; null for that row itself. */
+    change: row.arm === 'clean' ? null : change,
+    speedup,
+    tokensPerSecond,
+  };
 }
 
 /** An arm that counts as no suffix has the clean prompt's numbers, so the times under its suffix are left out. */

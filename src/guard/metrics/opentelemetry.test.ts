@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createOtlpExporter } from './otlp.js';
+import { createOtlpExporter } from './opentelemetry.js';
 
 it('sends batches of log records, and drops them where the receiver fails', async () => {
   const requests: { url: string; body: unknown }[] = [];
