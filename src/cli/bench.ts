@@ -1,4 +1,3 @@
-/** `mistletoe bench`. */
 import { availableParallelism } from 'node:os';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { settleDevice } from '../decode/gpu-fit.js';

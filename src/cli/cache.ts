@@ -1,4 +1,3 @@
-/** `mistletoe cache`. */
 import { basename } from 'node:path';
 import type { CacheContents, CachedWeights, DescribedWeights } from '../checkpoint/cache/cache-contents.js';
 import { describeCache } from '../checkpoint/cache/cache-contents.js';

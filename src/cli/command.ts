@@ -17,7 +17,6 @@ export interface CommandContext {
 
 export interface Invocation {
   readonly terminal: Terminal;
-  /** Positional arguments. */
   readonly args: readonly string[];
   /** Names of the flags that were typed or are in the config file. */
   readonly given: ReadonlySet<string>;
@@ -43,7 +42,6 @@ export interface CommandDefinition<Table extends FlagTable = FlagTable> {
   readonly notes?: string;
   /** Adds --config and --show-config; returns every setting in effect, by the names of the table. */
   complete?(flags: FlagsOf<Table>): Readonly<Record<string, unknown>>;
-  /** Commands below this one. */
   readonly commands?: readonly CommandDefinition[];
   run(flags: FlagsOf<Table>, invocation: Invocation): Promise<number>;
 }
@@ -183,7 +181,6 @@ function refuseKey(file: string, key: string, names: readonly string[]): Mistlet
   });
 }
 
-/** YAML that --config accepts. */
 export function formatConfig(table: FlagTable, values: Readonly<Record<string, unknown>>): string {
   const entries = Object.entries(table).flatMap(([name, entry]) => {
     const value = values[name];

@@ -1,4 +1,3 @@
-/** `mistletoe compare`. */
 import { checkWorse, compareRuns } from '../report/compare/comparison.js';
 import { createComparisonReport, renderComparisonText } from '../report/compare/comparison-report.js';
 import { renderReportHtml, renderReportMarkdown } from '../report/document.js';

@@ -112,7 +112,6 @@ const machineHints: Readonly<Record<string, string>> = {
   EIO: 'Check the disk, or the connection to it.',
 };
 
-/** Undefined for other errors. */
 function describeSystemFailure(failure: unknown): SystemFailure | undefined {
   if (!(failure instanceof Error) || !('syscall' in failure)) return undefined;
   const { code = '', syscall = '', path, message } = failure as NodeJS.ErrnoException;

@@ -94,7 +94,6 @@ function mapTable<Table extends FlagTable>(table: Table, change: (entry: Flag) =
   ) as unknown as Table;
 }
 
-/** The long name, without dashes. */
 export const longName = (name: string, entry: Flag): string => entry.flag ?? toFlagName(name);
 
 const rareOptions = new WeakSet<Option>();

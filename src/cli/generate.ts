@@ -1,4 +1,3 @@
-/** `mistletoe generate`. */
 import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters, findDrafter } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-fit.js';

@@ -10,7 +10,6 @@ export interface HelpOptions {
   /** Of the terminal; undefined for a file or a pipe. */
   readonly columns: number | undefined;
   readonly colors: Colors;
-  /** Shows rare flags too. */
   readonly showAll: boolean;
 }
 

@@ -1,4 +1,3 @@
-/** `mistletoe inspect`. */
 import { basename } from 'node:path';
 import { countText, formatBytes } from '../core/number-text.js';
 import { text } from '../core/settings.js';

@@ -37,7 +37,6 @@ export async function runInterruptibly<Outcome>(
 }
 
 interface ServerEvents {
-  /** The server ended by itself. */
   readonly ended?: Promise<Error | undefined>;
   /** With it, SIGHUP does not end the server. */
   readonly onHangup?: (() => Promise<void>) | undefined;

@@ -191,7 +191,6 @@ interface BarContent {
   readonly label: string;
   readonly done: number;
   readonly total: number;
-  /** Formats both counts. */
   readonly show?: (value: number) => string;
   /** Most important first. */
   readonly words: readonly string[];

@@ -1,4 +1,3 @@
-/** `mistletoe serve`. */
 import { existsSync } from 'node:fs';
 import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';

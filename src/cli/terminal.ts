@@ -4,7 +4,6 @@ import { isatty } from 'node:tty';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { maxTextBytes } from '../core/files.js';
 
-/** The codes that start and end a style. */
 const styles = {
   bold: [1, 22],
   dim: [2, 22],

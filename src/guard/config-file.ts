@@ -47,7 +47,6 @@ export function configureGuard(settings: GivenConfiguration): GuardConfiguration
   return check(settings, [], undefined);
 }
 
-/** In the format of a file. */
 export function writeConfiguration(configuration: GuardConfiguration): string {
   return stringify(z.encode(guardSchema, configuration));
 }

@@ -14,7 +14,6 @@ import {
   pooledAcceptedLengthInterval,
 } from './statistics.js';
 
-/** The name and policy of plain decoding. */
 export const plainSystem = { system: 'plain', policy: 'none' } as const;
 
 export type RequestRecord = Readonly<
@@ -78,7 +77,6 @@ export interface SystemSummary {
   readonly category?: string;
   readonly system: string;
   readonly policy: string;
-  /** Prompts answered. */
   readonly requests: number;
   readonly newTokens: number;
   /** Mean over requests. */

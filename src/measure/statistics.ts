@@ -55,7 +55,6 @@ export function testSignedRanks(
     : approximateTails(differences.length, tieSizes, doubledStatistic / 2);
   return {
     n: left.length,
-    /** Pairs that differ. */
     nNonZero: differences.length,
     /** Rank sum of the pairs with left > right, whatever the alternative. */
     statistic: doubledStatistic / 2,
@@ -164,7 +163,6 @@ export interface Interval {
   readonly estimate: number;
   readonly low: number;
   readonly high: number;
-  /** Independent samples. */
   readonly n: number;
 }
 

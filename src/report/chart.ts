@@ -27,7 +27,6 @@ export interface Point {
 export interface Series extends MarkStyle {
   readonly lines?: readonly (readonly Point[])[];
   readonly dots?: readonly Point[];
-  /** Of the lines, in pixels. */
   readonly width?: number;
   readonly opacity?: number;
 }
@@ -124,7 +123,6 @@ function drawSymbol({ color, symbol = 'circle', filled = false }: Omit<MarkStyle
   return fragment`<path d="${outlines[symbol]}" fill="${filled ? color : 'var(--card)'}" stroke="${color}" stroke-width="1.5"/>`;
 }
 
-/** A sample and a name for each style. */
 export function drawKey(styles: readonly MarkStyle[]): Markup {
   return fragment`<ul class="key">${styles.map((style) => {
     const { name, color, dash = 'none', symbol } = style;

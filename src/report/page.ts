@@ -46,11 +46,9 @@ const policy = [
 
 export interface Page {
   readonly title: string;
-  /** Next to the logo. */
   readonly brand: string;
   readonly opening: Opening;
   readonly chapters: readonly Chapter[];
-  /** Version and schema. */
   readonly imprint: string;
 }
 

@@ -4,7 +4,6 @@ import { MistletoeError } from '../core/errors.js';
 export interface ApiErrorDetails {
   readonly status: number;
   readonly code: string;
-  /** The request field at fault. */
   readonly param?: string | undefined;
   readonly headers?: Readonly<Record<string, string>>;
   readonly cause?: unknown;

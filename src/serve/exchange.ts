@@ -28,7 +28,6 @@ const clientLeft = 499;
 
 export class Exchange {
   readonly id: string;
-  /** Name of the API key. */
   caller = 'anonymous';
   request: AnswerRequest | undefined;
   drafter: string | undefined;

@@ -87,7 +87,6 @@ const harmless = {
   store: neutral(false),
 };
 
-/** Extensions of this server. */
 const own = z.strictObject({
   drafter: z.string().max(200).optional(),
   draft: z.string().max(64).optional(),

@@ -52,7 +52,6 @@ export interface RunningServer {
   /** Of the page; undefined without one. */
   readonly operatorUrl: string | undefined;
   readonly modelName: string;
-  /** Where the model runs, in words. */
   readonly device: string;
   load(): Promise<EngineLoad>;
   /** Settles when the engine has ended, with the reason unless the server was closed. */

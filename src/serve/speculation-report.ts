@@ -9,7 +9,6 @@ import { isSpeculative } from '../decode/speculative-text.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { MetricsLevel } from './request-schema.js';
 
-/** The drafter of a request and its policy. */
 export interface Drafting {
   readonly drafter: string;
   readonly draft: string | undefined;

@@ -1,4 +1,3 @@
-/** The flag table of `mistletoe audit`. */
 import {
   applyPreset,
   type AuditSettings,

@@ -10,7 +10,6 @@ import {
   roughDuration,
 } from '../progress.js';
 
-/** An audit without workers. */
 const thisProcess: WorkerName = { name: '', pid: null };
 
 export function createAuditProgress(progress: Progress, { now }: ProgressClock): AuditEvents {
@@ -108,7 +107,6 @@ const sum = (values: Iterable<number>): number => [...values].reduce((total, val
 
 /** A worker's name is empty where there is only this process; it runs the units in order. */
 export class TimeEstimate {
-  /** Work of each unit. */
   private readonly waiting: Map<string, number>;
   private readonly running = new Map<string, { work: number; sinceMs: number; share: number }>(); // [worker]
   private readonly done = { work: 0, ms: 0 };

@@ -17,7 +17,6 @@ export interface AuditTextOptions {
   readonly timings: AuditTimings;
 }
 
-/** Explains the columns, under the table. */
 const legend = [
   'accepted length: tokens a step along the clean answer (95 % interval); passes: of the target for that answer',
   'answers, when the target runs free: identical/same task result/similar/different from the clean ones',

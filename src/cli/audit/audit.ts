@@ -1,4 +1,3 @@
-/** `mistletoe audit`. */
 import { relative } from 'node:path';
 import { createRequest, type AuditRequest } from '../../audit/audit-request.js';
 import { type AuditOptions, type AuditOutcome, resumeAudit, startAudit } from '../../audit/run-audit.js';

@@ -1,4 +1,3 @@
-/** `mistletoe worker`. */
 import { createServer } from 'node:http';
 import { availableParallelism, hostname } from 'node:os';
 import { openAuditPool, parseAuditUnit, type QueueAuditOptions } from '../../audit/units/queue-audits.js';

@@ -186,7 +186,6 @@ export function sayHeading({ colors, say }: Stage, number: number, title: string
 
 const barWidth = 32;
 
-/** A name, a number, and a bar. */
 interface BarLine {
   readonly name: string;
   readonly figure: string;

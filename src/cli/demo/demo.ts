@@ -1,4 +1,3 @@
-/** `mistletoe demo`. */
 import { join } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import { oneOf, text } from '../../core/settings.js';

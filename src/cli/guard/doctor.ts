@@ -1,4 +1,3 @@
-/** `mistletoe doctor`. */
 import { MistletoeError } from '../../core/errors.js';
 import { decimal, text } from '../../core/settings.js';
 import type { Drafting, Telemetry } from '../../guard/engines/adapter.js';

@@ -197,7 +197,6 @@ async function readSettings(
   return readConfiguration({ file, flags: values, onNotice });
 }
 
-/** Writes one line of JSON per event. */
 function createEventLog({ stdout }: Terminal) {
   return (event: string, attributes: object, message: string): void => {
     const line = { time: new Date().toISOString(), event, message, ...attributes };

@@ -123,7 +123,6 @@ export const hardenFlags = {
 };
 export type HardenFlags = FlagsOf<typeof hardenFlags>;
 
-/** The settings that were given. */
 export const givenHardening = (flags: HardenFlags): Partial<HardeningSettings> =>
   pickGiven(hardeningSettings, flags);
 

@@ -1,4 +1,3 @@
-/** `mistletoe harden`. */
 import { applyPreset } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import { smallest } from '../../core/vector.js';

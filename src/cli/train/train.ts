@@ -1,4 +1,3 @@
-/** `mistletoe train`. */
 import { join } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import { durationText } from '../../core/number-text.js';
@@ -95,7 +94,6 @@ const trainFlags = {
 };
 type TrainFlags = FlagsOf<typeof trainFlags>;
 
-/** The settings that were given. */
 export const givenTraining = (
   flags: Given<TrainSettings> & { readonly noGenerate?: true | undefined },
 ): Partial<TrainSettings> => ({

@@ -95,7 +95,6 @@ export class Measures {
     return { kind: 'probe', measure: action };
   }
 
-  /** What alerts lead to. */
   apply({ tenant, model, atMs, id, requestId, cause }: Alert): readonly ActionEvent[] {
     const { action: forTenant, forEveryone, probeEvery, probesToLift } = this.options;
     const action = tenant === everyone ? forEveryone : forTenant;
@@ -132,7 +131,6 @@ export class Measures {
     return [{ atMs, action: during, change: 'lifted', tenant, model, requestId, alertId, text }];
   }
 
-  /** Measures in force. */
   list(): readonly { readonly tenant: string | null; readonly action: ActionName }[] {
     return [...this.measures.entries()].map(([key, { action }]) => ({ tenant: tenantOf(key), action }));
   }

@@ -37,6 +37,15 @@ const meanTolerance = 0.02;
 
 class Contradiction extends Error {}
 
+/** Undefined where the text is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
 export const asObject = (value: unknown): JsonObject | undefined => (isRecord(value) ? value : undefined);
 
 export const asList = (value: unknown): readonly unknown[] | undefined =>

@@ -37,7 +37,6 @@ export interface EngineCounters {
   readonly drafts: number | null;
   readonly draftTokens: number | null;
   readonly acceptedTokens: number | null;
-  /** All generated tokens. */
   readonly outputTokens: number | null;
   /** Max draft tokens of a step, where the configuration or a counter of each position is exported. */
   readonly draftLength: number | null;

@@ -25,7 +25,6 @@ export function adapterOf(name: EngineName | undefined): EngineAdapter | undefin
   return engines.find((engine) => engine.name === name);
 }
 
-/** What an engine reported in one body. */
 export interface FoundSpeculation {
   readonly engine: EngineName;
   readonly speculation: Speculation | null;

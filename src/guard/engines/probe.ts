@@ -3,14 +3,13 @@
  * SGLang's /health generates a token, and TensorRT-LLM's /metrics and /perf_metrics remove what they show.
  */
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { type JsonObject, asList, asObject } from './claim.js';
+import { type JsonObject, asList, asObject, parseJson } from './claim.js';
 import { type Sample, parsePrometheusText } from './counters.js';
 
 export type Fetch = (url: string, options: RequestInit) => Promise<Response>;
 
 export interface GetOptions {
   readonly fetch?: Fetch | undefined;
-  /** A bearer key. */
   readonly key?: string | undefined;
   readonly timeoutMs?: number;
   readonly maxBytes?: number;
@@ -85,25 +84,16 @@ export interface Probe extends GetResult {
   readonly json: JsonObject | undefined;
 }
 
-/** By path. */
 export type Probes = ReadonlyMap<string, Probe>;
 
 export async function probeAll(base: URL, paths: readonly string[], options: GetOptions): Promise<Probes> {
   const prefix = base.pathname.replace(/\/$/, '');
   const probes = paths.map(async (path): Promise<[string, Probe]> => {
     const result = await getBounded(new URL(prefix + path, base), options);
-    return [path, { path, ...result, json: parseObject(result) }];
+    const isReadable = result.status === 200 && !result.isCut;
+    return [path, { path, ...result, json: isReadable ? asObject(parseJson(result.text)) : undefined }];
   });
   return new Map(await Promise.all(probes));
-}
-
-function parseObject({ status, text, isCut }: GetResult): JsonObject | undefined {
-  if (status !== 200 || isCut) return undefined;
-  try {
-    return asObject(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
 }
 
 /** The engine's base address; a trailing /v1 is dropped. */
@@ -124,7 +114,6 @@ export function parseEngineUrl(given: string): URL {
   return url;
 }
 
-/** Metrics in Prometheus' format. */
 export function metricsOf(probes: Probes): readonly Sample[] | undefined {
   const found = ['/prometheus/metrics', '/metrics']
     .map((path) => probes.get(path))

@@ -62,7 +62,6 @@ export interface MeanRank {
   readonly chance: number;
 }
 
-/** Mean ranks of the last requests. */
 export function meanRanks(outcomes: readonly { readonly rank: number | null }[]): readonly MeanRank[] {
   const means: MeanRank[] = [];
   let requests = 0;

@@ -23,7 +23,6 @@ export interface VerdictNumbers {
   readonly breakEvenFrom: BreakEvenSource | null;
   /** Share of the baseline's requests that are this low or lower. */
   readonly rank: number | null;
-  /** Requests in that baseline. */
   readonly baseline: number | null;
 }
 
@@ -73,7 +72,6 @@ export interface Alert {
 export type Finding = Pick<Alert, 'tenant' | 'cause' | 'count' | 'requests' | 'probability' | 'text'> &
   Partial<Pick<Alert, 'threshold'>>;
 
-/** A measure that was applied or lifted. */
 export interface ActionEvent {
   readonly atMs: number;
   readonly action: ActionName;

@@ -56,7 +56,6 @@ const bounds: Readonly<Partial<Record<Name, readonly number[]>>> = {
 
 const maxModels = 100;
 
-/** Events whose labels are all the same. */
 class Tally {
   readonly values: Partial<Record<Name, number | Histogram>> = {};
 

@@ -78,7 +78,6 @@ export class Connection {
     this.socket.ref();
   }
 
-  /** Whether it can be used again now. */
   isUsable(): boolean {
     return this.socket.writable && Date.now() < this.usableUntilMs;
   }

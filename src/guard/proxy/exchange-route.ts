@@ -68,7 +68,6 @@ interface BodyHandler {
 }
 
 export class HeldBody {
-  /** What was read. */
   private pieces: Buffer[] = [];
   private bytes = 0;
 

@@ -90,12 +90,3 @@ function skipValue(text: string, from: number): number {
   } while (depth > 0);
   return at;
 }
-
-/** Undefined where the text is not JSON. */
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
-}

@@ -32,7 +32,6 @@ export function valueOf(rawHeaders: RawHeaders, name: string): string | undefine
   return undefined;
 }
 
-/** All values of a field. */
 export function valuesOf(rawHeaders: RawHeaders, name: string): string[] {
   const values: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
@@ -101,7 +100,6 @@ export function headersToPass(
   return passed;
 }
 
-/** The names in Connection headers. */
 function listedIn(values: readonly string[]): ReadonlySet<string> {
   if (values.every((value) => value === 'keep-alive')) return none; // nearly every message
   const names = values.flatMap((value) => value.toLowerCase().split(','));

@@ -99,7 +99,6 @@ export async function closeServer(server: Server, graceMs: number): Promise<void
   clearTimeout(timer);
 }
 
-/** Returns the address. */
 export async function listen(
   server: Server,
   { host, port }: { readonly host: string; readonly port: number },

@@ -1,12 +1,12 @@
 /** Decides where each request goes and what is changed. A tenant's measures apply on every watched route. */
 import { randomBytes } from 'node:crypto';
 import type { EngineAdapter } from '../engines/adapter.js';
-import { type JsonObject, asObject } from '../engines/claim.js';
+import { type JsonObject, asObject, parseJson } from '../engines/claim.js';
 import { adapterOf, engines } from '../engines/engine-list.js';
 import type { Decision } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import type { RequestHead, Route, Router, Watcher } from './exchange-route.js';
-import { parseJson, setField } from './json-edit.js';
+import { setField } from './json-edit.js';
 import { type RawHeaders, bad, valueOf } from './message-headers.js';
 import { RequestWatch } from './request-watch.js';
 import { type Strip, askForTelemetry } from './telemetry-request.js';

@@ -2,10 +2,9 @@
  * Reads a response beside the proxy that passes its bytes on: it keeps little, changes nothing, and never throws. A JSON
  * body is kept up to a limit and read at its end; a stream is read event by event. Compressed responses are not read.
  */
-import { asCount, asObject } from '../engines/claim.js';
+import { asCount, asObject, parseJson } from '../engines/claim.js';
 import { adapterOf, findSpeculation } from '../engines/engine-list.js';
 import type { EngineName, Speculation } from '../observation.js';
-import { parseJson } from './json-edit.js';
 import { StreamMeter } from './stream-meter.js';
 
 export interface ReaderOptions {

@@ -3,10 +3,9 @@
  * ask for. The operator's setting wins over the client's. Used only with askForTelemetry.
  */
 import { type EngineAdapter, askForUsage } from '../engines/adapter.js';
-import { type JsonObject, asList, asObject } from '../engines/claim.js';
-import { parseJson, removeField, setField } from './json-edit.js';
+import { type JsonObject, asList, asObject, parseJson } from '../engines/claim.js';
+import { removeField, setField } from './json-edit.js';
 
-/** What to take out of the response. */
 export interface Strip {
   /** The last chunk of a stream, which has the usage and no choices. */
   readonly dropsUsage: boolean;

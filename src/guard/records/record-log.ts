@@ -32,7 +32,6 @@ const flushCharacters = 1 << 20;
 const maxWaiting = 16 << 20;
 
 export class RecordLog {
-  /** Lines that could not be written. */
   lost = 0;
   private lines: string[] = [];
   private waiting = 0;

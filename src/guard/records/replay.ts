@@ -82,7 +82,6 @@ export function replayFile(path: string, options: ReplayOptions = {}): Promise<R
   return replayRecords(readLines(path), options);
 }
 
-/** The replay as lines of text. */
 export function describeReplay(replay: Replay, shown = 20): readonly string[] {
   const { requests, verdicts, alerts, alertCount, unread, firstFault, snapshot, actions } = replay;
   const bands = snapshot.streams.map(({ model, route, baseline, learned }) => {

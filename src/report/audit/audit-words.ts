@@ -95,7 +95,6 @@ export function armStyle(arm: ArmName): Required<MarkStyle> {
   return { name: armLabels[arm], color, symbol, dash, filled };
 }
 
-/** For the key of a chart of lines. */
 export const armLine = (arm: ArmName): MarkStyle => ({ ...armStyle(arm), symbol: undefined });
 
 /** "drops by 25 % (95 % interval 19 % to 31 %)" */

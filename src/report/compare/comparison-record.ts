@@ -24,7 +24,6 @@ export interface Comparison {
   /** What was not the same in both, besides what was found. */
   readonly differences: readonly SetupDifference[];
   readonly drafters: readonly DrafterComparison[];
-  /** Drafters that only one of the runs has. */
   readonly unpaired: Sides<readonly string[]>;
   readonly gate: WorseGate | null;
 }
