@@ -91,7 +91,9 @@ const settings = z.strictObject({
   mitigation: group({
     action: z.enum(guardActions).default('observe'),
     forEveryone: z.enum(guardActions).default('observe'),
+    /** Requests from one probe to the next, at first. */
     probeEvery: z.number().int().min(1).max(10_000).default(10),
+    /** Good probes in a row that lift a measure. */
     probesToLift: z.number().int().min(1).max(1000).default(3),
     requestsPerMinute: z.number().int().min(1).max(1e6).default(6),
     draftLength: z.number().int().min(0).max(64).default(1),

@@ -16,26 +16,17 @@ export interface Drafting {
   readonly isGuarded: boolean;
 }
 
-export interface AnswersReport {
-  /** Null if nothing was drafted. */
-  readonly speculative_decoding: Readonly<Record<string, number | boolean | readonly number[]>> | null;
-  readonly mistletoe: Readonly<Record<string, unknown>> | null;
-}
-
 /** Pools the steps of several answers and also lists each answer. */
-export interface SpeculationReport extends AnswersReport {
-  readonly engine: 'mistletoe';
-  readonly choices?: readonly ({ readonly index: number } & AnswersReport)[];
-}
+export type SpeculationReport = NonNullable<ReturnType<typeof reportSpeculation>>;
 
 /** Undefined at level `none`. */
 export function reportSpeculation(
   generations: readonly Generation[],
   drafting: Drafting | undefined,
   level: MetricsLevel,
-): SpeculationReport | undefined {
+) {
   if (level === 'none') return undefined;
-  const report = (answers: readonly Generation[]): AnswersReport => reportAnswers(answers, drafting, level);
+  const report = (answers: readonly Generation[]) => reportAnswers(answers, drafting, level);
   return {
     engine: 'mistletoe',
     ...report(generations),
@@ -50,7 +41,7 @@ function reportAnswers(
   generations: readonly Generation[],
   drafting: Drafting | undefined,
   level: MetricsLevel,
-): AnswersReport {
+) {
   const answers = generations.filter(isSpeculative);
   if (drafting === undefined || answers.length === 0) return { speculative_decoding: null, mistletoe: null };
   const steps = answers.flatMap((answer) => answer.steps);
@@ -135,10 +126,7 @@ export function countDrafts(drafted: readonly StepRecord[], minDepth = 0) {
   return { ...sum, histogram, depth, isTree: drafted.some((step) => step.proposed > step.depth) };
 }
 
-function summarize(
-  drafted: readonly StepRecord[],
-  { draft }: Drafting,
-): NonNullable<SpeculationReport['speculative_decoding']> {
+function summarize(drafted: readonly StepRecord[], { draft }: Drafting) {
   const policy = draft === undefined ? undefined : parseDraftPolicy(draft);
   const minDepth = policy?.kind === 'chain' ? policy.length : 0;
   const { accepted, proposed, histogram, depth, isTree } = countDrafts(drafted, minDepth);

@@ -4,7 +4,7 @@ import { statfs } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname } from 'node:path';
 import type { AuditRequest } from '../../audit/audit-request.js';
-import { type Effort, predictEffort, type SearchEffort } from '../../audit/effort.js';
+import { type Effort, predictEffort } from '../../audit/effort.js';
 import { planAudit } from '../../audit/run-audit.js';
 import { applyPreset } from '../../audit/settings.js';
 import { countWorkers } from '../../audit/units/executors.js';
@@ -95,24 +95,14 @@ async function describeMemory(request: AuditRequest, { memoryBytes, mappedBytes 
 }
 
 // What an audit would download, for --dry-run: nothing is fetched but lists of files.
-interface PlannedDownloads {
-  readonly files: readonly { readonly name: string; readonly bytes: number }[];
-  /** Parameters, as far as the sizes of files say. */
-  readonly target: number;
-  readonly drafters: readonly number[];
-  /** Of models alone: at least this much memory. */
-  readonly modelBytes: number;
-  readonly totalBytes: number;
-  readonly freeBytes: number;
-  readonly cacheFolder: string;
-}
+type PlannedDownloads = NonNullable<Awaited<ReturnType<typeof planDownloads>>>;
 
 /** Undefined if everything is on this machine, or --download was not given. */
-async function planDownloads(flags: AuditFlags, terminal: Terminal): Promise<PlannedDownloads | undefined> {
+async function planDownloads(flags: AuditFlags, terminal: Terminal) {
   const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
   if (flags.download !== true || settings.isOffline) return undefined;
   const files: { name: string; bytes: number }[] = [];
-  const parameters: number[] = [];
+  const parameters: number[] = []; // as far as the sizes of files say
   for (const given of [flags.target, ...flags.drafter]) {
     const id = hubModel(parseHybrid(given)?.behind ?? given);
     const bytes = id === undefined ? 0 : await measureDownload(id, settings);
@@ -153,10 +143,7 @@ async function countStored(given: string, flags: AuditFlags, terminal: Terminal)
 }
 
 /** Before anything is downloaded. */
-async function predictTime(
-  flags: AuditFlags,
-  { target, drafters }: PlannedDownloads,
-): Promise<SearchEffort & { readonly prompts: number; readonly workers: number; readonly device: string }> {
+async function predictTime(flags: AuditFlags, { target, drafters }: PlannedDownloads) {
   const choice = await chooseDevice({ device: await mainDevice(flags), dtype: flags.dtype });
   const runtime = await openRuntime(choice, flags.threads);
   try {

@@ -11,12 +11,6 @@ import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
 import { joinLines } from '../long-runs.js';
 import type { Colors } from '../terminal.js';
 
-export interface AuditTextOptions {
-  readonly report: string;
-  readonly colors: Colors;
-  readonly timings: AuditTimings;
-}
-
 const legend = [
   'accepted length: tokens a step along the clean answer (95 % interval); passes: of the target for that answer',
   'answers, when the target runs free: identical/same task result/similar/different from the clean ones',
@@ -26,7 +20,7 @@ const legend = [
 export function formatAudit(
   result: AuditResult,
   verdict: Verdict,
-  { report, colors, timings }: AuditTextOptions,
+  { report, colors, timings }: { report: string; colors: Colors; timings: AuditTimings },
 ): string {
   const [heading = '', ...rows] = tableText(auditTable(result.drafters, textColumns));
   const notes = [

@@ -6,6 +6,7 @@
  * with every bad probe. Where requests are still drafted (shorter drafts, a rate limit), each is a probe. Several good
  * probes in a row lift the measure.
  */
+import type { GuardConfiguration } from '../guard-config.js';
 import type { ActionName, Observation } from '../observation.js';
 import { RecentMap } from '../state/recent-map.js';
 import type { ActionEvent, Alert, AlertCause, Decision } from '../judge/verdict.js';
@@ -13,22 +14,16 @@ import type { ActionEvent, Alert, AlertCause, Decision } from '../judge/verdict.
 /** Only our own server switches drafters. */
 export type GuardAction = Exclude<ActionName, 'switch-drafter'>;
 
-export interface MeasureOptions {
+type Mitigation = GuardConfiguration['mitigation'];
+
+export interface MeasureOptions extends Partial<Omit<Mitigation, 'action' | 'forEveryone'>> {
   /** What an alert about a tenant leads to; undefined only reports. */
   readonly action?: GuardAction | undefined;
   /** What an alert about all tenants leads to. */
   readonly forEveryone?: GuardAction | undefined;
-  /** Requests from one probe to the next, at first and at most. */
-  readonly probeEvery?: number;
   readonly maxProbeEvery?: number;
   /** A request that comes this long after the last probe is one. */
   readonly quietMs?: number;
-  /** Good probes in a row that lift a measure. */
-  readonly probesToLift?: number;
-  /** With the action `rate-limit`. */
-  readonly requestsPerMinute?: number;
-  /** With the action `shorter-drafts`. */
-  readonly draftLength?: number;
   readonly tenantLimit?: number;
 }
 

@@ -2,6 +2,7 @@
 import { open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isFolder, isMissing } from '../../core/files.js';
+import type { GuardConfiguration } from '../guard-config.js';
 import { type ActionEvent, type Alert, type Verdict, verdictNames } from '../judge/verdict.js';
 import { type Observation, observationSchema } from '../observation.js';
 
@@ -60,17 +61,10 @@ export async function* readLines(path: string): AsyncGenerator<string> {
   for (const file of files) yield* (await open(file)).readLines();
 }
 
-export interface Retention {
-  readonly retainSize: number;
-  readonly retainAge: number;
-  /** Max size of the next segment, for which room is made. */
-  readonly segmentSize: number;
-}
-
 /** Removes the oldest until the rest and the next segment fit. Returns the names of those removed. */
 export async function removeOldSegments(
   folder: string,
-  { retainSize, retainAge, segmentSize }: Retention,
+  { retainSize, retainAge, segmentSize }: Omit<GuardConfiguration['records'], 'folder' | 'segmentAge'>,
   nowMs: number,
 ): Promise<string[]> {
   const segments = await listSegments(folder);
