@@ -3,9 +3,8 @@ import type { GuardConfiguration } from '../guard-config.js';
 import type { ErrorResponse, RawHeaders } from './message-headers.js';
 import type { ResponseHead } from './response-parser.js';
 import type { Strip } from './telemetry-request.js';
-import type { Upstream } from './upstream.js';
 import type { IncomingMessage } from 'node:http';
-import type { Connection } from './connection.js';
+import type { Connection, Upstream } from './upstream.js';
 
 export interface RequestHead {
   readonly method: string;

@@ -3,8 +3,6 @@
  * reads each piece of the response after it was passed on, so reading delays nothing.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Connection, UpstreamFailure, UpstreamHandler } from './connection.js';
-import { describeFailure } from './connection.js';
 import {
   type ExchangeEnding,
   type ExchangeSettings,
@@ -18,7 +16,13 @@ import type { ErrorResponse, RawHeaders } from './message-headers.js';
 import { headersForEngine, headersToPass, sendError, valueOf } from './message-headers.js';
 import type { ResponseHead } from './response-parser.js';
 import { type ResponseStrip, type Strip, createResponseStrip } from './telemetry-request.js';
-import type { Upstream } from './upstream.js';
+import {
+  type Connection,
+  describeFailure,
+  type Upstream,
+  type UpstreamFailure,
+  type UpstreamHandler,
+} from './upstream.js';
 
 const badPath = {
   status: 400,
