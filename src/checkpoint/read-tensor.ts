@@ -16,7 +16,6 @@ interface StridedRead<Target> {
   readonly allocateScratch: (count: number) => Target;
 }
 
-/** Start and size per axis. */
 interface Region {
   readonly starts: readonly number[];
   readonly sizes: readonly number[];

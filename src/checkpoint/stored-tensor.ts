@@ -92,7 +92,6 @@ const blockSizes: Readonly<Record<BlockDType, BlockSize>> = {
   Q6_K: { elements: 256, bytes: 210 },
 };
 
-/** Of safetensors and torch files. */
 export const plainDTypes: readonly string[] = Object.keys(elementBytes);
 
 export const maximumRank = 16;
@@ -115,7 +114,6 @@ export function bytesPerElement(dtype: StoredDType): number {
   return bytes / elements;
 }
 
-/** Whether it can be read as float32. */
 export function isFloatDType(dtype: StoredDType): boolean {
   return dtype === 'F32' || dtype === 'F16' || dtype === 'BF16' || dtype === 'F64' || isBlockDType(dtype);
 }

@@ -107,7 +107,6 @@ async function assemble<Values extends Float32Array | Uint16Array>(
   return weight;
 }
 
-/** One of a weight's parts in memory. */
 export interface PartValues {
   readonly values: Float32Array;
   /** As stored, before transposing. */

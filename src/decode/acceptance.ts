@@ -26,7 +26,6 @@ export interface AcceptanceRecord {
   readonly acceptanceByDepth: readonly number[];
   /** [a] Number of steps that accepted a draft tokens. */
   readonly histogram: readonly number[];
-  /** 1 + accepted / steps. */
   readonly meanAcceptedLength: number;
   /** accepted / proposed. Trees propose more nodes, so never compare chains and trees by it. */
   readonly acceptanceRate: number;

@@ -9,7 +9,6 @@ import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
 
 export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url)));
 
-/** The version of this package. */
 export function readVersion(): string {
   const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
   return contents.version;

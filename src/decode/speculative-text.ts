@@ -1,4 +1,3 @@
-/** Speculative decoding of prompts with a policy. */
 import type { SamplingOptions } from '../core/sampling.js';
 import type { Drafter } from '../draft/drafter.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';

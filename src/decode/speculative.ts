@@ -75,7 +75,6 @@ export async function decodeSpeculative(
   }
 }
 
-/** The last token of the answer. */
 interface Root {
   readonly token: number;
   readonly origin: TokenOrigin;

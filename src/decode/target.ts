@@ -89,7 +89,6 @@ async function readGenerationStops(folder: string): Promise<readonly number[]> {
 export interface PromptEncoding {
   /** Default: if the target has a chat template. */
   readonly chat?: boolean | undefined;
-  /** For messages. */
   readonly name?: string | undefined;
 }
 

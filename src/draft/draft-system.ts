@@ -7,12 +7,22 @@ import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { prepareWeights, type CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { CausalModel } from '../model/causal-model.js';
-import type { ModelConfiguration } from '../model/configuration.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import { refuseUnread, type Refuse } from './reading/checks.js';
-import type { TrainingRecipe } from './training-recipe.js';
+import { deepestDraft } from '../core/limits.js';
+import {
+  integer,
+  rareSetting,
+  setting,
+  yesNo,
+  type SettingsOf,
+  type SettingTable,
+} from '../core/settings.js';
+import type { ModelConfiguration } from '../model/configuration.js';
+import type { NewCheckpoint } from './fresh/fresh-tensors.js';
+import type { NewTarget } from './fresh/new-target.js';
 
 /** Meaning of an EAGLE-3 head's layer ids: inputs or outputs of these layers (taps.ts). */
 export const tapConventions = ['inputs', 'outputs'] as const;
@@ -30,7 +40,6 @@ export interface WeightedSystem extends NamedSystem {
   recognise(names: TensorNames, config?: Checkpoint['config']): RecognisedLayout | undefined;
   /** Describes the checkpoint without a target. Continues as well as it can if `refuse` returns. */
   describe(checkpoint: Checkpoint, refuse: Refuse, options?: ReadingOptions): DrafterDescription;
-  /** Throws at the first problem. */
   load(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter>;
   /** Absent if it cannot be trained. */
   readonly training?: TrainingRecipe;
@@ -45,7 +54,6 @@ export interface WeightlessSystem extends NamedSystem {
 
 export interface RecognisedLayout {
   readonly layout: string;
-  /** The folder holds a whole language model. */
   readonly isTarget?: boolean | undefined;
 }
 
@@ -88,7 +96,6 @@ export interface DrafterOptions extends CacheOptions, ReadingOptions {
   readonly tokenizer?: Tokenizer | undefined;
 }
 
-/** Refuses a drafter of which some tensors are not read. */
 export function prepareDrafterWeights(
   checkpoint: Checkpoint,
   { recipes, unread }: Pick<DrafterDescription, 'recipes' | 'unread'>,
@@ -117,4 +124,71 @@ export function namesOf({ tensors }: Pick<Checkpoint, 'tensors'>): TensorNames {
 
 export function holdsDecoder(names: TensorNames): boolean {
   return names.has('model.layers.0.self_attn.q_proj.weight') && names.has('model.embed_tokens.weight');
+}
+
+/**
+ * How fresh drafters of a system are created and trained. A system with a recipe is a choice of `train --system`; the
+ * graph of its drafter (drafter.ts) gives the loss, and saving runs its weight recipes backwards.
+ */
+
+/** Sizes that a user can ask for. Flags, config files and run folders read this table. */
+export const drafterSizes = {
+  heads: rareSetting(integer(1, deepestDraft), 'count', 'drafted tokens: heads, or slots of a block'),
+  layers: setting(integer(1, 1024), 'count', 'decoder layers, or blocks per head'),
+  hiddenSize: rareSetting(integer(1, 2 ** 20), 'width', 'width of the hidden states'),
+  targetLayers: rareSetting(
+    integer(1, 1024),
+    'count',
+    'make the draft model from this many of the target’s own layers, at the target’s width',
+  ),
+  draftVocabulary: rareSetting(integer(1), 'tokens', 'tokens that can be proposed'),
+  prefixLayer: { type: yesNo, help: 'an extra layer before the heads: Hydra++', rare: true },
+} as const satisfies SettingTable;
+
+/** Missing sizes are as published or follow from the target. */
+export type DrafterShape = Partial<SettingsOf<typeof drafterSizes>>;
+
+export const defaultHeads = 4;
+
+export interface FreshDrafter extends DrafterShape {
+  /** Ascending; by default the target's whole vocabulary. */
+  readonly draftTokens?: Int32Array | undefined;
+}
+
+/** Settings of `train` that differ from the common ones; train/settings.ts explains each. */
+export interface RecipeSettings {
+  readonly depth?: number;
+  readonly labels?: 'soft' | 'tokens';
+  readonly decay?: number;
+  readonly featureWeight?: number;
+  readonly labelWeight?: number;
+  readonly distanceWeight?: number;
+  readonly confidenceWeight?: number;
+  readonly noise?: number;
+  readonly learn?: 'answers' | 'all';
+  readonly weightDecay?: number;
+}
+
+export interface TrainingRecipe {
+  /** With `draftVocabulary`, the draft vocabulary is chosen from the training texts. */
+  readonly sizes: readonly (keyof DrafterShape)[];
+  /** Default of the size `heads`, if not the common one. */
+  readonly heads?: number;
+  /** As the authors train it. `heads`: the fixed draft length, or Infinity. */
+  settings(heads: number): RecipeSettings;
+  checkShape?(shape: DrafterShape): void;
+  /** Refuses targets, before a run has a folder. */
+  checkTarget?(target: CheckedTarget, shape: DrafterShape): void;
+  /** In the published layout, initialized as the authors do. */
+  create(target: NewTarget, drafter: FreshDrafter, seed: number | string): NewCheckpoint;
+  /**
+   * Two groups name a block of which equal copies learn as one: authors' code repeats one module and stores it under
+   * several names.
+   */
+  readonly repeatedBlocks?: RegExp;
+}
+
+export interface CheckedTarget {
+  readonly folder: string;
+  readonly configuration: ModelConfiguration;
 }

@@ -22,7 +22,6 @@ export interface Drafter {
   readonly reads: 'tokens' | 'features' | 'taps';
   readonly maximumDepth: number;
   readonly vocabularySize: number;
-  /** Its drafts are always chains. */
   readonly isChainOnly?: boolean | undefined;
   /** Layers whose input residual stream is tapped. */
   readonly taps: readonly number[];
@@ -32,7 +31,6 @@ export interface Drafter {
   readonly cacheSizes?: CacheSizes | undefined;
   /** Matches in the text that replace its chains (ngram.ts). */
   readonly lookup?: MatchLengths | undefined;
-  /** Compiles programs ahead of time. */
   prepare(drafts?: PreparedDrafts): Promise<void>;
   /** `scheduler` joins its passes with those of other sequences. */
   startSession(scheduler?: PassScheduler): DraftSession;
@@ -129,7 +127,6 @@ export interface TeacherForcing {
   readonly firstRow: Dimension;
   /** Causal, in the drafter's own head size. */
   readonly context: AttentionContext;
-  /** The drafter's cache of earlier positions. */
   readonly past: readonly KeyValueRows[] | undefined;
 }
 
@@ -142,8 +139,6 @@ export interface DraftedLogits {
   readonly rows: readonly KeyValueRows[];
 }
 
-/** Requests and results of drafts made by one program. */
-
 export interface TreeSize {
   /** Rounds of expansion after the root's, at least one. */
   readonly depth: number;
@@ -154,7 +149,6 @@ export interface TreeSize {
 /** Children of the expanded nodes, `topK` each. */
 export interface TreeLevel {
   readonly tokens: Int32Array;
-  /** Log probabilities of the paths. */
   readonly scores: Float32Array;
   /** Children expanded next; empty in the last level. */
   readonly chosen: ArrayLike<number>;

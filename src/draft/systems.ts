@@ -3,7 +3,13 @@ import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { dflash, dspark } from './dflash/dflash.js';
 import { draftModel } from './draft-model/draft-model.js';
-import type { DraftSystem, DrafterOptions, WeightedSystem, WeightlessSystem } from './draft-system.js';
+import type {
+  DraftSystem,
+  DrafterOptions,
+  WeightedSystem,
+  WeightlessSystem,
+  TrainingRecipe,
+} from './draft-system.js';
 import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { eagle, eagle3, pEagle } from './eagle/eagle.js';
@@ -13,7 +19,6 @@ import { medusa } from './medusa/medusa.js';
 import { mtp } from './mtp/mtp.js';
 import { pard } from './pard/pard.js';
 import { misfit } from './reading/checks.js';
-import type { TrainingRecipe } from './training-recipe.js';
 
 /** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:3,8+FOLDER`. */
 export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {

@@ -5,8 +5,7 @@
  */
 import { equalShapes } from './dimension.js';
 import { attentionGradients, rotationGradients } from './operations/attention.js';
-import { contractionGradients } from './operations/contraction.js';
-import { expertGradients } from './operations/expert-product.js';
+import { contractionGradients, expertGradients } from './operations/contraction.js';
 import { drawingGradients, indexingGradients } from './operations/indexing.js';
 import { add, elementwiseGradients } from './operations/elementwise.js';
 import { constant, input, leafGradients } from './operations/leaves.js';

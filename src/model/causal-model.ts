@@ -40,7 +40,6 @@ export async function loadModel(folder: string, options: LoadOptions = {}): Prom
   );
 }
 
-/** A new runtime is disposed of on failure. */
 export async function withRuntime<Result>(
   given: Runtime | undefined,
   create: () => Promise<Runtime>,
@@ -87,7 +86,6 @@ interface ModelParts {
 
 interface TappedProgram {
   readonly program: Promise<LaneProgram>;
-  /** Ascending. */
   readonly tapped: readonly number[];
 }
 
@@ -98,7 +96,6 @@ export class CausalModel {
   readonly weights: WeightStore;
   readonly runtime: Runtime;
   readonly rotary: RotaryTable;
-  /** Draws from logits on the device. */
   readonly draws: TokenDraws;
   /** The last has the most taps. */
   private readonly programs: TappedProgram[] = [];

@@ -1,4 +1,3 @@
-/** A decoder's configuration, read once from config.json. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { findPositions, readContext, type ContextReach } from './context-length.js';
@@ -134,7 +133,6 @@ function checkSupport(fields: Fields, place: string): void {
   }
 }
 
-/** Settings that this family ignores. */
 function describeIgnored(
   name: FamilyName,
   { sliding_window: window, layer_types: types }: Fields,

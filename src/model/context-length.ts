@@ -57,7 +57,6 @@ export function readContext(
   };
 }
 
-/** Undefined if the configuration has neither name. */
 export function findPositions(fields: ContextFields): number | undefined {
   return fields.max_position_embeddings ?? fields.max_sequence_length ?? undefined;
 }

@@ -74,7 +74,6 @@ export interface DraftedRows {
   readonly diagonal: readonly KeyValueRows[]; // [earlier depth]
 }
 
-/** What new rows see besides each other. */
 export interface AttentionMemory {
   /** Before the past, common to all lanes; included in the mask. */
   readonly prefix?: KeyValueRows | undefined; // [prefix, keyValueHead, headSize]
@@ -241,7 +240,6 @@ export function embeddingTable({ vocabularySize, hiddenSize }: ModelConfiguratio
   return weight(`${scope}embed_tokens.weight`, [vocabularySize, hiddenSize]);
 }
 
-/** tokens [...] -> [..., hidden] */
 export function embedTokens(configuration: ModelConfiguration, scope: string, tokens: Tensor): Tensor {
   return gatherRows(embeddingTable(configuration, scope), tokens);
 }

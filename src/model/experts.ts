@@ -5,9 +5,8 @@
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { multiplyDimensions, type Dimension } from '../graph/dimension.js';
-import { matmul } from '../graph/operations/contraction.js';
+import { matmul, expertProduct } from '../graph/operations/contraction.js';
 import { divide, multiply, silu } from '../graph/operations/elementwise.js';
-import { expertProduct } from '../graph/operations/expert-product.js';
 import { topIndices, topValues } from '../graph/operations/indexing.js';
 import { weight } from '../graph/operations/leaves.js';
 import { softmax, sum } from '../graph/operations/reductions.js';
@@ -17,7 +16,6 @@ import type { Tensor } from '../graph/tensor.js';
 export interface Experts {
   readonly count: number;
   readonly perToken: number;
-  /** Of one expert. */
   readonly intermediateSize: number;
   /** Whether the weights of the chosen experts are divided by their sum. */
   readonly normalizesWeights: boolean;
@@ -102,7 +100,6 @@ export function mlpWidthPerToken(model: LayerMlps): number {
   return (sparse * width + (layerCount - sparse) * intermediateSize) / layerCount;
 }
 
-/** x [batch, position, hidden] -> [batch, position, hidden] */
 export function mixExperts(x: Tensor, name: string, experts: Experts): Tensor {
   const { count: all, perToken, intermediateSize } = experts;
   const [batch, position, hiddenSize] = x.shape as [Dimension, Dimension, number];

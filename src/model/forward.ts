@@ -56,7 +56,6 @@ export function requireNumbers(
   );
 }
 
-/** Including root and node. */
 function countPath(parents: Int32Array, node: number): number {
   let count = 0;
   for (let current = node; current >= 0; current = parents[current] ?? -1) count += 1;

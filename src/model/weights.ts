@@ -16,7 +16,6 @@ import { families } from './families.js';
  */
 interface UnneededTensor {
   readonly name: string;
-  /** Why nothing is lost without it. */
   readonly reason: string;
 }
 
@@ -35,7 +34,6 @@ const unneededAlways: readonly { readonly pattern: RegExp; readonly reason: stri
   { pattern: /^model\.mtp_layers\./, reason: 'an MTP module, which a drafter reads' },
 ];
 
-/** What the recipes leave in the checkpoint. */
 export function findUnreadTensors(
   names: Iterable<string>,
   recipes: readonly WeightRecipe[],
@@ -58,7 +56,6 @@ export function findUnreadTensors(
 
 const shown = 3;
 
-/** The refusal that unknown tensors deserve; undefined where there are none. */
 export function describeUnknownTensors(
   place: string,
   { unknown }: UnreadTensors,

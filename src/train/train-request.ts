@@ -20,7 +20,7 @@ import { readTemplate } from '../text/template/chat-template.js';
 import { hashData } from '../runs/json-lines.js';
 import { partialSchemaOf } from '../audit/settings.js';
 import { chooseTrainable } from '../draft/fresh/new-drafter.js';
-import { type DrafterShape, defaultHeads, drafterSizes } from '../draft/training-recipe.js';
+import { type DrafterShape, defaultHeads, drafterSizes } from '../draft/draft-system.js';
 import { type TrainSettings, completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { settleAnswers } from './data/answers-file.js';
 
@@ -56,7 +56,6 @@ export type TrainRequest = Readonly<z.infer<typeof requestSchema>>;
 
 /** What `train` and `harden` are given alike. */
 export interface SharedPlan extends DeviceWish {
-  /** Default: the bundled target. */
   readonly target?: string | undefined;
   /** Meaning of an EAGLE-3 head's layer ids; by default that of its trainer. */
   readonly taps?: TapConvention | undefined;
@@ -74,7 +73,6 @@ export interface SharedPlan extends DeviceWish {
 }
 
 export interface TrainPlan extends SharedPlan {
-  /** Not needed with `from`. */
   readonly system?: string | undefined;
   /** Folder or bundled name of a drafter to continue; without it, fresh weights. */
   readonly from?: string | undefined;

@@ -3,13 +3,11 @@
  * runs of one program. The values are drawn here, so that all runtimes see the same.
  */
 import { encodeHalves, isHalf } from '../../src/core/half-floats.js';
-import type { Random } from '../../src/core/random.js';
-import { createRandom } from '../../src/core/random.js';
+import { type Random, createRandom } from '../../src/core/random.js';
 import type { Dimension } from '../../src/graph/dimension.js';
 import { addDimensions, evaluateDimension, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
 import { attention, rotate } from '../../src/graph/operations/attention.js';
-import { contract, matmul } from '../../src/graph/operations/contraction.js';
-import { expertProduct } from '../../src/graph/operations/expert-product.js';
+import { contract, matmul, expertProduct } from '../../src/graph/operations/contraction.js';
 import * as drawing from '../../src/graph/operations/indexing.js';
 import * as indexing from '../../src/graph/operations/indexing.js';
 import * as elementwise from '../../src/graph/operations/elementwise.js';

@@ -1,4 +1,3 @@
-/** Lists and verifies the files of the cache. */
 import { lstat, readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../../core/errors.js';

@@ -41,7 +41,6 @@ export function layOutWeights(
   return { tensors, dataBytes };
 }
 
-/** Bytes of the whole file. */
 export function measureCacheFile(key: string, layout: CacheLayout): number {
   return layout.dataBytes + describeLayout(key, layout, '0'.repeat(64)).byteLength + trailerBytes;
 }
@@ -109,7 +108,6 @@ function makeTrailer(footer: Uint8Array): Buffer {
   return Buffer.concat([magic, length, createHash('sha256').update(footer).digest()]);
 }
 
-/** Converted weights, or data that a runtime made of them. */
 export type CacheContent = 'plain' | 'packed';
 
 /** The footer of a file whose size, footer and trailer agree. */
@@ -119,7 +117,6 @@ export interface CacheFooter {
   readonly dataBytes: number;
   readonly sha256: string;
   readonly bytes: Buffer;
-  /** Of packed data. */
   readonly table?: unknown;
 }
 
@@ -169,7 +166,6 @@ export async function readNote(weights: string): Promise<CacheNote | undefined> 
   return readRecord(notePath(weights), noteSchema);
 }
 
-/** Updates the note if it changed, else only its time. */
 export async function recordUse(weights: string, note: CacheNote): Promise<void> {
   const known = await readNote(weights);
   if (known?.identity === note.identity && known.checkpoint === note.checkpoint) {
@@ -227,7 +223,6 @@ export async function checkForUse(
 
 export type CheckResult = 'whole' | 'damaged' | 'other-format';
 
-/** Hashes the file and records the result in its note. */
 export async function checkThoroughly(path: string, key: string): Promise<CheckResult> {
   const identity = await identifyFile(path).catch(() => undefined);
   const result = await withFile(path, async (file): Promise<CheckResult> => {

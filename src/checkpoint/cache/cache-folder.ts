@@ -32,7 +32,6 @@ export type CacheName =
   | { readonly kind: 'temporary'; readonly writer: { readonly pid: number; readonly host: string } }
   | { readonly kind: 'hash' | 'marks' | 'kernels' | 'foreign' };
 
-/** Folder of the marks of running processes. */
 export const marksFolder = 'in-use';
 
 const weightsName = /^([0-9a-f]{64})\.weights(\.json)?$/;

@@ -78,7 +78,6 @@ export async function identifyFile(path: string): Promise<string> {
   }
 }
 
-/** Throws if a file has changed since it was identified. */
 export async function requireSameFiles(
   paths: readonly string[],
   identities: readonly string[],
@@ -91,7 +90,6 @@ export async function requireSameFiles(
   );
 }
 
-/** sha256 of the first `sizeBytes` bytes. */
 export async function hashBeginning(file: BinaryFile, sizeBytes: number): Promise<string> {
   const hash = createHash('sha256');
   const buffer = new Uint8Array(Math.min(chunkBytes, sizeBytes));

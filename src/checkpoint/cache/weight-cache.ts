@@ -214,7 +214,6 @@ async function onDisk<Result>(folder: string, action: () => Promise<Result>): Pr
   }
 }
 
-/** The cache for one checkpoint. */
 interface CachePlace {
   readonly folder: string;
   /** Folder of the checkpoint, for the note beside each file. */
@@ -227,7 +226,6 @@ interface CachePlace {
 
 interface CacheFilePlan {
   readonly key: string;
-  /** For messages. */
   readonly content: 'converted weights' | 'packed weights';
   readonly sizeBytes: number;
   readonly fits: (footer: CacheFooter) => boolean;

@@ -17,41 +17,13 @@ import {
   quote,
   refuse,
 } from '../stored-tensor.js';
-import { HeaderCursor, MoreBytesNeeded, showSize } from './header-cursor.js';
+import type { GgufMetadata, StoredValue, ValueType } from './gguf-metadata.js';
+import { HeaderCursor, MoreBytesNeeded, numberBytes, showSize } from './gguf-metadata.js';
 
-/** Bytes of a number, by its type. */
-export const numberBytes = {
-  uint8: 1,
-  int8: 1,
-  uint16: 2,
-  int16: 2,
-  uint32: 4,
-  int32: 4,
-  float32: 4,
-  bool: 1,
-  uint64: 8,
-  int64: 8,
-  float64: 8,
-} as const;
-
-export type NumberType = keyof typeof numberBytes;
-export type ValueType = NumberType | 'string' | 'array';
-
-/** By their number in the file. */
 const valueTypes: readonly ValueType[] = [
   ...(['uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'float32', 'bool', 'string'] as const),
   ...(['array', 'uint64', 'int64', 'float64'] as const),
 ];
-
-/** Where a value is in the header's bytes; decoded by gguf-metadata.ts when it is asked for. */
-export interface StoredValue {
-  readonly type: ValueType;
-  /** Of an array's elements. */
-  readonly elementType?: Exclude<ValueType, 'array'>;
-  /** Elements of an array, bytes of a string; 1 for anything else. */
-  readonly count: number;
-  readonly start: number;
-}
 
 export interface GgufTensor {
   readonly name: string;
@@ -63,14 +35,10 @@ export interface GgufTensor {
   readonly sizeBytes: number;
 }
 
-export interface GgufHeader {
-  readonly path: string;
-  readonly bytes: Buffer;
-  readonly metadata: ReadonlyMap<string, StoredValue>;
+export interface GgufHeader extends GgufMetadata {
   readonly tensors: readonly GgufTensor[];
 }
 
-/** ggml's types by number. */
 const typeNames: readonly (string | undefined)[] = [
   ...['F32', 'F16', 'Q4_0', 'Q4_1', 'Q4_2', 'Q4_3', 'Q5_0', 'Q5_1', 'Q8_0', 'Q8_1'],
   ...['Q2_K', 'Q3_K', 'Q4_K', 'Q5_K', 'Q6_K', 'Q8_K', 'IQ2_XXS', 'IQ2_XS', 'IQ3_XXS', 'IQ1_S'],

@@ -1,17 +1,48 @@
 /** Typed access to a GGUF file's metadata. A key of another type than expected is refused. */
 import type { MistletoeError } from '../../core/errors.js';
 import { downloadAgain, quote, refuse } from '../stored-tensor.js';
-import { numberBytes, type GgufHeader, type NumberType, type StoredValue } from './gguf-header.js';
-import { decodeText } from './header-cursor.js';
+import { fileLimits } from '../../core/limits.js';
+import type { BinaryFile } from '../binary-file.js';
 
-type Source = Pick<GgufHeader, 'path' | 'bytes' | 'metadata'>;
+export const numberBytes = {
+  uint8: 1,
+  int8: 1,
+  uint16: 2,
+  int16: 2,
+  uint32: 4,
+  int32: 4,
+  float32: 4,
+  bool: 1,
+  uint64: 8,
+  int64: 8,
+  float64: 8,
+} as const;
 
-export function findNumber(header: Source, key: string): number | undefined {
+export type NumberType = keyof typeof numberBytes;
+export type ValueType = NumberType | 'string' | 'array';
+
+/** Where a value is in the header's bytes; decoded by when it is asked for. */
+export interface StoredValue {
+  readonly type: ValueType;
+  /** Of an array's elements. */
+  readonly elementType?: Exclude<ValueType, 'array'>;
+  /** Elements of an array, bytes of a string; 1 for anything else. */
+  readonly count: number;
+  readonly start: number;
+}
+
+export interface GgufMetadata {
+  readonly path: string;
+  readonly bytes: Buffer;
+  readonly metadata: ReadonlyMap<string, StoredValue>;
+}
+
+export function findNumber(header: GgufMetadata, key: string): number | undefined {
   const value = find(header, key, 'a number', ({ type }) => isNumberType(type) && type !== 'bool');
   return value && numberReaders[value.type as NumberType](header.bytes, value.start);
 }
 
-export function requireNumber(header: Source, key: string): number {
+export function requireNumber(header: GgufMetadata, key: string): number {
   const value = findNumber(header, key);
   if (value !== undefined) return value;
   throw refuse(
@@ -20,12 +51,12 @@ export function requireNumber(header: Source, key: string): number {
   );
 }
 
-export function findFlag(header: Source, key: string): boolean | undefined {
+export function findFlag(header: GgufMetadata, key: string): boolean | undefined {
   const value = find(header, key, 'a boolean', ({ type }) => type === 'bool');
   return value && header.bytes[value.start] !== 0;
 }
 
-export function findText(header: Source, key: string, maxBytes = 65_536): string | undefined {
+export function findText(header: GgufMetadata, key: string, maxBytes = 65_536): string | undefined {
   const value = find(header, key, 'a string', ({ type }) => type === 'string');
   if (value === undefined) return undefined;
   if (value.count > maxBytes) {
@@ -37,7 +68,11 @@ export function findText(header: Source, key: string, maxBytes = 65_536): string
   return textAt(header, key, value.start, value.count);
 }
 
-export function findTexts(header: Source, key: string, maxCount: number): readonly string[] | undefined {
+export function findTexts(
+  header: GgufMetadata,
+  key: string,
+  maxCount: number,
+): readonly string[] | undefined {
   const value = find(header, key, 'an array of strings', ({ elementType }) => elementType === 'string');
   if (value === undefined) return undefined;
   if (value.count > maxCount) throw wrongCount(header, key, value, `at most ${maxCount}`);
@@ -51,7 +86,7 @@ export function findTexts(header: Source, key: string, maxCount: number): readon
 }
 
 export function findNumbers(
-  header: Source,
+  header: GgufMetadata,
   key: string,
   expectedCount: number,
 ): readonly number[] | undefined {
@@ -65,7 +100,7 @@ export function findNumbers(
 }
 
 function find(
-  { metadata, path }: Source,
+  { metadata, path }: GgufMetadata,
   key: string,
   expected: string,
   isExpected: (value: StoredValue) => boolean,
@@ -94,12 +129,84 @@ const numberReaders: Readonly<Record<NumberType, (bytes: Buffer, at: number) => 
   int64: (bytes, at) => Number(bytes.readBigInt64LE(at)),
 };
 
-function textAt({ path, bytes }: Source, key: string, start: number, length: number): string {
+function textAt({ path, bytes }: GgufMetadata, key: string, start: number, length: number): string {
   return decodeText(bytes.subarray(start, start + length), () =>
     refuse(`${path} has text in ${quote(key)} that is not UTF-8`, downloadAgain),
   );
 }
 
-function wrongCount({ path }: Source, key: string, { count }: StoredValue, expected: string): MistletoeError {
+function wrongCount(
+  { path }: GgufMetadata,
+  key: string,
+  { count }: StoredValue,
+  expected: string,
+): MistletoeError {
   return refuse(`${path} has ${count} elements in ${quote(key)}, expected ${expected}`, downloadAgain);
+}
+
+/** Reads the header of a GGUF file step by step; every length is checked before anything is read or allocated. */
+
+const maxNameBytes = 65_535;
+
+/** The header is longer than the bytes that were read of the file so far. */
+export class MoreBytesNeeded extends Error {}
+
+export class HeaderCursor {
+  position = 0;
+
+  constructor(
+    private readonly file: BinaryFile,
+    readonly bytes: Buffer,
+    /** How far a header may reach. */
+    private readonly readableBytes: number,
+  ) {}
+
+  /** The position of the next `length` bytes. */
+  skip(length: number, what: string): number {
+    const start = this.position;
+    const end = start + length;
+    if (end > this.readableBytes) {
+      const { path, sizeBytes } = this.file;
+      if (sizeBytes <= fileLimits.ggufHeader)
+        throw refuse(`${path} has ${sizeBytes} bytes and ends before ${what}`, downloadAgain);
+      throw refuse(
+        `${path} has a header of more than ${fileLimits.ggufHeader} bytes (${what} ends at ${showSize(end)})`,
+        downloadAgain,
+      );
+    }
+    if (end > this.bytes.length) throw new MoreBytesNeeded();
+    this.position = end;
+    return start;
+  }
+
+  uint32(what: string): number {
+    return this.bytes.readUInt32LE(this.skip(4, what));
+  }
+
+  /** A length or a count; Infinity if a double cannot hold it exactly. */
+  size(what: string): number {
+    const value = this.bytes.readBigUInt64LE(this.skip(8, what));
+    return value > BigInt(Number.MAX_SAFE_INTEGER) ? Infinity : Number(value);
+  }
+
+  name(what: string): string {
+    const length = this.size(what);
+    if (length > maxNameBytes)
+      throw refuse(`${this.file.path} has ${what} of ${showSize(length)} bytes`, downloadAgain);
+    const start = this.skip(length, what);
+    return decodeText(this.bytes.subarray(start, start + length), () =>
+      refuse(`${this.file.path} has ${what} that is not UTF-8`, downloadAgain),
+    );
+  }
+}
+
+export function showSize(size: number): string {
+  return size === Infinity ? 'more than 2^53' : String(size);
+}
+
+/** Buffer's decoder is faster than TextDecoder and puts U+FFFD in place of wrong bytes. */
+export function decodeText(bytes: Buffer, fail: () => Error): string {
+  const text = bytes.toString('utf8');
+  if (text.includes('\ufffd') && !Buffer.from(text).equals(bytes)) throw fail();
+  return text;
 }

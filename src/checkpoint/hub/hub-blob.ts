@@ -38,7 +38,6 @@ export async function listPartialFiles(folder: string, hash: string): Promise<re
   return found.sort((left, right) => right.sizeBytes - left.sizeBytes);
 }
 
-/** Takes over the largest and removes the others. */
 async function claimPartialFile(folder: string, hash: string): Promise<string | undefined> {
   let own: string | undefined;
   for (const { path } of await listPartialFiles(folder, hash)) {
@@ -113,7 +112,6 @@ interface Output {
   sizeBytes: number;
 }
 
-/** Also hashes the bytes of an earlier attempt. */
 async function openOutput(path: string, file: HubFile, isResumed: boolean): Promise<Output> {
   const handle = await open(path, isResumed ? 'r+' : 'wx');
   const output: Output = { handle, hash: beginHash(file), sizeBytes: 0 };

@@ -24,7 +24,6 @@ export interface HubBody {
   readonly chunks: AsyncIterable<Uint8Array>;
 }
 
-/** One commit of a repository. */
 export interface HubRepository {
   readonly id: HubId;
   readonly host: string;

@@ -10,7 +10,6 @@ import { chooseLayout, firstFileOf, isWeightName, listFolder, readShardIndex } f
 export interface HubId {
   readonly repository: string;
   readonly revision: string;
-  /** A model by default. */
   readonly kind?: 'dataset' | undefined;
 }
 

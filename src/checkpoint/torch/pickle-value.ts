@@ -98,7 +98,6 @@ type Described =
 
 export type PickleValue = null | boolean | number | string | PickledDict | PickleValue[] | Described;
 
-/** Undefined for more sizes than a tensor can have. */
 export function asSizes(value: PickleValue | undefined): number[] | undefined {
   if (!isTuple(value) || value.items.length > maximumRank) return undefined;
   const sizes = value.items.filter(isSize);

@@ -4,7 +4,7 @@ import { durationText } from '../../core/number-text.js';
 import { omitSetting, text } from '../../core/settings.js';
 import { findDrafter } from '../../decode/bundled-models.js';
 import { findTrainable, trainableSystems } from '../../draft/systems.js';
-import { drafterSizes, type DrafterShape } from '../../draft/training-recipe.js';
+import { drafterSizes, type DrafterShape } from '../../draft/draft-system.js';
 import { renderReportMarkdown } from '../../report/document.js';
 import { tableText } from '../../report/table.js';
 import {

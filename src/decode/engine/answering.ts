@@ -110,7 +110,6 @@ export class Answering {
     private readonly engine: Engine,
   ) {}
 
-  /** One promise per listener. */
   start(task: EngineTask, listeners: readonly AnswerListener[]): readonly Promise<Generation>[] {
     const prepared = this.prepare(task);
     const prefix = listeners.length > 1 ? this.readShared(prepared, listeners) : Promise.resolve(undefined);

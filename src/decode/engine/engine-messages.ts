@@ -25,7 +25,6 @@ const templateText = z.object({
 
 export const settingsSchema = z.strictObject({
   target: z.string(),
-  /** Name in requests -> folder, bundled name, or a system without weights such as `ngram`. */
   drafters: z.record(z.string(), z.string()),
   taps: z.enum(tapConventions).optional(),
   device: z.string().regex(deviceForm, `expected ${deviceForms}`).optional(),

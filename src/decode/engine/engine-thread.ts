@@ -35,7 +35,6 @@ async function openModels(settings: EngineSettings, runtime: Runtime, post: Repo
   return { target, drafters, guarding };
 }
 
-/** Answers in progress, by request id. */
 class AnsweringThread {
   private readonly engine: Engine;
   private readonly answering: Answering;

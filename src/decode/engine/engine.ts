@@ -36,7 +36,6 @@ export function sequenceBytes(
 }
 
 export interface EngineOptions {
-  /** Max sequences that run at the same time. */
   readonly concurrency?: number | undefined;
   /** Max bytes of all running sequences; default unlimited. */
   readonly memoryBytes?: number | undefined;
@@ -51,7 +50,6 @@ interface Ask {
   readonly program: LaneProgram;
   readonly run: LaneRun;
   readonly outputs: readonly string[];
-  /** Of the asking sequence. */
   readonly log: { ms: number; step: BatchStep | undefined };
   readonly resolve: (values: MixedValues) => void;
   readonly reject: (cause: unknown) => void;
@@ -249,7 +247,6 @@ function readsPrompt({ run }: Ask): boolean {
   return rows > maxSharedRows && countSelected(run) < rows;
 }
 
-/** By program and shared prefix. */
 function groupAsks(asks: readonly Ask[]): readonly (readonly Ask[])[] {
   const groups: {
     readonly program: LaneProgram;

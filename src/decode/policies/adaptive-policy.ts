@@ -26,7 +26,6 @@ interface Choice {
 interface Rated {
   readonly choice: Choice;
   readonly cost: number;
-  /** Tokens per unit of cost. */
   readonly merit: number;
 }
 

@@ -94,7 +94,6 @@ export interface BudgetSettings {
 export interface BudgetedRequest {
   readonly drafter: RotatingDrafter;
   readonly policy: PolicyChooser;
-  /** Learns from the steps. */
   readonly end: (steps: readonly StepRecord[]) => Guarding;
 }
 
@@ -121,7 +120,6 @@ const defaultLength = 4;
 const maxResolved = 64;
 
 export class BudgetedDrafting {
-  /** Incompatible drafters, in words. */
   readonly misfits: readonly string[];
   /** Used per token. */
   private readonly targetWeights: number;
@@ -154,7 +152,6 @@ export class BudgetedDrafting {
     createBudgetedPolicy([], { slowdown: settings.slowdown });
   }
 
-  /** Drafters that keep state for a request. */
   membersOf(name: string): readonly Drafter[] {
     return this.ladders.get(name)!.map(({ drafter }) => drafter);
   }

@@ -32,7 +32,6 @@ export interface BudgetOptions {
   readonly floor?: number | undefined;
   /** Probability that a usual request leaves a rung without reason. */
   readonly level?: number | undefined;
-  /** Max slowdown against plain decoding, as a share. */
   readonly slowdown?: number | undefined;
   /** Plain steps that it may cost in addition. */
   readonly grant?: number | undefined;
@@ -85,9 +84,7 @@ class BudgetedPolicy implements PolicyChooser {
   /** The step that the next change applies to. */
   private upcoming = 1;
   private promptMs = 0;
-  /** [drafter] Its last step. */
   private readonly lastSteps = new Map<number, number>();
-  /** Since the last plain step. */
   private sincePlain = { steps: 0, gain: 0 };
   /** Steps with drafts on the present rung. */
   private stay = { steps: 0, accepting: 0, tokens: 0, cost: 0 };

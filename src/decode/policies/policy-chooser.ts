@@ -28,9 +28,7 @@ export interface Guarding {
 }
 
 export interface PolicyChooser {
-  /** Lengths of the chains that it may choose. */
   readonly chainLengths: readonly number[];
-  /** Dynamic trees that it may choose. */
   readonly trees?: readonly DynamicPolicy[] | undefined;
   /** Called with the time of the prompt, after the first choice. */
   begin?(promptMs: number): void;
@@ -40,7 +38,6 @@ export interface PolicyChooser {
 }
 
 export interface DraftChoice {
-  /** `undefined`: a plain step. */
   readonly policy: ResolvedPolicy | undefined;
   /** Index of the drafter, if several take turns. */
   readonly drafter?: number | undefined;

@@ -42,7 +42,6 @@ export class StepPrices {
     return median(this.paces);
   }
 
-  /** Measurements behind a rung's ratio. */
   measuredBy(rung: number): number {
     return this.ratios.get(this.proposals.get(rung) ?? 0)?.length ?? 0;
   }
@@ -53,7 +52,6 @@ export class StepPrices {
     return drafting === undefined ? undefined : this.ratioOf(this.proposals.get(rung) ?? 0) + drafting;
   }
 
-  /** Cost of reading a step that the drafter missed. */
   readingOf(rung: number): number {
     return median(this.reads.get(rung) ?? []) ?? 0;
   }

@@ -15,9 +15,7 @@ export interface NodeChances {
    * Replaces the target's by norm(max(0, p - q / draftMass)); returns the drafter's mass of untried tokens.
    */
   subtractDraft(token: number, draftMass: number): number;
-  /** Removes a token from the target's distribution. */
   strike(token: number): void;
-  /** Draws from what is left of the target's distribution. */
   draw(random: Random): number;
 }
 
@@ -118,7 +116,6 @@ export function askAbout(tree: TokenTree, random: Random): Omit<NodesToJudge, 'd
   return { origin, children, uniforms: places.map((place) => upcoming[place]!) };
 }
 
-/** Distributions on a device. */
 export const judgedChances =
   (judged: JudgedNodes): ChancesOf =>
   (node) => {

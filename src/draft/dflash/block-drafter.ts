@@ -48,7 +48,6 @@ export interface BlockDrafter extends BlockHead {
 }
 
 interface BlockPrograms {
-  /** Verified rows only. */
   readonly reader: () => Promise<LaneProgram>;
   /** Scores of all levels, or with a Markov head the features that its steps score. */
   readonly levels: () => Promise<LaneProgram>;

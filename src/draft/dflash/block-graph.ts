@@ -28,7 +28,6 @@ import { dropFirst, dropLast } from '../programs/states.js';
 import type { MarkovHead } from './markov-head.js';
 
 export interface BlockHead {
-  /** Prefix of its weights. */
   readonly scope: string;
   readonly sizes: ModelConfiguration;
   readonly rotary: RotaryTable;

@@ -32,7 +32,6 @@ import {
 
 export interface BlockParts extends BlockAttention {
   readonly configuration: ModelConfiguration;
-  /** Width of fc's input. */
   readonly stateWidth: number;
   readonly slots: number;
   readonly firstSlot: 0 | 1;

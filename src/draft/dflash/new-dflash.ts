@@ -9,7 +9,7 @@ import {
 } from '../../model/weights.js';
 import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
-import type { FreshDrafter } from '../training-recipe.js';
+import type { FreshDrafter } from '../draft-system.js';
 import { spreadTaps } from './block-settings.js';
 
 /** Drafted tokens of a block. */

@@ -39,7 +39,6 @@ const ownLength = (length: number): number => length + 1;
 class TranslatedSession implements DraftSession {
   private readonly text: DraftText;
   private readonly seen: number[] = [];
-  /** What the draft model was given. */
   private read: readonly number[] = [];
 
   constructor(

@@ -18,8 +18,8 @@ import {
   type AttentionHead,
   type HeadMemory,
   type HeadStep,
+  fillWithMasks,
 } from '../programs/attention-head.js';
-import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst, dropLast } from '../programs/states.js';
 import { anotherTarget, countParameters, misfit } from '../reading/checks.js';
 import type { EagleParts } from './eagle-parts.js';

@@ -1,4 +1,3 @@
-/** Describes an EAGLE head for `inspect`. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { flattenConfig } from '../reading/draft-configuration.js';
 import type { DrafterFacts, ReadingOptions } from '../draft-system.js';

@@ -78,7 +78,6 @@ export interface Eagle3Parts extends EagleParts {
   readonly normBeforeResidual: boolean;
   /** The next step reads the normed output. */
   readonly feedsNormed: boolean;
-  /** The mask token of P-EAGLE. */
   readonly maskToken: number | undefined;
 }
 

@@ -25,7 +25,7 @@ import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from 
 import type { Drafter } from '../drafter.js';
 import { createEagleDrafter, ofLayer, type EagleHead } from './eagle-drafter.js';
 import type { NewTarget } from '../fresh/new-target.js';
-import type { TrainingRecipe } from '../training-recipe.js';
+import type { TrainingRecipe } from '../draft-system.js';
 import { readTaps } from './taps.js';
 
 const eagleScope = 'eagle.';

@@ -8,7 +8,7 @@ import { maskRecipe } from './eagle-parts.js';
 import { readTaps } from './taps.js';
 import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
-import type { FreshDrafter } from '../training-recipe.js';
+import type { FreshDrafter } from '../draft-system.js';
 
 const plain = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
 

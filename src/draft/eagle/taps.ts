@@ -93,7 +93,6 @@ function parseList({ list, ...meaning }: FoundList, folder: string): TapRule & {
   throw badTaps(folder, list, `1 to ${maxTaps} whole numbers from 0 were expected`);
 }
 
-/** Ascending. */
 function tapsOf({ listed, convention }: Omit<TapRule, 'reason'>): readonly number[] | undefined {
   if (listed === undefined || convention === undefined) return undefined;
   const taps = listed.map((layer) => (convention === 'outputs' ? layer + 1 : layer));

@@ -4,7 +4,7 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { findTrainable, trainableSystems, type TrainableSystem } from '../systems.js';
-import { drafterSizes, type DrafterShape, type FreshDrafter } from '../training-recipe.js';
+import { drafterSizes, type DrafterShape, type FreshDrafter } from '../draft-system.js';
 import { writeCheckpoint } from './fresh-tensors.js';
 import { openNewTarget } from './new-target.js';
 

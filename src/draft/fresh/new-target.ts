@@ -6,7 +6,6 @@ import { readRows } from './fresh-tensors.js';
 import { embeddingName, outputName, decoderRecipes, requireLayers } from '../../model/weights.js';
 
 export interface NewTarget {
-  /** As given by the user; the drafter's config.json names its target like this. */
   readonly name: string;
   readonly folder: string;
   readonly config: Checkpoint['config'];

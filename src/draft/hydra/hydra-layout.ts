@@ -6,11 +6,10 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { LayerSizes } from '../../model/decoder.js';
 import { layerRecipes, linearRecipes, vectorRecipe } from '../../model/weights.js';
 import type { DescribingContext, RecognisedLayout, TensorNames } from '../draft-system.js';
-import { holdsDecoder } from '../draft-system.js';
+import { holdsDecoder, defaultHeads, type DrafterShape } from '../draft-system.js';
 import { makeFresh, type Start, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
-import { defaultHeads, type DrafterShape } from '../training-recipe.js';
 import { countHeads, measureLayer } from '../reading/draft-configuration.js';
 
 export interface HydraSizes {

@@ -7,12 +7,11 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { showValue } from '../../core/json-text.js';
 import { linearRecipes } from '../../model/weights.js';
 import type { DescribingContext, RecognisedLayout, TensorNames } from '../draft-system.js';
-import { holdsDecoder, namesOf } from '../draft-system.js';
+import { holdsDecoder, namesOf, defaultHeads, type DrafterShape } from '../draft-system.js';
 import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { incomplete, listUnread, refuseAtOnce, rejectBy } from '../reading/checks.js';
 import { countHeads } from '../reading/draft-configuration.js';
-import { defaultHeads, type DrafterShape } from '../training-recipe.js';
 
 export interface MedusaSizes {
   readonly heads: number;

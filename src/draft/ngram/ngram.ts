@@ -102,7 +102,6 @@ export function parseHybrid(source: string) {
   return { lookup: formatNgram(parseNgram(lookup, hybridDefaults)), behind };
 }
 
-/** The same lookup in front of a drafter that `find` found. */
 export const withLookup = (lookup: string, behind: string): string => `${lookup}+${behind}`;
 
 /** The drafter with a lookup in front of it. Audits follow the gradient of the drafter and measure both. */
@@ -164,7 +163,6 @@ export class LookupIndex {
   private readonly text: number[] = [];
   /** [position] the previous position behind tokens with the same hash, or 0. */
   private readonly previous: number[] = [0];
-  /** The latest position of each hash. */
   private readonly latest = new Map<number, number>();
 
   constructor(private readonly lengths: MatchLengths) {}

@@ -8,8 +8,7 @@ import { subtractDimensions, type Dimension } from '../../graph/dimension.js';
 import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { KeyValueRows } from '../../model/decoder.js';
-import { describeDraftModel, openDraftModel } from '../draft-model/draft-model.js';
-import { createDraftModel } from '../draft-model/new-draft-model.js';
+import { describeDraftModel, openDraftModel, createDraftModel } from '../draft-model/draft-model.js';
 import { holdsDecoder, type WeightedSystem } from '../draft-system.js';
 import type { DraftedLogits, TeacherForcing } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
@@ -18,8 +17,8 @@ import {
   seeEarlierLevels,
   type AttentionHead,
   type MaskRow,
+  fillWithMasks,
 } from '../programs/attention-head.js';
-import { fillWithMasks } from '../programs/mask-rows.js';
 import { dropFirst } from '../programs/states.js';
 import { refuseAtOnce } from '../reading/checks.js';
 import { readMaskToken } from '../reading/head-configuration.js';

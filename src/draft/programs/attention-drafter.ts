@@ -16,18 +16,15 @@ import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import { type MixedValues, type NamedTensors, bufferOf, int32, resident } from '../../runtime/program.js';
 import type { DraftGraph, Drafter, DraftSession } from '../drafter.js';
-import type { AttentionHead } from './attention-head.js';
+import { type AttentionHead, fillWithMasks, readTogether, type MaskRows } from './attention-head.js';
 import { DraftMemory } from './draft-memory.js';
 import type { FusedPrograms, VerifiedGraph } from './fused-drafts.js';
 import { createFusedPrograms, draftFused, prepareFused } from './fused-drafts.js';
-import { fillWithMasks, readTogether, type MaskRows } from './mask-rows.js';
 import { NodeRows } from './states.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 
 interface HeadPrograms {
-  /** Reads the target's states. */
   readonly verified: () => Promise<LaneProgram>;
-  /** Reads its own features. */
   readonly drafted: () => Promise<LaneProgram>;
   readonly fused: FusedPrograms;
 }

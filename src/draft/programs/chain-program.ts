@@ -56,7 +56,6 @@ export const chooseBest =
   (targetTokens: Int32Array | undefined): TokenChooser =>
   (logits) => ({ token: toTarget(argmax(logits), targetTokens), score: sumOf(logits) });
 
-/** Draws over the target's vocabulary. */
 export function drawTokens(length: number, vocabularies: Vocabularies): TokenChooser {
   const sampling = declareSampling();
   const uniforms = input('uniforms', [length, lanes]);
@@ -188,7 +187,6 @@ export function drawnInputs(
   };
 }
 
-/** Compiled per length on first use. */
 export function createChainCompiler(
   runtime: Runtime,
   weights: readonly WeightStore[],

@@ -103,7 +103,6 @@ export interface MemoryOptions {
   readonly scheduler?: PassScheduler | undefined;
 }
 
-/** Limits the memory of a run. */
 const chunkRows = 256;
 
 export class DraftMemory {

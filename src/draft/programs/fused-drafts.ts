@@ -40,7 +40,6 @@ export interface FusedPrograms {
 /** A drafter's graph over the verified rows, and along a draft after them. */
 export interface VerifiedGraph {
   readonly context: AttentionContext;
-  /** New rows of the drafter's cache. */
   readonly rows: Tensor;
   /** Logits after the last verified row. [1, lanes, draft vocabulary] */
   readonly root: Tensor;

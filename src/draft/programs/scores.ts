@@ -130,7 +130,6 @@ export function rankRow(logits: Float32Array, count: number, toTarget: (token: n
   };
 }
 
-/** Refuses NaN. */
 export function requireScore(value: number): void {
   if (Number.isFinite(value)) return;
   throw new MistletoeError(

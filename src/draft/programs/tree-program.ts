@@ -151,7 +151,6 @@ export function treeInputs(
   return { ...chainInputs(verified, places, start, depth + 1), treePlaces };
 }
 
-/** Compiled per size on first use. */
 export function createTreeCompiler(
   runtime: Runtime,
   weights: readonly WeightStore[],

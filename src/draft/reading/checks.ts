@@ -1,4 +1,3 @@
-/** Checks that a drafter fits its target, with readable messages. */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { listRead, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
@@ -8,7 +7,6 @@ import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftGraph, Drafter } from '../drafter.js';
 import { flattenConfig } from './draft-configuration.js';
 
-/** Buffers that implementations compute. */
 const recomputed = [/(^|\.)rotary_emb\.inv_freq$/];
 
 /**
@@ -69,7 +67,6 @@ export function unlessRefused<Result>(refuse: Refuse, read: () => Result): Resul
 
 export type Reject = (fault: string, hint: string) => void;
 
-/** Refuses the drafter in this folder. */
 export const rejectBy =
   (refuse: Refuse, { folder }: Pick<Checkpoint, 'folder'>): Reject =>
   (fault, hint) => {

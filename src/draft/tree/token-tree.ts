@@ -152,7 +152,6 @@ export function drawnFrom(
     : { draftDistributions: distributions };
 }
 
-/** Without the root. */
 export function pathTo({ parents, depths }: Pick<TokenTree, 'parents' | 'depths'>, node: number): number[] {
   const path = new Array<number>(depths[node]!);
   for (let current = node; current > 0; current = parents[current]!) path[depths[current]! - 1] = current;

@@ -70,7 +70,6 @@ export function namedShape(name: StaticTreeName, limits: ShapeLimits = {}): Tree
 
 const rankPaths = z.array(z.array(z.int().nonnegative()).min(1)).min(1);
 
-/** A JSON array of rank paths. */
 export function parseTreeShape(name: string, text: string, limits: ShapeLimits = {}): TreeShape {
   let content: unknown;
   try {

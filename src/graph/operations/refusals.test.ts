@@ -4,9 +4,8 @@ import { symbol } from '../dimension.js';
 import { gradient } from '../gradient.js';
 import type { SegmentKind, Tensor } from '../tensor.js';
 import { attention, rotate } from './attention.js';
-import { contract, matmul } from './contraction.js';
+import { contract, matmul, expertProduct } from './contraction.js';
 import { add, cast, equal, greater, select, sigmoid } from './elementwise.js';
-import { expertProduct } from './expert-product.js';
 import {
   argmax,
   draw,

@@ -20,7 +20,6 @@ export class SharedPrefix {
   private readonly readers = new Set<object>();
 
   constructor(
-    /** With one lane. */
     readonly pool: CachePool,
     private readonly original: object,
   ) {

@@ -20,7 +20,6 @@ export class KvCache implements PooledCache {
   /** None while all its rows are in the shared prefix. */
   private place: Place | undefined;
   private common: SharedPrefix | undefined;
-  /** Positions in the shared prefix. */
   private commonLength = 0;
 
   constructor(
@@ -108,7 +107,6 @@ export class KvCache implements PooledCache {
     this.commonLength = Math.min(this.commonLength, length);
   }
 
-  /** A cache with the same rows for another continuation. */
   fork(): KvCache {
     return new KvCache(this.sizes, this.pool.runtime, this);
   }

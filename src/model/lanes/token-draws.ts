@@ -53,7 +53,6 @@ export function samplingInputs(sampling: SamplingOptions, vocabularySize: number
   };
 }
 
-/** See decode/verification/verification.ts. */
 export type JudgedOrigin = 'sampled' | 'deterministic';
 
 export interface NodesToJudge {
@@ -67,7 +66,6 @@ export interface NodesToJudge {
 }
 
 export interface JudgedNodes {
-  /** Max children per node. */
   readonly most: number;
   /** [node, most] In what rejected siblings leave of the target's distribution. */
   readonly targetProbabilities: Float32Array;

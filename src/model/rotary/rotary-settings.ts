@@ -8,7 +8,6 @@ import { MistletoeError } from '../../core/errors.js';
 import { isRecord, showValue } from '../../core/json-text.js';
 import type { LongropeScaling, RotaryScaling, YarnScaling } from './rotary.js';
 
-/** Parses the rotary scaling of a checkpoint. */
 interface RotarySizes {
   readonly headSize: number;
   readonly positions: number;

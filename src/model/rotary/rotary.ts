@@ -115,7 +115,6 @@ export class RotaryTable {
 
   constructor(
     private readonly frequencies: Float32Array /* [headSize / 2] */,
-    /** Scales both, as yarn and longrope ask. */
     private readonly attentionFactor = 1,
   ) {}
 
@@ -149,7 +148,6 @@ export class RotaryTable {
   }
 }
 
-/** The angles that a configuration asks for. */
 export function createRotary(configuration: {
   readonly headSize: number;
   readonly rotaryBase: number;

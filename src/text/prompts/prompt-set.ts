@@ -15,7 +15,6 @@ import { parseJson, readTextFile } from '../../core/files.js';
 export interface Prompt {
   readonly id: string;
   readonly category?: string | undefined;
-  /** The first turn. */
   readonly text: string;
   readonly turns: readonly string[];
   readonly reference?: string | undefined;

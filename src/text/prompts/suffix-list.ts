@@ -16,9 +16,7 @@ import { renderChat, type ChatMessage, type ChatTemplate } from '../template/cha
 
 export interface GivenSuffix {
   readonly text: string;
-  /** For this prompt only. */
   readonly promptId?: string | undefined;
-  /** For this drafter only. */
   readonly drafterId?: string | undefined;
   /** For messages: `suffixes.txt, line 3` or `--suffix`. */
   readonly place: string;
@@ -27,7 +25,6 @@ export interface GivenSuffix {
 const commandLine = '--suffix';
 const shapeHint = 'Write one suffix a line: as it is in a .txt file, as a JSON string or {"suffix": "..."} in a .jsonl file.'; // prettier-ignore
 
-/** Reads the value of `--suffix`, a file or a text. */
 export async function parseSuffixes(textOrPath: string): Promise<GivenSuffix[]> {
   const bytes = /\.(txt|jsonl)$/.test(textOrPath) ? await readSuffixFile(textOrPath) : undefined;
   if (bytes === undefined) return [checkText({ text: textOrPath, place: commandLine })];

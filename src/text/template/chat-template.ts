@@ -78,7 +78,6 @@ export async function loadChatTemplate(
   }
 }
 
-/** Like loadChatTemplate, but throws if there is none. */
 export async function requireChatTemplate(
   folder: string,
   options: TemplateOptions = {},
@@ -96,7 +95,6 @@ export async function requireChatTemplate(
   );
 }
 
-/** By the name of a built-in template, or from a file. */
 export async function readTemplate(given: string): Promise<TemplateText> {
   if (isBuiltInTemplate(given)) return { ...builtInTemplate(given), origin: `built in: ${given}` };
   const source = await readTextFile(given, fileLimits.template);

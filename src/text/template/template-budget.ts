@@ -4,7 +4,6 @@
  * lists have their own limits, because an operation cannot be interrupted.
  */
 
-/** A value of the template library. */
 export interface Value {
   readonly type: string;
   readonly value: unknown;
@@ -34,9 +33,7 @@ const stepsPerCheck = 256;
 const maxMs = 3000;
 
 export interface WritingForm {
-  /** Characters between two items. */
   readonly separator?: number | undefined;
-  /** Blanks for each level of nesting. */
   readonly indent?: number | undefined;
 }
 
@@ -62,7 +59,6 @@ export class TemplateBudget {
     if (!(this.left >= 0)) throw new Error(`it takes too many steps, or reads and makes too much text`);
   }
 
-  /** Making a text of this length. */
   makeText(length: number): void {
     requireTextLength(length);
     this.spend(length);
@@ -132,7 +128,6 @@ export class TemplateBudget {
     return length;
   }
 
-  /** The longest text anywhere in a value. */
   longestText(value: Value | undefined): number {
     this.spend(itemUnits);
     const held = value?.value;

@@ -116,7 +116,6 @@ const lookUp: Cost = (budget, { positional: [key] }) => {
 
 type NamedCosts = readonly (readonly [string, Cost])[];
 
-/** Names are separated by blanks. */
 const each = (names: string, cost: Cost): NamedCosts => names.split(' ').map((name) => [name, cost]);
 
 const shared: NamedCosts = [

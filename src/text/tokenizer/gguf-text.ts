@@ -22,7 +22,6 @@ export interface GgufText {
   readonly header: GgufHeader;
   readonly kind: string;
   readonly tokens: readonly string[];
-  /** As tokenizer_config.json. */
   readonly tokenizerConfig: object;
 }
 
@@ -57,7 +56,6 @@ export async function readGgufText(path: string): Promise<GgufText | undefined> 
   return { header, kind, tokens, tokenizerConfig };
 }
 
-/** As tokenizer.json. */
 export async function readGgufTokenizer(path: string): Promise<object> {
   const text = await readGgufText(path);
   if (text === undefined) {
@@ -116,7 +114,6 @@ function describeSentencePiece({ header }: GgufText, pieces: readonly SentencePi
   return convertSentencePiece(model, header.path, { legacy: true, addPrefixSpace: true });
 }
 
-/** Names of structures by tokenizer.ggml.pre. */
 const splits: ReadonlyMap<string, string> = new Map([
   ['llama-bpe', 'Llama 3'],
   ['llama3', 'Llama 3'],

@@ -72,7 +72,6 @@ export interface SentencePiece {
 
 export interface SentencePieceModel {
   readonly pieces: readonly SentencePiece[];
-  /** `bpe`, `unigram`, `word` or `char`. */
   readonly algorithm: string;
   readonly addsDummyPrefix: boolean;
   readonly removesExtraWhitespace: boolean;

@@ -104,7 +104,6 @@ interface Merge {
   readonly left: string;
   readonly right: string;
   readonly score: number;
-  /** In characters. */
   readonly leftLength: number;
   readonly rightLength: number;
 }

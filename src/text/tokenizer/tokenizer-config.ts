@@ -35,7 +35,6 @@ export interface ListedToken {
   readonly lstrip: boolean;
   readonly rstrip: boolean;
   readonly single_word: boolean;
-  /** The file that lists it. */
   readonly file: string;
 }
 

@@ -123,7 +123,6 @@ function misfit(path: string, what: string, modelVocabularySize: number | undefi
       });
 }
 
-/** Whether a folder or a GGUF file has a tokenizer. */
 export async function hasTokenizer(folder: string): Promise<boolean> {
   if (isGgufFile(folder)) return (await readGgufText(folder)) !== undefined;
   return ['tokenizer.json', 'tokenizer.model'].some((name) => existsSync(join(folder, name)));
@@ -181,7 +180,6 @@ interface AddedToken extends Omit<ListedToken, 'file'> {
 }
 
 interface KnownTokens {
-  /** Of the model alone. */
   readonly vocabulary: ReadonlyMap<string, number>;
   /** The added tokens of tokenizer.json, with the ids that they have. */
   readonly added: ReadonlyMap<string, number>;

@@ -154,7 +154,6 @@ interface Parts {
   readonly ids: ReadonlyMap<string, number>;
   readonly specialIds: ReadonlySet<number>;
   readonly folder: string;
-  /** Upper bound; Infinity if unknown. */
   readonly bytesPerToken: number;
 }
 

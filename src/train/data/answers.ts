@@ -24,7 +24,6 @@ export interface AnswersRequest {
   readonly seed: number;
   /** Whether the target writes every answer; if not, they are taken from the data. */
   readonly generate: boolean;
-  /** Default 32. */
   readonly concurrency?: number | undefined;
   /** For all keys and values together; a larger conversation runs alone. Default: a quarter of the memory. */
   readonly memoryBytes?: number | undefined;
@@ -36,12 +35,10 @@ export interface AnswersProgress {
   /** Includes conversations of earlier starts. */
   readonly done: number;
   readonly total: number;
-  /** Generated since this start. */
   readonly newTokens: number;
 }
 
 export interface Answers {
-  /** In the order of the request. */
   readonly conversations: readonly AnsweredConversation[];
   readonly cutCount: number;
   readonly interrupted: boolean;

@@ -51,7 +51,6 @@ export function maskTexts({ shape: [count, length], texts }: TextBatch, window =
 
 export interface BatchPlan {
   readonly batchesPerEpoch: number;
-  /** Share of positions that are padding. */
   readonly paddingShare: number;
   batchAt(step: number): TextBatch;
 }

@@ -39,7 +39,6 @@ interface WrittenAnswer {
   readonly spellings: readonly string[];
 }
 
-/** Undefined if aborted. */
 export async function answerConversation(
   answering: Answering,
   { id, messages }: Conversation,

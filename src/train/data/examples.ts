@@ -21,7 +21,6 @@ export interface ExampleCounts {
   readonly examples: number;
   readonly tokens: number;
   readonly learntTokens: number;
-  /** Examples cut at the max length. */
   readonly cut: number;
   /** Examples without a token in the loss; they are left out. */
   readonly withoutLearnt: number;

@@ -1,4 +1,3 @@
-/** The request of a hardening run, as config.json stores it. */
 import { z } from 'zod';
 import { promptSchema } from '../../audit/audit-request.js';
 import { identitySchema } from '../../runs/identity.js';
@@ -61,7 +60,6 @@ export const hardenRequestSchema = z.strictObject({
 export type HardenRequest = Readonly<z.infer<typeof hardenRequestSchema>>;
 
 export interface HardenPlan extends SharedPlan {
-  /** Folder or bundled name. */
   readonly drafter: string;
   readonly training?: Partial<TrainSettings> | undefined;
   readonly hardening?: Partial<HardeningSettings> | undefined;

@@ -45,7 +45,6 @@ export interface AuditedDrafter {
 
 export const auditFolder = (folder: string, name: HardeningAudit): string => join(folder, 'audits', name);
 
-/** Undefined if interrupted. */
 export async function auditHardened(work: AuditWork, name: HardeningAudit) {
   const { runtime, folder, signal, events, cacheFolder, verifyCache, workers } = work;
   const place = auditFolder(folder, name);

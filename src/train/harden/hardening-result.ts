@@ -1,4 +1,3 @@
-/** The result of a hardening run, for result.json and reports. */
 import { z } from 'zod';
 import type { AuditResult, DrafterResult, PairedTest, PromptResult } from '../../audit/result.js';
 import {

@@ -12,7 +12,6 @@ import type { HuntInput } from './suffixed-texts.js';
 /** What a worker is started with. */
 export interface HuntSetup {
   readonly request: HardenRequest;
-  /** The run's. */
   readonly folder: string;
   readonly device: RecordedDevice;
   readonly threads: number;

@@ -23,7 +23,6 @@ export interface HuntOptions {
   /** Objective and suffix length vary from prompt to prompt. */
   readonly settings: AuditSettings;
   readonly seed: number;
-  /** Names the random streams. */
   readonly name: string;
   readonly count: number;
   readonly source: SuffixSource;

@@ -55,7 +55,6 @@ export interface HuntRound extends HuntSettings {
 export interface HuntInput {
   readonly source: SuffixSource;
   readonly round: number;
-  /** In its round. */
   readonly place: number;
   readonly prompt: Prompt;
 }
@@ -187,7 +186,6 @@ export function readFound(file: string): SuffixedPrompt[] {
   return found;
 }
 
-/** Greedy. */
 function answerAll(
   {
     target,
@@ -288,7 +286,6 @@ export function spreadSuffixes(
 
 const promptOf = ({ tokens, isLearnt }: Example): Int32Array => tokens.subarray(0, isLearnt.indexOf(1));
 
-/** From the end. */
 function countShared(left: ArrayLike<number>, right: ArrayLike<number>): number {
   let shared = 0;
   const most = Math.min(left.length, right.length);

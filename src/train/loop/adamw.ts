@@ -127,7 +127,6 @@ export interface AdamOptions {
   readonly secondDecay: number; // b2
   readonly epsilon: number;
   readonly weightDecay: number;
-  /** Max norm of all gradients together. */
   readonly clip: number;
 }
 

@@ -52,7 +52,6 @@ export const tokensInput = (): Tensor => input('tokens', [batch, row], 'int32');
 const featuresInput = ({ configuration }: CausalModel): Tensor =>
   input('features', [batch, row, configuration.hiddenSize]);
 
-/** Drafts of all positions along the texts. */
 function draftAlong({ target, drafter }: Pair, depth: number, features: Tensor): DraftedLogits {
   const graph = requireGraph(drafter);
   const { hiddenSize } = target.configuration;
@@ -77,7 +76,6 @@ export function declareContext(prefix: string, headSize: number): AttentionConte
   return { cosine: angles('cosine'), sine: angles('sine'), mask: input('mask', [batch, row, row]) };
 }
 
-/** Values for what declareContext asks for. */
 export function contextInputs(
   prefix: string,
   rotary: RotaryTable,

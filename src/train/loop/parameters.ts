@@ -1,4 +1,3 @@
-/** Reads a drafter's own weights. */
 import { readExactly, withFile } from '../../checkpoint/binary-file.js';
 import { type FloatDType, decodeFloats } from '../../checkpoint/element-decoding.js';
 import { joinParts } from '../../checkpoint/weight-recipe.js';

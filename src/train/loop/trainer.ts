@@ -106,7 +106,6 @@ export class Trainer {
     return trainer;
   }
 
-  /** `step` seeds the noise. */
   async accumulate(batch: TextBatch, step: number): Promise<BatchLoss> {
     const { objective, seed } = this.options;
     const states = await this.teacher.read(batch);

@@ -82,22 +82,18 @@ async function readProgress(tensor: StoredTensor): Promise<TrainingProgress> {
 /** A line of log.jsonl: there is one for each update and for each measurement on held-out texts, in order. */
 const updateSchema = z.strictObject({
   kind: z.literal('update'),
-  /** How many there have been with this one. */
   update: z.int().positive(),
   /** A learnt token, with the objective's weights. */
   loss: z.number(),
   /** [level] mean cross-entropy of the rows that the level counts, in nats. */
   levels: z.array(z.number()),
-  /** [level] how many those are. */
   levelRows: z.array(z.number()),
   /** Mean L1 distance to the target's distribution over those rows, from 0 to 2; if it is in the objective. */
   distance: z.number().exactOptional(),
   /** Mean cross-entropy of the confidence head over those rows, in nats; if it is in the objective. */
   confidence: z.number().exactOptional(),
-  /** Length of the gradient before clipping. */
   norm: z.number(),
   rate: z.number(),
-  /** Tokens that were learnt from. */
   tokens: z.number(),
 });
 export type UpdateLine = z.infer<typeof updateSchema>;
