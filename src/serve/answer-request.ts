@@ -4,36 +4,23 @@ import type { SamplingOptions } from '../core/sampling.js';
 import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import type { ChatMessage } from '../text/template/chat-template.js';
 import { badRequest } from './api-error.js';
-import type { ChatFields, CompletionFields, MetricsLevel } from './request-schema.js';
+import type { ChatFields, CompletionFields } from './request-schema.js';
 import { chatSchema, completionSchema, readFields } from './request-schema.js';
 
-export type RouteKind = 'chat' | 'completion';
-
-export interface AnswerRequest {
-  readonly kind: RouteKind;
-  readonly model: string | undefined;
+interface OwnParts {
+  readonly kind: 'chat' | 'completion';
   /** Several only on /v1/completions. */
   readonly prompts: readonly (string | readonly ChatMessage[] | readonly number[])[];
-  readonly choices: number;
   /** Undefined: up to the end of the context. */
   readonly maxNewTokens: number | undefined;
-  readonly sampling: SamplingOptions;
-  readonly seed: number | undefined;
-  readonly stopStrings: readonly string[];
   readonly topLikelihoods: number | undefined;
-  readonly isStream: boolean;
-  readonly includesUsage: boolean;
-  /** Overrides the server's own. */
-  readonly drafter: string | undefined;
-  readonly draft: string | undefined;
-  readonly guarded: boolean | undefined;
-  readonly metrics: MetricsLevel | undefined;
 }
 
-type CommonFields = Pick<ChatFields & CompletionFields, keyof ChatFields & keyof CompletionFields>;
-type OwnParts = 'kind' | 'prompts' | 'topLikelihoods' | 'maxNewTokens';
+export type AnswerRequest = Readonly<ReturnType<typeof readCommon>> & OwnParts;
 
-export function readCommon(fields: Omit<CommonFields, 'logprobs'>): Omit<AnswerRequest, OwnParts> {
+type CommonFields = Pick<ChatFields & CompletionFields, keyof ChatFields & keyof CompletionFields>;
+
+export function readCommon(fields: Omit<CommonFields, 'logprobs'>) {
   const { model, n, seed, stop, stream, stream_options: streaming, mistletoe } = fields;
   if (streaming != null && stream !== true)
     throw badRequest('stream_options was given without stream.', 'stream_options');
@@ -46,6 +33,7 @@ export function readCommon(fields: Omit<CommonFields, 'logprobs'>): Omit<AnswerR
     stopStrings: typeof stop === 'string' ? [stop] : (stop ?? []),
     isStream: stream ?? false,
     includesUsage: streaming?.include_usage ?? false,
+    // These override the server's own.
     drafter: mistletoe?.drafter,
     draft: mistletoe?.draft,
     guarded: mistletoe?.guarded,
