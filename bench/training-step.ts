@@ -12,7 +12,7 @@ import { loadModel } from '../src/model/causal-model.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { adamDefaults } from '../src/train/loop/adamw.js';
 import { readParameters } from '../src/train/loop/parameters.js';
-import { defaultSettings, objectiveOf } from '../src/train/settings.js';
+import { defaultSettings } from '../src/train/settings.js';
 import { Trainer } from '../src/train/loop/trainer.js';
 import { wholeRows } from '../test/support/training-steps.js';
 import type { Side } from './comparison.js';
@@ -48,7 +48,7 @@ async function compareSteps(name: 'eagle3' | 'sps'): Promise<void> {
   const drafter = await loadDrafter(bundledDrafterFolder(name), { target });
   const defaults = defaultSettings(drafter);
   const { rate, weightDecay, clip } = defaults;
-  const settings = { objective: objectiveOf(defaults), adam: { ...adamDefaults, weightDecay, clip, rate } };
+  const settings = { objective: defaults, adam: { ...adamDefaults, weightDecay, clip, rate } };
   const trainer = await Trainer.create({ target, drafter }, await readParameters(drafter), {
     ...settings,
     seed: 0,

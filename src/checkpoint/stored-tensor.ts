@@ -20,20 +20,10 @@ export function findNearNames(wanted: string, names: Iterable<string>): readonly
   return scored.slice(0, 3).map(({ name }) => name);
 }
 
-export type PlainDType = 'F32' | 'F16' | 'BF16' | 'F64' | 'I64' | 'I32' | 'U8' | 'BOOL';
+export type PlainDType = keyof typeof elementBytes;
 
 /** Quantized types of GGUF files: blocks of elements that share their scales. */
-export type BlockDType =
-  | 'Q4_0'
-  | 'Q4_1'
-  | 'Q5_0'
-  | 'Q5_1'
-  | 'Q8_0'
-  | 'Q2_K'
-  | 'Q3_K'
-  | 'Q4_K'
-  | 'Q5_K'
-  | 'Q6_K';
+export type BlockDType = keyof typeof blockSizes;
 
 export type StoredDType = PlainDType | BlockDType;
 
@@ -63,23 +53,14 @@ export interface Checkpoint {
   readonly files: readonly string[];
 }
 
-const elementBytes: Readonly<Record<PlainDType, number>> = {
-  F64: 8,
-  I64: 8,
-  F32: 4,
-  I32: 4,
-  F16: 2,
-  BF16: 2,
-  U8: 1,
-  BOOL: 1,
-};
+const elementBytes = { F64: 8, I64: 8, F32: 4, I32: 4, F16: 2, BF16: 2, U8: 1, BOOL: 1 } as const;
 
 interface BlockSize {
   readonly elements: number;
   readonly bytes: number;
 }
 
-const blockSizes: Readonly<Record<BlockDType, BlockSize>> = {
+const blockSizes = {
   Q4_0: { elements: 32, bytes: 18 },
   Q4_1: { elements: 32, bytes: 20 },
   Q5_0: { elements: 32, bytes: 22 },
@@ -90,7 +71,7 @@ const blockSizes: Readonly<Record<BlockDType, BlockSize>> = {
   Q4_K: { elements: 256, bytes: 144 },
   Q5_K: { elements: 256, bytes: 176 },
   Q6_K: { elements: 256, bytes: 210 },
-};
+} as const satisfies Record<string, BlockSize>;
 
 export const plainDTypes: readonly string[] = Object.keys(elementBytes);
 

@@ -15,7 +15,6 @@ import {
 import type { Drafter } from '../draft/drafter.js';
 import { findTrainable } from '../draft/systems.js';
 import { adamDefaults } from './loop/adamw.js';
-import type { Objective } from './loop/losses.js';
 
 const count = integer(1);
 const share = decimal({ min: 0, max: 1 });
@@ -145,9 +144,3 @@ export function defaultSettings({
 
 export const completeSettings = (given: Readonly<Record<string, unknown>>): TrainSettings =>
   parseSettings('train', settingsSchema, given);
-
-export function objectiveOf(settings: TrainSettings): Objective {
-  const { depth, labels, decay, featureWeight, labelWeight, noise } = settings;
-  const { distanceWeight, confidenceWeight } = settings;
-  return { depth, labels, decay, featureWeight, labelWeight, distanceWeight, confidenceWeight, noise };
-}

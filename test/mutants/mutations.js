@@ -175,8 +175,8 @@ export const mutations = [
   {
     name: 'the rotary base of the config is ignored',
     file: 'src/model/rotary/rotary-settings.ts',
-    search: 'return { rotaryBase: outer,',
-    replace: 'return { rotaryBase: defaultBase,',
+    search: 'rotaryBase: inner ?? outer ?? defaultBase',
+    replace: 'rotaryBase: inner ?? defaultBase',
     tests: ['src/model/rotary/rotary-settings.test.ts'],
   },
   {

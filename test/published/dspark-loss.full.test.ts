@@ -1,6 +1,6 @@
 /** DSpark's training loss against its definition, from the float64 reference of target and drafter. */
 import { afterAll, expect, it } from 'vitest';
-import { defaultSettings, objectiveOf } from '../../src/train/settings.js';
+import { defaultSettings } from '../../src/train/settings.js';
 import { adamDefaults } from '../../src/train/loop/adamw.js';
 import { readParameters } from '../../src/train/loop/parameters.js';
 import { Trainer } from '../../src/train/loop/trainer.js';
@@ -19,7 +19,7 @@ const dsparkRows = blockRows.filter(({ folder }) => 'confidence_head.proj.weight
 
 it.each(dsparkRows)('$name learns by the published loss', async (row) => {
   const text = textFor(row).slice(0, 10);
-  const objective = { ...objectiveOf(defaultSettings({ system: 'dspark', maximumDepth: 7 })), depth };
+  const objective = { ...defaultSettings({ system: 'dspark', maximumDepth: 7 }), depth };
   const pair = await pairs.open(row);
   const values = await readParameters(pair.drafter);
   const trainer = await Trainer.create(pair, values, { objective, adam: adamDefaults, seed: 1 });

@@ -31,12 +31,11 @@ export interface MarkovHead {
   /** Of the state that a level hands to the next one; 0 if there is none. */
   readonly stateWidth: number;
   /** features [..., hidden], previous [..., rank], state [..., rank] or undefined before the first level */
-  step(features: Tensor, previous: Tensor, state: Tensor | undefined): MarkovStep;
-}
-
-export interface MarkovStep {
-  readonly scores: Tensor; // [..., draft vocabulary]
-  readonly state: Tensor | undefined; // [..., rank]
+  step(
+    features: Tensor,
+    previous: Tensor,
+    state: Tensor | undefined,
+  ): { readonly scores: Tensor; readonly state: Tensor | undefined };
 }
 
 export function readMarkov({ tensors, config }: Checkpoint, reject: Reject): MarkovParts | undefined {

@@ -18,7 +18,7 @@ export const ngram: WeightlessSystem = {
   title: 'ngram (no weights)',
   form: 'ngram[:MIN,MAX]',
   normalise: (text) => formatNgram(parseNgram(text)),
-  create: (text, target) => new NgramDrafter(parseNgram(text), target),
+  create: (text, target) => createNgram(parseNgram(text), target),
 };
 
 export const formatNgram = ({ min, max }: MatchLengths): string => `ngram:${min},${max}`;
@@ -44,46 +44,35 @@ export function observeText(index: LookupIndex, { tokens, next }: VerifiedTokens
   index.push(next);
 }
 
-class NgramDrafter implements Drafter {
-  readonly system = ngram.name;
-  readonly name: string;
-  readonly reads = 'tokens';
-  readonly taps = [];
-  readonly maximumDepth = Infinity;
-  readonly vocabularySize: number;
-  readonly parameterCount = 0;
-  readonly isChainOnly = true;
-  readonly graph = undefined;
-
-  constructor(
-    private readonly lengths: MatchLengths,
-    { configuration }: CausalModel,
-  ) {
-    this.name = formatNgram(lengths);
-    this.vocabularySize = configuration.vocabularySize;
-  }
-
-  prepare(): Promise<void> {
-    return Promise.resolve();
-  }
-
-  startSession(): DraftSession {
-    const { vocabularySize } = this;
-    const index = new LookupIndex(this.lengths);
-    return {
-      room: Infinity,
-      isDeterministic: true,
-      observe: (verified) => {
-        observeText(index, verified);
-      },
-      draftChain: (length) => Promise.resolve(index.findContinuation(length)),
-      expand(draft, nodes) {
-        const depth = draft.depths[nodes[0]!]!;
-        return Promise.resolve(certainScores(index.findContinuation(depth + 1)[depth], vocabularySize));
-      },
-      close: () => undefined,
-    };
-  }
+function createNgram(lengths: MatchLengths, { configuration: { vocabularySize } }: CausalModel): Drafter {
+  return {
+    system: ngram.name,
+    name: formatNgram(lengths),
+    reads: 'tokens',
+    taps: [],
+    maximumDepth: Infinity,
+    vocabularySize,
+    parameterCount: 0,
+    isChainOnly: true,
+    graph: undefined,
+    prepare: () => Promise.resolve(),
+    startSession() {
+      const index = new LookupIndex(lengths);
+      return {
+        room: Infinity,
+        isDeterministic: true,
+        observe(verified) {
+          observeText(index, verified);
+        },
+        draftChain: (length) => Promise.resolve(index.findContinuation(length)),
+        expand(draft, nodes) {
+          const depth = draft.depths[nodes[0]!]!;
+          return Promise.resolve(certainScores(index.findContinuation(depth + 1)[depth], vocabularySize));
+        },
+        close: () => undefined,
+      };
+    },
+  };
 }
 
 // A lookup in the text in front of another drafter, written `ngram+eagle3`. If the last tokens occurred before, a chain is
@@ -108,18 +97,9 @@ export const withLookup = (lookup: string, behind: string): string => `${lookup}
 export function addLookup(lookup: string, drafter: Drafter): Drafter {
   const lengths = parseNgram(lookup, hybridDefaults);
   return {
-    system: drafter.system,
+    ...drafter,
     name: `${lookup}+${drafter.name}`,
-    reads: drafter.reads,
-    taps: drafter.taps,
-    maximumDepth: drafter.maximumDepth,
-    vocabularySize: drafter.vocabularySize,
-    isChainOnly: drafter.isChainOnly ?? false,
-    parameterCount: drafter.parameterCount,
-    graph: drafter.graph,
-    cacheSizes: drafter.cacheSizes,
     lookup: lengths,
-    prepare: (drafts) => drafter.prepare(drafts),
     startSession: (scheduler) => addLookupSession(lengths, drafter.startSession(scheduler)),
   };
 }

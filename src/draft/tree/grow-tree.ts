@@ -116,7 +116,7 @@ export function resolvePolicy(
       { hint: 'Use for example chain:4.' },
     );
   }
-  const levels = policy.kind === 'chain' ? policy.length : policy.kind === 'dynamic' ? policy.depth + 1 : 0;
+  const levels = policy.kind === 'tree' ? 0 : levelsOf(policy);
   if (levels > maximumDepth) {
     throw new MistletoeError(
       'usage',
@@ -137,14 +137,9 @@ export function resolvePolicy(
 }
 
 export function levelsOf(policy: ResolvedPolicy): number {
-  switch (policy.kind) {
-    case 'chain':
-      return policy.length;
-    case 'tree':
-      return policy.shape.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0);
-    case 'dynamic':
-      return policy.depth + 1;
-  }
+  if (policy.kind === 'tree')
+    return policy.shape.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0);
+  return policy.kind === 'chain' ? policy.length : policy.depth + 1;
 }
 
 export interface DraftRequest {

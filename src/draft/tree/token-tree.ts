@@ -27,14 +27,16 @@ export class Draft implements GrowingDraft {
 
 /** `distributions`: of nodes whose children were drawn. */
 export function finishTree(
-  draft: GrowingDraft,
+  draft: Pick<GrowingDraft, 'tokens' | 'parents'>,
   distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
 ): TokenTree {
+  const isKept = distributions !== undefined && 'rowCount' in distributions;
   return createTree({
     tokens: Int32Array.from(draft.tokens),
     parents: Int32Array.from(draft.parents),
     origin: distributions === undefined ? 'deterministic' : 'sampled',
-    ...drawnFrom(distributions),
+    draftDistributions: isKept ? undefined : distributions,
+    keptDistributions: isKept ? distributions : undefined,
   });
 }
 
@@ -54,17 +56,16 @@ export interface TokenTree {
   readonly keptDistributions?: RowBuffer | undefined;
 }
 
-export interface TreeParts {
-  readonly tokens: Int32Array; // [node]
-  readonly parents: Int32Array; // [node]
-  readonly origin: TreeOrigin;
-  readonly draftDistributions?: readonly (Float32Array | undefined)[] | undefined; // [node] -> [vocabulary]
-  readonly keptDistributions?: RowBuffer | undefined; // [node, vocabulary]
-}
-
 /** Keeps the given arrays. Siblings are tried in node order. */
-export function createTree(parts: TreeParts): TokenTree {
-  const { tokens, parents, origin, draftDistributions = [], keptDistributions } = parts;
+export function createTree({
+  tokens,
+  parents,
+  origin,
+  draftDistributions = [],
+  keptDistributions,
+}: Omit<TokenTree, 'depths' | 'draftDistributions'> & {
+  readonly draftDistributions?: TokenTree['draftDistributions'] | undefined;
+}): TokenTree {
   const size = tokens.length;
   if (size === 0 || parents.length !== size || parents[0] !== -1) {
     throw badTree(
@@ -93,14 +94,7 @@ export function createTree(parts: TreeParts): TokenTree {
       }
     }
   }
-  return {
-    tokens,
-    parents,
-    depths,
-    origin,
-    draftDistributions,
-    ...(keptDistributions === undefined ? {} : { keptDistributions }),
-  };
+  return { tokens, parents, depths, origin, draftDistributions, keptDistributions };
 }
 
 function badTree(fault: string): MistletoeError {
@@ -115,14 +109,8 @@ export function chainTree(
   tokens: ArrayLike<number>, // [draft]
   distributions?: readonly Float32Array[] | RowBuffer, // [draft] -> [vocabulary]
 ): TokenTree {
-  const size = tokens.length + 1;
-  const nodeTokens = new Int32Array(size);
-  nodeTokens[0] = root;
-  nodeTokens.set(tokens, 1);
-  const parents = Int32Array.from(nodeTokens, (_, node) => node - 1);
-  if (distributions === undefined)
-    return createTree({ tokens: nodeTokens, parents, origin: 'deterministic' });
-  return createTree({ tokens: nodeTokens, parents, origin: 'sampled', ...drawnFrom(distributions) });
+  const nodes = [root, ...Array.from(tokens)];
+  return finishTree({ tokens: nodes, parents: nodes.map((_, node) => node - 1) }, distributions);
 }
 
 /** The tree with a path of these tokens below its root, which shares the nodes that are there already. */
@@ -136,20 +124,7 @@ export function addPath(tree: TokenTree, tokens: readonly number[]): TokenTree {
     draft.parents.push(parent);
     node = draft.tokens.push(token) - 1;
   }
-  return createTree({
-    tokens: Int32Array.from(draft.tokens),
-    parents: Int32Array.from(draft.parents),
-    origin: tree.origin,
-  });
-}
-
-export function drawnFrom(
-  distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
-): Pick<TreeParts, 'draftDistributions' | 'keptDistributions'> {
-  if (distributions === undefined) return {};
-  return 'rowCount' in distributions
-    ? { keptDistributions: distributions }
-    : { draftDistributions: distributions };
+  return finishTree(draft, undefined);
 }
 
 export function pathTo({ parents, depths }: Pick<TokenTree, 'parents' | 'depths'>, node: number): number[] {

@@ -144,10 +144,10 @@ describe('settings that are refused', () => {
     [{ rope_scaling: { type: 'linear' } }, /"linear" without "factor" in rope_scaling/],
     [{ rope_scaling: { type: 'linear', factor: '4' } }, /has a bad "rope_scaling\.factor"/],
     [{ rope_scaling: 'yarn' }, /has a bad "rope_scaling": "yarn"; an object was expected/],
-    [{ rope_theta: -1 }, /has a bad "rope_theta": -1/],
+    [{ rope_theta: -1 }, /has rope_theta -1 beside none/],
     [
       { rope_theta: 1e4, rope_parameters: { rope_theta: 1e6 } },
-      /base 10000 as rope_theta and 1000000 in rope_parameters/,
+      /rope_theta 10000 beside 1000000 in its rotary settings/,
     ],
     [
       { rope_scaling: { type: 'linear', factor: 2 }, rope_parameters: { rope_type: 'default' } },

@@ -183,14 +183,17 @@ export function parseRotary(
       place,
       `has ${others.join(', ')} in ${key} but no "rope_type" that says what they scale`,
     );
+  const { rope_theta: inner, original_max_position_embeddings: original } = fields;
+  const outer = readOuter(config, 'rope_theta', inner, place);
+  const stated = readOuter(config, 'original_max_position_embeddings', original, place);
+  const context = { key, place, ...sizes, originalContext: stated ?? original ?? sizes.positions };
   return {
-    ...parseBase(config, fields.rope_theta, key, place),
-    rotaryScaling: parseScaling(kind ?? 'default', fields, {
-      key,
-      place,
-      ...sizes,
-      originalContext: parseOriginal(config, fields, place, sizes),
-    }),
+    rotaryBase: inner ?? outer ?? defaultBase,
+    rotaryOrigin:
+      (inner ?? outer) === undefined
+        ? `default ${defaultBase}`
+        : `${inner === undefined ? '' : `${key}.`}rope_theta of config.json`,
+    rotaryScaling: parseScaling(kind ?? 'default', fields, context),
   };
 }
 
@@ -226,46 +229,17 @@ function readRecord(
   return Object.keys(value).length === 0 ? undefined : value;
 }
 
-function parseBase(
+/** A setting that may stand in config.json itself, as Phi-3 writes it, and must then agree with the inner one. */
+function readOuter(
   config: Readonly<Record<string, unknown>>,
+  name: 'rope_theta' | 'original_max_position_embeddings',
   inner: number | undefined,
-  key: string,
   place: string,
-): Pick<RotarySettings, 'rotaryBase' | 'rotaryOrigin'> {
-  const parsed = positiveOrNone.safeParse(config.rope_theta);
-  if (!parsed.success) {
-    throw refuseRotary(
-      place,
-      `has a bad "rope_theta": ${showValue(config.rope_theta)}; a positive number was expected`,
-    );
-  }
-  const outer = parsed.data;
-  if (outer !== undefined && inner !== undefined && outer !== inner) {
-    throw refuseRotary(
-      place,
-      `has the rotary base ${outer} as rope_theta and ${inner} in ${key}; one value was expected`,
-    );
-  }
-  if (inner !== undefined) return { rotaryBase: inner, rotaryOrigin: `${key}.rope_theta of config.json` };
-  if (outer !== undefined) return { rotaryBase: outer, rotaryOrigin: 'rope_theta of config.json' };
-  return { rotaryBase: defaultBase, rotaryOrigin: `default ${defaultBase}` };
-}
-
-/** The original context; Phi-3 writes it next to the settings. */
-function parseOriginal(
-  config: Readonly<Record<string, unknown>>,
-  { original_max_position_embeddings: inner }: RotaryFields,
-  place: string,
-  { positions }: RotarySizes,
-): number {
-  const parsed = positiveOrNone.safeParse(config.original_max_position_embeddings);
-  const outer = parsed.success ? parsed.data : undefined;
-  if (!parsed.success || (outer !== undefined && inner !== undefined && outer !== inner)) {
-    const seen = showValue(config.original_max_position_embeddings);
-    throw refuseRotary(
-      place,
-      `has original_max_position_embeddings ${seen} beside ${inner ?? 'none'} in its rotary settings; one number was expected`,
-    );
-  }
-  return outer ?? inner ?? positions;
+): number | undefined {
+  const { success, data: outer } = positiveOrNone.safeParse(config[name]);
+  if (success && (outer === undefined || inner === undefined || outer === inner)) return outer;
+  throw refuseRotary(
+    place,
+    `has ${name} ${showValue(config[name])} beside ${inner ?? 'none'} in its rotary settings; one positive number was expected`,
+  );
 }

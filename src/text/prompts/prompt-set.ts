@@ -29,24 +29,16 @@ export const promptSetFiles: Readonly<Record<string, string>> = {
 export const idSchema = z.union([z.string().min(1), z.number()]).transform(String);
 export const textSchema = z.string().refine((text) => text.trim() !== '', 'the text is empty');
 const referenceSchema = z.union([z.string(), z.array(z.string())]).nullish();
+const described = z.object({
+  question_id: idSchema.optional(),
+  id: idSchema.optional(),
+  category: z.string().nullish(),
+  reference: referenceSchema,
+});
 const lineSchema = z.union([
   textSchema.transform((text) => ({ turns: [text] })),
-  z.object({
-    question_id: idSchema.optional(),
-    id: idSchema.optional(),
-    category: z.string().nullish(),
-    turns: z.array(textSchema).min(1),
-    reference: referenceSchema,
-  }),
-  z
-    .object({
-      question_id: idSchema.optional(),
-      id: idSchema.optional(),
-      category: z.string().nullish(),
-      prompt: textSchema,
-      reference: referenceSchema,
-    })
-    .transform(({ prompt, ...rest }) => ({ ...rest, turns: [prompt] })),
+  described.extend({ turns: z.array(textSchema).min(1) }),
+  described.extend({ prompt: textSchema }).transform(({ prompt, ...rest }) => ({ ...rest, turns: [prompt] })),
 ]);
 
 export interface PromptOptions {
@@ -120,13 +112,12 @@ function parsePromptLine(line: string, fallbackId: string, place: string): Promp
   const fields: Partial<z.infer<(typeof lineSchema.options)[1]>> & { turns: string[] } = parsed.data;
   const { turns, category } = fields;
   const reference = typeof fields.reference === 'string' ? fields.reference : fields.reference?.[0];
-  return {
-    id: fields.question_id ?? fields.id ?? fallbackId,
-    text: turns[0]!,
-    turns,
-    ...(typeof category === 'string' ? { category } : {}),
+  const id = fields.question_id ?? fields.id ?? fallbackId;
+  const more = {
+    ...(category == null ? {} : { category }),
     ...(reference === undefined ? {} : { reference }),
   };
+  return { id, text: turns[0]!, turns, ...more };
 }
 
 function parsePlainPrompts(contents: string): readonly Prompt[] {

@@ -28,16 +28,6 @@ export interface TokenizerConfig {
   readonly addedTokens: ReadonlyMap<number, ListedToken>;
 }
 
-export interface ListedToken {
-  readonly content: string;
-  readonly special: boolean;
-  readonly normalized: boolean;
-  readonly lstrip: boolean;
-  readonly rstrip: boolean;
-  readonly single_word: boolean;
-  readonly file: string;
-}
-
 const tokenSchema = z.union([
   z.string(),
   z.object({ content: z.string() }).transform((token) => token.content),
@@ -56,6 +46,7 @@ const listedSchema = z.object({
   rstrip: z.boolean().default(false),
   single_word: z.boolean().default(false),
 });
+export type ListedToken = Readonly<Required<z.infer<typeof listedSchema>>> & { readonly file: string };
 const configSchema = namesSchema.extend({
   tokenizer_class: z.string().nullish(),
   add_bos_token: z.boolean().nullish(),

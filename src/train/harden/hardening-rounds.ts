@@ -207,8 +207,6 @@ async function train(
     plan: planBatches(mixed, { ...training, seed }),
     onStart: ({ update }) => events.onPhase?.(at, 'train', update, training.steps),
     onLine: (line) => events.onLine?.(at, line),
-  }).catch((cause: unknown) => {
-    throw nameRound(at, cause);
   });
   if (trained.ended === 'interrupted') signal?.throwIfAborted();
   const { update: updates, elapsedMs: trainingMs } = trained.progress;
@@ -224,14 +222,6 @@ async function train(
   const finished = finishedSchema.parse({ record, trainingMs }); // keys in the order in which they are read back
   writeAtomically(join(place, finishedFile), `${JSON.stringify(finished, null, 1)}\n`, 'harden');
   return finished;
-}
-
-/** Training errors name last/; a hardening run has many. */
-function nameRound({ role, round }: RoundPlace, cause: unknown): unknown {
-  if (!(cause instanceof MistletoeError) || !cause.message.includes(' last/')) return cause;
-  const { code, message, hint } = cause;
-  const named = message.replace(' last/', ` ${role}/round-${round}/last/`);
-  return new MistletoeError(code, named, { cause, hint });
 }
 
 function describeFound(

@@ -36,6 +36,7 @@ import { type AttentionContext, projectToVocabulary } from '../../model/decoder.
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import { type NamedValues, float32, int32 } from '../../runtime/program.js';
 import { type TextBatch, maskTexts } from '../data/batches.js';
+import type { TrainSettings } from '../settings.js';
 
 /** A drafter in training and its frozen target. */
 export interface Pair {
@@ -92,16 +93,11 @@ export function contextInputs(
   };
 }
 
-export interface Objective {
-  readonly depth: number;
-  readonly labels: 'soft' | 'tokens';
-  readonly decay: number;
-  readonly featureWeight: number;
-  readonly labelWeight: number;
-  readonly distanceWeight?: number | undefined;
-  readonly confidenceWeight?: number | undefined;
-  readonly noise: number;
-}
+export type Objective = Pick<
+  TrainSettings,
+  'depth' | 'labels' | 'decay' | 'featureWeight' | 'labelWeight' | 'noise'
+> &
+  Partial<Pick<TrainSettings, 'distanceWeight' | 'confidenceWeight'>>;
 
 /** Sums over the rows of all levels, for the log. */
 export const lossParts = ['distance', 'confidence'] as const;

@@ -7,7 +7,7 @@ import { loadDrafter, recogniseCheckpoint, systemTitles } from '../../draft/syst
 import { adamDefaults, countValues } from './adamw.js';
 import type { BatchPlan, TextBatch } from '../data/batches.js';
 import { readParameters } from './parameters.js';
-import { type TrainSettings, objectiveOf } from '../settings.js';
+import type { TrainSettings } from '../settings.js';
 import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
 import type { LogLine, TrainingProgress } from './training-state.js';
@@ -58,7 +58,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
       ? undefined
       : StateStore.open(join(folder, 'states.bin'), { limitBytes: keepStates, onNotice });
   const trainer = await Trainer.create(pair, values, {
-    objective: objectiveOf(settings),
+    objective: settings,
     adam: { ...adamDefaults, weightDecay, clip },
     seed,
     store,
@@ -102,7 +102,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
           const { values: whole } = (await loadState(stateFile))!;
           trainer.buffers.write(whole);
           await keep('last');
-          return progress.update;
+          return `the drafter after update ${progress.update} is in ${join(folder, 'last')}`;
         },
       },
       progress,

@@ -23,7 +23,7 @@ it('a level is logged as the mean over the rows it counts, with their number', a
       onLine: (line) => lines.push(line),
       keepBest: () => Promise.resolve(),
       save: () => Promise.resolve(),
-      keepSaved: () => Promise.resolve(0),
+      keepSaved: () => Promise.resolve(''),
     },
     { update: 0, best: null, sinceBest: 0, elapsedMs: 0 },
   );

@@ -91,8 +91,8 @@ export interface TrainingWork {
   readonly onLine: (line: LogLine) => void;
   readonly keepBest: () => Promise<void>;
   readonly save: (progress: TrainingProgress) => Promise<void>;
-  /** Called on a NaN loss: keeps the last saved drafter and returns its update. */
-  readonly keepSaved: () => Promise<number>;
+  /** Called on a NaN loss: keeps the last saved drafter and says where. */
+  readonly keepSaved: () => Promise<string>;
 }
 
 export type TrainingEnd = 'steps' | 'patience' | 'interrupted';
@@ -198,7 +198,7 @@ async function brokenLoss(
   const kept = await work.keepSaved();
   return new MistletoeError(
     'runtime',
-    `The loss became ${value} at update ${update + 1}, on the texts ${shown}${more}; the drafter after update ${kept} is in last/.`,
+    `The loss became ${value} at update ${update + 1}, on the texts ${shown}${more}; ${kept}.`,
     {
       hint: 'Lower the learning rate, or look at these texts; then begin a new run, from that drafter or anew.',
     },
