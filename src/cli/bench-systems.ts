@@ -67,7 +67,7 @@ export function planPromptSets({ prompts }: { readonly prompts: readonly string[
 }
 
 /** A short name for each, or the whole value if the short name is not unique. */
-function nameUniquely(
+export function nameUniquely(
   option: string,
   given: readonly string[],
   shortName: (value: string) => string,
@@ -77,7 +77,7 @@ function nameUniquely(
   for (const value of given) {
     if (seen.has(resolve(value))) {
       throw new MistletoeError('usage', `${option} ${value} was given twice.`, {
-        hint: 'Each may be measured once; give --draft several times to try several policies.',
+        hint: 'Give each one once.',
       });
     }
     seen.add(resolve(value));

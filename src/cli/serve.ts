@@ -12,7 +12,8 @@ import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
 import { type Invocation, defineCommand } from './command.js';
 import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
-import { type ModelFinder, createModelFinder } from './model-source.js';
+import { nameUniquely } from './bench-systems.js';
+import { createModelFinder } from './model-source.js';
 import { type FlagsOf, flag, group, list, toggle } from './flags.js';
 import { waitForEnd } from './long-runs.js';
 import { type Terminal, createNotice } from './terminal.js';
@@ -139,7 +140,10 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
   }
   const keys = await keysOf(flags, terminal);
   const findModel = createModelFinder(flags, terminal);
-  const drafters = await nameDrafters(flags.drafter, findModel);
+  // By the names that requests use.
+  const drafters: Record<string, string> = {};
+  for (const [name, source] of nameUniquely('--drafter', flags.drafter.map(findDrafter), nameDrafter))
+    drafters[name] = await findModel(source);
   const target = await findModel(flags.target);
   const notice = createNotice(terminal);
   const server = await startServer({
@@ -173,26 +177,6 @@ async function keysOf({ keys }: ServeFlags, { environment }: Terminal): Promise<
   if (keys !== undefined) return readKeys(keys);
   const { MISTLETOE_KEYS: listed = '' } = environment;
   return listed.trim() === '' ? [] : parseKeys(listed.replaceAll(',', '\n'), 'MISTLETOE_KEYS');
-}
-
-/** By the names that requests use: the folder's, or the whole value if two folders have the same. */
-async function nameDrafters(
-  given: readonly string[],
-  findModel: ModelFinder,
-): Promise<Readonly<Record<string, string>>> {
-  const named = new Map<string, string>();
-  for (const drafter of given) {
-    const source = await findModel(findDrafter(drafter));
-    const short = nameDrafter(source);
-    const name = named.has(short) || short === 'none' ? drafter : short;
-    if (named.has(name)) {
-      throw new MistletoeError('usage', `--drafter ${drafter} was given twice.`, {
-        hint: 'Each may be given once; requests choose among policies by "draft".',
-      });
-    }
-    named.set(name, source);
-  }
-  return Object.fromEntries(named);
 }
 
 /** Hub models keep their hub name. */
