@@ -4,6 +4,7 @@ import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters, bundledPrompts, bundledTarget, findDrafter } from '../decode/bundled-models.js';
 import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { nameDrafter } from '../draft/systems.js';
+import type { BenchPlan } from '../runs/bench-units.js';
 import { checkPromptSource } from './long-runs.js';
 
 interface BenchSubjects {
@@ -12,15 +13,7 @@ interface BenchSubjects {
   readonly draft: readonly string[];
 }
 
-export interface DrafterPlan {
-  readonly name: string;
-  /** A folder, or a system without weights. */
-  readonly source: string;
-  /** Each is measured as a system. Empty: the default. */
-  readonly policies: readonly DraftPolicy[];
-}
-
-export function planDrafters({ target, drafter, draft }: BenchSubjects): readonly DrafterPlan[] {
+export function planDrafters({ target, drafter, draft }: BenchSubjects): BenchPlan['drafters'] {
   if (drafter.length === 0 && resolve(target) !== bundledTarget) {
     throw new MistletoeError('usage', `bench has no drafter for the target ${target}.`, {
       hint: 'Give --drafter DIR; the bundled drafters fit the bundled target only.',

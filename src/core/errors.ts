@@ -48,3 +48,10 @@ export function describeCause(cause: unknown): string {
   // Node's message repeats the path and names a system call.
   return 'code' in cause && cause.code === 'ENOENT' ? 'no such file or directory' : cause.message;
 }
+
+/** fetch throws "fetch failed" with the reason as its cause, one per address that was tried. */
+export function describeFetchFailure(cause: unknown): string {
+  const reason = cause instanceof Error && cause.cause !== undefined ? cause.cause : cause;
+  const [first = reason] = reason instanceof AggregateError ? (reason.errors as unknown[]) : [];
+  return describeCause(first);
+}

@@ -1,7 +1,6 @@
 /** A benchmark as Markdown: tables to paste into an issue, and below them in words what they mean. */
-import type { SamplingOptions } from '../core/sampling.js';
 import { countText } from '../core/number-text.js';
-import type { BenchmarkResult } from '../measure/benchmark.js';
+import type { BenchmarkOptions, BenchmarkResult } from '../measure/benchmark.js';
 import type { SpeculationSummary, SystemSummary } from '../measure/benchmark-summary.js';
 import type { Interval } from '../measure/statistics.js';
 import type { Machine } from '../runs/run-device.js';
@@ -9,14 +8,13 @@ import { nameDevice } from '../runtime/device-choice.js';
 import { type Column, paddedMarkdown } from './table.js';
 
 /** What a reader needs to know to repeat the run. */
-export interface BenchmarkSetting {
+export interface BenchmarkSetting extends Pick<
+  BenchmarkOptions,
+  'maxNewTokens' | 'sampling' | 'seed' | 'warmup'
+> {
   readonly target: string;
   readonly machine: Machine;
   readonly threads: number;
-  readonly maxNewTokens: number;
-  readonly sampling: SamplingOptions;
-  readonly seed: number;
-  readonly warmup: number;
   readonly concurrency: number;
 }
 

@@ -5,7 +5,7 @@
  * those hosts are signed, so messages do not show them.
  */
 import { z } from 'zod';
-import { describeCause, MistletoeError } from '../../core/errors.js';
+import { describeFetchFailure, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { quote } from '../stored-tensor.js';
@@ -119,18 +119,11 @@ async function send(url: URL, headers: Readonly<Record<string, string>>): Promis
     return await fetch(url, { headers, redirect: 'manual' });
   } catch (cause) {
     throw failure(
-      `${url.host} cannot be reached: ${describeReason(cause)}.`,
+      `${url.host} cannot be reached: ${describeFetchFailure(cause)}.`,
       'Check the connection, or set HF_ENDPOINT to a mirror. What is in the cache needs no --download.',
       cause,
     );
   }
-}
-
-/** fetch says "fetch failed" and has the reason in its cause, one per address that it tried. */
-function describeReason(cause: unknown): string {
-  const reason = cause instanceof Error && cause.cause !== undefined ? cause.cause : cause;
-  const [first = reason] = reason instanceof AggregateError ? (reason.errors as unknown[]) : [];
-  return describeCause(first);
 }
 
 /** Never from https to http, to another protocol, or with a password in the URL. */
@@ -249,7 +242,7 @@ async function* readBody(host: string, { body }: Response): AsyncGenerator<Uint8
   try {
     for await (const chunk of body as AsyncIterable<Uint8Array>) yield chunk;
   } catch (cause) {
-    throw failure(`The connection to ${host} broke: ${describeReason(cause)}.`, resumeHint, cause);
+    throw failure(`The connection to ${host} broke: ${describeFetchFailure(cause)}.`, resumeHint, cause);
   }
 }
 

@@ -2,7 +2,7 @@
  * Reading what a server shows of itself, with limits on time and size. Only addresses without side effects are read:
  * SGLang's /health generates a token, and TensorRT-LLM's /metrics and /perf_metrics remove what they show.
  */
-import { describeCause, MistletoeError } from '../../core/errors.js';
+import { describeFetchFailure, MistletoeError } from '../../core/errors.js';
 import { type JsonObject, asList, asObject, parseJson } from './claim.js';
 import { type Sample, parsePrometheusText } from './counters.js';
 
@@ -50,7 +50,7 @@ export async function getBounded(address: URL, options: GetOptions = {}): Promis
     }
     return fail(`it redirects more than ${maxRedirects} times`);
   } catch (cause) {
-    return fail(timeout.aborted ? `no response within ${timeoutMs / 1000} s` : describeReason(cause));
+    return fail(timeout.aborted ? `no response within ${timeoutMs / 1000} s` : describeFetchFailure(cause));
   }
 }
 
@@ -69,13 +69,6 @@ async function readResponse({ status, headers, body }: Response, maxBytes: numbe
   }
   const engineHeader = headers.get('x-mistletoe-engine');
   return { status, engineHeader, text, failure: null, isCut: size > maxBytes };
-}
-
-/** fetch throws "fetch failed" with the reason as its cause, one per address that was tried. */
-function describeReason(cause: unknown): string {
-  const reason = cause instanceof Error && cause.cause !== undefined ? cause.cause : cause;
-  const [first = reason] = reason instanceof AggregateError ? (reason.errors as unknown[]) : [];
-  return describeCause(first);
 }
 
 export interface Probe extends GetResult {
