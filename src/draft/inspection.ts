@@ -138,16 +138,16 @@ export async function inspectCheckpoint(
     );
   }
   const { target } = options;
-  const match = target === undefined ? undefined : await attempt(() => describeMatch(checkpoint, target));
-  if (match !== undefined) notes.push(match);
+  if (target !== undefined)
+    await attempt(async () => {
+      const other = await compareWithTarget(checkpoint, target);
+      const found =
+        other === undefined
+          ? "nothing shows another vocabulary than the target's."
+          : `${describeSharing(other)}. It has no gradient for audits and training.`;
+      notes.push(`As a draft model for ${target}: ${found}`);
+    });
   return { ...common, model, drafter: heads?.facts, memory: describeMemory(model), notes, problems };
-}
-
-async function describeMatch(checkpoint: Checkpoint, target: string): Promise<string> {
-  const other = await compareWithTarget(checkpoint, target);
-  return other === undefined
-    ? `As a draft model for ${target}: nothing shows another vocabulary than the target's.`
-    : `As a draft model for ${target}: ${describeSharing(other)}. It has no gradient for audits and training.`;
 }
 
 type Attempt = <Result>(action: () => Promise<Result> | Result) => Promise<Result | undefined>;

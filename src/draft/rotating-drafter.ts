@@ -14,7 +14,16 @@ export interface RotatingDrafter extends Drafter {
 export function rotateDrafters(drafters: readonly Drafter[]): RotatingDrafter {
   const [first, ...others] = drafters as [Drafter, ...Drafter[]];
   const reader = drafters.find(({ reads }) => reads !== 'tokens') ?? first;
-  for (const other of others) checkFits(reader, other);
+  const describe = ({ reads, taps }: Drafter): string =>
+    reads === 'taps' ? `layers ${taps.join(', ')}` : reads;
+  for (const other of others) {
+    if (other.reads === 'tokens' || describe(other) === describe(reader)) continue;
+    throw new MistletoeError(
+      'drafter',
+      `${other.name} reads ${describe(other)} of the target and ${reader.name} reads ${describe(reader)}; drafters that take turns read the same, or tokens alone.`,
+      { hint: 'Put a draft model or ngram beside one of them.' },
+    );
+  }
   let current = 0;
   return {
     system: first.system,
@@ -77,16 +86,3 @@ function rotateSessions(
     rotating.draftTree = (size) => current().draftTree!(size);
   return rotating;
 }
-
-function checkFits(reader: Drafter, other: Drafter): void {
-  const readsSame = other.reads === reader.reads && other.taps.join() === reader.taps.join();
-  if (readsSame || other.reads === 'tokens') return;
-  throw new MistletoeError(
-    'drafter',
-    `${other.name} reads ${describeReading(other)} of the target and ${reader.name} reads ${describeReading(reader)}; drafters that take turns read the same, or tokens alone.`,
-    { hint: 'Put a draft model or ngram beside one of them.' },
-  );
-}
-
-const describeReading = ({ reads, taps }: Drafter): string =>
-  reads === 'taps' ? `layers ${taps.join(', ')}` : reads;

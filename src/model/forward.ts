@@ -46,7 +46,8 @@ export function requireNumbers(
   const selected = totals.findIndex((total) => !Number.isFinite(total));
   if (selected < 0) return;
   const row = select?.[selected] ?? selected;
-  const read = cache.length + (parents === undefined ? row + 1 : countPath(parents, row));
+  let read = cache.length + (parents === undefined ? row + 1 : 0);
+  for (let node = parents && row; node !== undefined && node >= 0; node = parents![node]) read += 1;
   throw new MistletoeError(
     'checkpoint',
     `${name} gives scores that are no numbers after ${read} ${read === 1 ? 'token' : 'tokens'} (their sum is ${totals[selected]!}; token ${tokens[row]!} was the last).`,
@@ -54,12 +55,6 @@ export function requireNumbers(
       hint: 'Its weights hold NaN or infinite values: the checkpoint is damaged, or overflowed when it was written as float16. Download it again, or take it in bfloat16 or float32.',
     },
   );
-}
-
-function countPath(parents: Int32Array, node: number): number {
-  let count = 0;
-  for (let current = node; current >= 0; current = parents[current] ?? -1) count += 1;
-  return count;
 }
 
 export function contextError(

@@ -85,16 +85,13 @@ export async function listKeysInUse(folder: string): Promise<ReadonlySet<string>
     const [, key, pid, host] = markName.exec(name) ?? [];
     if (key === undefined) continue;
     const path = join(folder, marksFolder, name);
-    if (host === hostTag() ? isRunning(Number(pid)) : await isYoung(path)) keys.add(key);
+    const markedMs = (await lstat(path).catch(() => undefined))?.mtimeMs ?? 0;
+    const isYoung = Date.now() - markedMs < distantMarkMs;
+    if (host === hostTag() ? isRunning(Number(pid)) : isYoung) keys.add(key);
     else await rm(path, { force: true }).catch(() => undefined);
   }
   for (const own of ownMarks.values()) if (own.folder === folder) keys.add(own.key);
   return keys;
-}
-
-async function isYoung(path: string): Promise<boolean> {
-  const status = await lstat(path).catch(() => undefined);
-  return status !== undefined && Date.now() - status.mtimeMs < distantMarkMs;
 }
 
 function removeOwnMarks(): void {

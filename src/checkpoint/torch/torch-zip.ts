@@ -142,10 +142,7 @@ function chooseStateDict(file: BinaryFile, root: PickleValue): PickledDict {
   return requireNames(only[1]);
 }
 
-function holdsTensors(dict: PickledDict): boolean {
-  for (const value of dict.values()) if (isTensor(value)) return true;
-  return false;
-}
+const holdsTensors = (dict: PickledDict): boolean => [...dict.values()].some(isTensor);
 
 interface ByteRange {
   readonly offsetBytes: number;

@@ -58,10 +58,12 @@ export async function readRows({ from, rows }: CopiedRows): Promise<Float32Array
   if (rows === undefined) return readFloat32(from);
   const [, width = 1] = from.shape;
   const values = new Float32Array(rows.length * width);
+  const sizeBytes = width * bytesPerElement(from.dtype);
   // Row by row if contiguous: the whole table can be far larger.
   const whole = from.strides === undefined ? undefined : await readFloat32(from);
   for (const [place, row] of rows.entries()) {
-    const copied = whole?.subarray(row * width, (row + 1) * width) ?? (await readFloat32(rowOf(from, row)));
+    const one = { ...from, shape: [1, width], offsetBytes: from.offsetBytes + row * sizeBytes, sizeBytes };
+    const copied = whole?.subarray(row * width, (row + 1) * width) ?? (await readFloat32(one));
     values.set(copied, place * width);
   }
   return values;
@@ -84,12 +86,6 @@ async function foldColumns(
     }
   }
   return values;
-}
-
-function rowOf(tensor: StoredTensor, row: number): StoredTensor {
-  const [, width = 1] = tensor.shape;
-  const sizeBytes = width * bytesPerElement(tensor.dtype);
-  return { ...tensor, shape: [1, width], offsetBytes: tensor.offsetBytes + row * sizeBytes, sizeBytes };
 }
 
 /** Box-Muller. */

@@ -29,7 +29,6 @@ export async function createDrafterFolder({
   const { training } = chooseTrainable(system, shape);
   const target = await openNewTarget(targetFolder);
   training.checkTarget?.(target, shape);
-  requireTokens(draftTokens, target.configuration.vocabularySize);
   await writeCheckpoint(folder, training.create(target, { ...shape, draftTokens }, seed));
 }
 
@@ -62,17 +61,4 @@ export function chooseTrainable(name: string | undefined, shape: DrafterShape = 
   }
   system.training.checkShape?.(shape);
   return system;
-}
-
-function requireTokens(tokens: Int32Array | undefined, vocabularySize: number): void {
-  if (tokens === undefined) return;
-  const wrong = tokens.findIndex(
-    (token, place) => token >= vocabularySize || token <= (place === 0 ? -1 : tokens[place - 1]!),
-  );
-  if (wrong < 0 && tokens.length > 0) return;
-  const found = tokens.length === 0 ? 'none' : `${tokens[wrong]!} at place ${wrong}`;
-  throw new MistletoeError(
-    'usage',
-    `The draft vocabulary has ${found}; ascending tokens below ${vocabularySize} were expected.`,
-  );
 }

@@ -10,7 +10,7 @@ import { holdsDecoder, defaultHeads, type DrafterShape } from '../draft-system.j
 import { makeFresh, type Start, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
-import { countHeads, measureLayer } from '../reading/draft-configuration.js';
+import { countHeads, measureLayer, sizeOfFirst } from '../reading/draft-configuration.js';
 
 export interface HydraSizes {
   readonly heads: number;
@@ -40,16 +40,13 @@ export function describeHydra(
   scope: string,
   { refuse = refuseAtOnce, target }: DescribingContext = {},
 ) {
-  const { tensors } = checkpoint;
   const reject = rejectBy(refuse, checkpoint);
   const config = readConfig(checkpoint, reject);
   const hasPrefix = config.hydra_head_arch === 'prefix-mlp';
   const names = nameTensors(hasPrefix);
   const sizes = { hasPrefix, ...countBlocks(checkpoint, config, names, reject) };
-  const sizeOf = (name: (head: number) => string, axis: number): number | undefined => {
-    const known = Array.from({ length: sizes.heads }, (_, head) => tensors.get(`${name(head)}.weight`));
-    return known.find((tensor) => tensor !== undefined)?.shape[axis];
-  };
+  const sizeOf = (name: (head: number) => string, axis: number) =>
+    sizeOfFirst(checkpoint, sizes.heads, name, axis);
   const hiddenSize = sizeOf((head) => `${names.block(head, 0)}.linear`, 0) ?? sizeOf(names.output, 1);
   const vocabularySize = sizeOf(names.output, 0);
   const width = target?.hiddenSize ?? hiddenSize ?? 1;

@@ -11,7 +11,7 @@ import { holdsDecoder, namesOf, defaultHeads, type DrafterShape } from '../draft
 import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import { incomplete, listUnread, refuseAtOnce, rejectBy } from '../reading/checks.js';
-import { countHeads } from '../reading/draft-configuration.js';
+import { countHeads, sizeOfFirst } from '../reading/draft-configuration.js';
 
 export interface MedusaSizes {
   readonly heads: number;
@@ -76,7 +76,7 @@ export function describeMedusa(
   scope: string,
   { refuse = refuseAtOnce, target }: DescribingContext = {},
 ) {
-  const { tensors, config } = checkpoint;
+  const { config } = checkpoint;
   const { layout, heads: found, layers } = findLayout(checkpoint);
   const reject = rejectBy(refuse, checkpoint);
   if (found === 0) {
@@ -93,10 +93,7 @@ export function describeMedusa(
   if (scale !== undefined && scale !== null && scale !== 1)
     reject(`scales its logits by ${showValue(scale)}`, 'Heads without "logit_scale" are supported.');
   const heads = Math.max(1, found);
-  const sizeOf = (name: (head: number) => string, axis: number): number | undefined => {
-    const known = Array.from({ length: heads }, (_, head) => tensors.get(`${name(head)}.weight`));
-    return known.find((tensor) => tensor !== undefined)?.shape[axis];
-  };
+  const sizeOf = (name: (head: number) => string, axis: number) => sizeOfFirst(checkpoint, heads, name, axis);
   const output = (head: number): string => layout.output(head, layers);
   const hiddenSize = sizeOf((head) => layout.block(head, 0), 1) ?? sizeOf(output, 1);
   const vocabularySize = sizeOf(output, 0);

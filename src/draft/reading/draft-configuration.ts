@@ -92,6 +92,17 @@ export function countHeads(
   return { heads: headCount, blocks: isEven ? blockCount : 1, isSeen: heads.size > 0 };
 }
 
+/** An axis of the first of these weights that is there. */
+export const sizeOfFirst = (
+  { tensors }: Pick<Checkpoint, 'tensors'>,
+  heads: number,
+  nameOf: (head: number) => string,
+  axis: number,
+): number | undefined =>
+  Array.from({ length: heads }, (_, head) => tensors.get(`${nameOf(head)}.weight`)).find(Boolean)?.shape[
+    axis
+  ];
+
 function countFromZero(numbers: ReadonlySet<string>): number {
   let count = 0;
   while (numbers.has(String(count))) count += 1;

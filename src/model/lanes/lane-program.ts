@@ -166,11 +166,14 @@ export class LaneProgram {
     const merged: Record<string, TensorValue | ResidentValue> = {};
     for (const name of Object.keys(runs[0]!.inputs)) {
       const values = runs.map(({ inputs }) => inputs[name]!);
-      if (areResident(values)) {
-        merged[name] = mergeBuffers(values, places, this.runtime);
+      const [first] = values as [ResidentValue | TensorValue | CombinedInput];
+      if ('buffer' in first) {
+        merged[name] = mergeBuffers(values as readonly ResidentValue[], places, this.runtime);
         continue;
       }
-      merged[name] = mergeHostValues(values as readonly (TensorValue | CombinedInput)[], places);
+      const combine = 'combine' in first ? first.combine : 'rows';
+      const merge = { rows: mergeRows, masks: mergeMasks, 'row-numbers': mergeSelections }[combine];
+      merged[name] = merge(values as readonly TensorValue[], places);
     }
     return merged;
   }
@@ -221,12 +224,3 @@ function freeMerged(merged: MixedValues, [first]: readonly LaneRun[]): void {
     if ('buffer' in value && 'buffer' in own && value.buffer !== own.buffer) value.buffer.free();
   }
 }
-
-function mergeHostValues(values: readonly (TensorValue | CombinedInput)[], places: LanePlaces): TensorValue {
-  const [first] = values as [TensorValue | CombinedInput];
-  if (!('combine' in first)) return mergeRows(values, places);
-  return first.combine === 'masks' ? mergeMasks(values, places) : mergeSelections(values, places);
-}
-
-const areResident = (values: readonly (TensorValue | ResidentValue)[]): values is readonly ResidentValue[] =>
-  'buffer' in values[0]!;

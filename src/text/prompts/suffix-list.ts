@@ -29,9 +29,8 @@ export async function parseSuffixes(textOrPath: string): Promise<GivenSuffix[]> 
   const bytes = /\.(txt|jsonl)$/.test(textOrPath) ? await readSuffixFile(textOrPath) : undefined;
   if (bytes === undefined) return [checkText({ text: textOrPath, place: commandLine })];
   const isJson = textOrPath.endsWith('.jsonl');
-  const suffixes = splitLines(bytes).map((line, index) => {
+  const suffixes = splitLines(bytes, textOrPath).map((text, index) => {
     const place = `${textOrPath}, line ${index + 1}`;
-    const text = decodeLine(line, place);
     return checkText(isJson ? parseJsonLine(text, place) : { text, place });
   });
   if (suffixes.length === 0) throw refuse(`${textOrPath} has no suffix in it.`);
@@ -52,27 +51,13 @@ async function readSuffixFile(path: string): Promise<Buffer | undefined> {
   }
 }
 
-const byteOrderMark = Buffer.from('\ufeff');
-
 /** The last line end does not begin another line. CRLF also ends a line. */
-function splitLines(bytes: Buffer): Buffer[] {
-  const lines: Buffer[] = [];
-  const hasMark = bytes.subarray(0, 3).equals(byteOrderMark);
-  for (let start = hasMark ? 3 : 0; start < bytes.length;) {
-    const found = bytes.indexOf(0x0a, start);
-    const end = found < 0 ? bytes.length : found;
-    const isCarriageReturn = found >= 0 && end > start && bytes[end - 1] === 0x0d;
-    lines.push(bytes.subarray(start, isCarriageReturn ? end - 1 : end));
-    start = end + 1;
-  }
-  return lines;
-}
-
-function decodeLine(line: Buffer, place: string): string {
+function splitLines(bytes: Buffer, path: string): readonly string[] {
   try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(line);
+    const lines = new TextDecoder('utf-8', { fatal: true }).decode(bytes).split(/\r?\n/);
+    return lines.at(-1) === '' ? lines.slice(0, -1) : lines;
   } catch (cause) {
-    throw refuse(`${place}, is not UTF-8 text.`, { hint: 'Convert the file to UTF-8.', cause });
+    throw refuse(`${path} is not UTF-8 text.`, { hint: 'Convert the file to UTF-8.', cause });
   }
 }
 

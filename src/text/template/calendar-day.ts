@@ -9,19 +9,15 @@ import { MistletoeError } from '../../core/errors.js';
 export type CalendarDay = string;
 
 export function today(now: Date = new Date()): CalendarDay {
-  return [
-    String(now.getFullYear()).padStart(4, '0'),
-    twoDigits(now.getMonth() + 1),
-    twoDigits(now.getDate()),
-  ].join('-');
+  const year = String(now.getFullYear()).padStart(4, '0');
+  return [year, twoDigits(now.getMonth() + 1), twoDigits(now.getDate())].join('-');
 }
 
 /** `what` names the value in the message, for example an option. */
 export function parseDay(text: string, what: string): CalendarDay {
-  const [, year, month, day] = /^(\d{4})-(\d{2})-(\d{2})$/.exec(text) ?? [];
-  const date = dateOf(Number(year), Number(month), Number(day));
-  const exists = date.getUTCMonth() + 1 === Number(month) && date.getUTCDate() === Number(day);
-  if (year !== undefined && exists) return text;
+  // A day such as February 30 is read as one of March.
+  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(dateOf(text).getTime());
+  if (isDay && dateOf(text).toISOString().startsWith(text)) return text;
   throw new MistletoeError('usage', `${what} is ${text}; a day such as 2024-07-26 was expected.`, {
     hint: 'Write year, month and day with dashes between them.',
   });
@@ -35,10 +31,10 @@ const weekdays = 'Sunday Monday Tuesday Wednesday Thursday Friday Saturday'.spli
 /** Python's strftime for dates. Directives for the time of day are refused by name. */
 export function formatDay(day: CalendarDay, format: string): string {
   const [year = 0, month = 1, dayOfMonth = 1] = day.split('-').map(Number);
-  const date = dateOf(year, month, dayOfMonth);
+  const date = dateOf(day);
   const monthName = months[month - 1] ?? '';
   const weekday = weekdays[date.getUTCDay()] ?? '';
-  const dayOfYear = (date.getTime() - dateOf(year, 1, 1).getTime()) / 86_400_000 + 1;
+  const dayOfYear = (date.getTime() - dateOf(`${day.slice(0, 4)}-01-01`).getTime()) / 86_400_000 + 1;
   const values: Readonly<Record<string, string>> = {
     '%Y': String(year).padStart(4, '0'),
     '%y': twoDigits(year % 100),
@@ -68,10 +64,6 @@ export function formatDay(day: CalendarDay, format: string): string {
   });
 }
 
-function dateOf(year: number, month: number, day: number): Date {
-  const date = new Date(Date.UTC(2000, month - 1, day));
-  date.setUTCFullYear(year, month - 1, day); // Date.UTC reads years below 100 as 19xx
-  return date;
-}
+const dateOf = (day: CalendarDay): Date => new Date(`${day}T00:00:00Z`);
 
 const twoDigits = (value: number): string => String(value).padStart(2, '0');

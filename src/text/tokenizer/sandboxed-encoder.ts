@@ -189,22 +189,18 @@ function startSandbox(program: string, maxBytes: number): ChildProcess {
   const flags = ['--max-old-space-size=512'];
   const isBounded = process.platform === 'linux' && existsSync(shell);
   const script = limitAndRun(Math.ceil(maxBytes / 1024));
+  // Native code that reads hostile files gets no tokens or keys, and no options for the debugger of this process.
+  const secret = /token|key|secret|password|credential|^node_options$/i;
+  const kept = Object.fromEntries(Object.entries(process.env).filter(([name]) => !secret.test(name)));
   return fork(program, [], {
     ...(isBounded
       ? { execPath: shell, execArgv: ['-c', script, process.execPath, ...flags] }
       : { execArgv: flags }),
     // One thread: the stacks of many would count as memory.
-    env: { ...withoutSecrets(process.env), TOKENIZERS_PARALLELISM: 'false', RAYON_NUM_THREADS: '1' },
+    env: { ...kept, TOKENIZERS_PARALLELISM: 'false', RAYON_NUM_THREADS: '1' },
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
-}
-
-/** Native code that reads hostile files gets no tokens or keys, and no options for the debugger of this process. */
-function withoutSecrets(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const isKept = (name: string): boolean =>
-    !/token|key|secret|password|credential|^node_options$/i.test(name);
-  return Object.fromEntries(Object.entries(environment).filter(([name]) => isKept(name)));
 }
 
 /** A process that waits for a CPU, or was stopped, may take this multiple of its CPU time by the clock. */

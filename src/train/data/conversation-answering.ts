@@ -130,13 +130,10 @@ export function encodeQuestion(
   messages: readonly ChatMessage[],
   name: string,
 ): Promise<number[]> {
-  return encodePrompt(target, target.template === undefined ? asText(messages) : messages, { name });
-}
-
-/** Without a chat template, only a single message can be sent. */
-function asText(messages: readonly ChatMessage[]): string | readonly ChatMessage[] {
+  // Without a chat template, only a single message can be sent.
   const [first, ...others] = messages;
-  return others.length === 0 && first?.role === 'user' ? first.content : messages;
+  const isText = target.template === undefined && others.length === 0 && first?.role === 'user';
+  return encodePrompt(target, isText ? first.content : messages, { name });
 }
 
 /**

@@ -101,21 +101,17 @@ export async function readConversations(path: string): Promise<readonly Conversa
       conversations.push(conversation);
     }
   } catch (cause) {
-    throw cause instanceof MistletoeError ? cause : unreadable(path, cause);
+    if (cause instanceof MistletoeError) throw cause;
+    const [fault, hint] = isMissing(cause)
+      ? [`The file ${path} does not exist.`, 'Check the path.']
+      : [
+          `${path} cannot be read: ${describeCause(cause)}.`,
+          'Give a file that you may read, with one conversation a line.',
+        ];
+    throw refuse(fault, { hint, cause });
   }
   if (conversations.length > 0) return conversations;
   throw refuse(`${path} has no conversation in it.`, { hint: 'Write at least one line into it.' });
-}
-
-function unreadable(path: string, cause: unknown): MistletoeError {
-  const isAbsent = isMissing(cause);
-  return refuse(
-    isAbsent ? `The file ${path} does not exist.` : `${path} cannot be read: ${describeCause(cause)}.`,
-    {
-      hint: isAbsent ? 'Check the path.' : 'Give a file that you may read, with one conversation a line.',
-      cause,
-    },
-  );
 }
 
 /** Undefined for a blank line. */
