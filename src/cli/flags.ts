@@ -73,7 +73,8 @@ export function toggle(help: string, extras: Extras = {}): Flag<true | undefined
 
 /** Puts flags under one heading of the help. */
 export function group<Table extends FlagTable>(heading: string, table: Table): Table {
-  return mapTable(table, (entry) => ({ ...entry, group: heading }));
+  const entries = Object.entries(table).map(([name, entry]) => [name, { ...entry, group: heading }]);
+  return Object.fromEntries(entries) as Table;
 }
 
 /** Settings as flags without defaults of their own; `describeDefault` is what help shows in brackets. */
@@ -86,12 +87,6 @@ export function settingFlags<Table extends SettingTable>(
     return [name, { ...setting, help: `${setting.help} [${shown}]`, shownDefault: '' }];
   });
   return Object.fromEntries(entries) as ReturnType<typeof settingFlags<Table>>;
-}
-
-function mapTable<Table extends FlagTable>(table: Table, change: (entry: Flag) => Flag): Table {
-  return Object.fromEntries(
-    Object.entries(table).map(([name, entry]) => [name, change(entry)]),
-  ) as unknown as Table;
 }
 
 export const longName = (name: string, entry: Flag): string => entry.flag ?? toFlagName(name);

@@ -51,7 +51,10 @@ async function runInspect(flags: InspectFlags, { terminal, args }: Invocation): 
   await chooseDevice(flags); // fails before anything is downloaded
   const findModel = createModelFinder(flags, terminal);
   const target = flags.target === undefined ? undefined : await findModel(flags.target);
-  const folder = await findModel(locate(args[0] ?? ''));
+  const [given = ''] = args;
+  // A folder of the same name is written ./eagle3.
+  const bundled = bundledDrafters.find((name) => name === given);
+  const folder = await findModel(bundled === undefined ? given : bundledDrafterFolder(bundled));
   const inspection = await inspectCheckpoint(folder, { ...tapsOf(flags), target });
   // Drafters run where their targets do.
   const { model, memory } = inspection;
@@ -62,12 +65,6 @@ async function runInspect(flags: InspectFlags, { terminal, args }: Invocation): 
     stdout.writeData(`${JSON.stringify(record, undefined, 2)}\n`);
   } else stdout.write(formatInspection(inspection, fit, colorsFor(stdout, terminal)));
   return inspection.problems.length === 0 ? exitCodes.success : exitCodes.badInput;
-}
-
-/** A bundled drafter by its name; a folder of the same name is written ./eagle3. */
-function locate(given: string): string {
-  const bundled = bundledDrafters.find((name) => name === given);
-  return bundled === undefined ? given : bundledDrafterFolder(bundled);
 }
 
 const shownProblems = 12;

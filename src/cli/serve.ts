@@ -150,7 +150,9 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
     target,
     drafters,
     keys,
-    modelName: nameOf(flags),
+    // Hub models keep their hub name.
+    modelName:
+      flags.servedModelName ?? (existsSync(flags.target) ? undefined : parseHubId(flags.target)?.repository),
     ...watchRecords(readVersion(), ({ text }) => {
       notice(text);
     }),
@@ -178,10 +180,6 @@ async function keysOf({ keys }: ServeFlags, { environment }: Terminal): Promise<
   const { MISTLETOE_KEYS: listed = '' } = environment;
   return listed.trim() === '' ? [] : parseKeys(listed.replaceAll(',', '\n'), 'MISTLETOE_KEYS');
 }
-
-/** Hub models keep their hub name. */
-const nameOf = ({ servedModelName, target }: ServeFlags): string | undefined =>
-  servedModelName ?? (existsSync(target) ? undefined : parseHubId(target)?.repository);
 
 function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
   const { host, port, draft, concurrency, maxMemory, device, dtype, threads } = flags;

@@ -62,11 +62,6 @@ export function openColors(text: string): string {
   return text.replace(sealedCode, '\u001b[$1m');
 }
 
-/** True for sequences that only move the cursor or clear lines. */
-function isCursorSequence(text: string): boolean {
-  return /^(?:\r|\u001b\[\d*[A-HJK])*$/.test(text);
-}
-
 /** Cleans all text that is written, so no caller can forget it. */
 export interface Output {
   readonly isTerminal: boolean;
@@ -117,7 +112,8 @@ export function createOutput(sink: Sink): Output {
       else sink.write(openColors(text));
     },
     steer(sequence) {
-      if (isCursorSequence(sequence)) sink.write(sequence);
+      const isCursorSequence = /^(?:\r|\u001b\[\d*[A-HJK])*$/.test(sequence);
+      if (isCursorSequence) sink.write(sequence);
       else write(sequence);
     },
   };

@@ -56,7 +56,7 @@ const summaryColumns: readonly SummaryColumn[] = [
     speculation === undefined ? '1x' : formatInterval(speculation.speedup, 'x'),
   ),
   right('draft / verify / rest', ({ speculation }) =>
-    speculation === undefined ? '' : formatShares(speculation.shares),
+    speculation === undefined ? '' : Object.values(speculation.shares).map(formatPercent).join(' / '),
   ),
 ];
 
@@ -209,10 +209,6 @@ function formatInterval(interval: Interval | undefined, unit = ''): string {
   const { estimate, low, high, n } = interval;
   const range = n < 2 ? '' : ` [${low.toFixed(2)}, ${high.toFixed(2)}]`;
   return `${estimate.toFixed(2)}${unit}${range}`;
-}
-
-function formatShares({ draft, verify, rest }: SpeculationSummary['shares']): string {
-  return [draft, verify, rest].map(formatPercent).join(' / ');
 }
 
 function formatPercent(share: number | undefined): string {

@@ -106,7 +106,7 @@ export function framePage({ title, brand, opening, chapters, imprint }: Page): s
 </head>
 <body>
 <a class="skip" href="#${opening.id}">Skip to the ${opening.id}</a>
-<header class="top">${drawBrand(brand)}<nav aria-label="Parts of the report">${chapters.map(drawLink)}</nav>
+<header class="top">${drawBrand(brand)}<nav aria-label="Parts of the report">${chapters.map(({ id, name }) => fragment`<a href="#${id}">${name}</a>`)}</nav>
 <button id="theme" type="button" hidden>Dark</button></header>
 <main>
 ${drawOpening(opening)}
@@ -119,10 +119,6 @@ this file is self-contained: it loads nothing and sends nothing.</footer>
 </html>
 `;
   return page.markup;
-}
-
-function drawLink({ id, name }: Chapter): Markup {
-  return fragment`<a href="#${id}">${name}</a>`;
 }
 
 function drawBrand(name: string): Markup {

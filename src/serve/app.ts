@@ -40,7 +40,11 @@ export function createApp(options: AppOptions): Hono<Variables> {
   const createdSeconds = Math.floor(Date.now() / 1000);
 
   app.use(trackRequests(options));
-  app.use('/v1/*', requireKey(options.access));
+  app.use('/v1/*', async function checkKey(context, next) {
+    const authorization = context.req.header('authorization') ?? null;
+    context.get('exchange').caller = options.access(authorization);
+    await next();
+  });
 
   const answer = (read: (body: unknown) => AnswerRequest) => async (context: AppContext) => {
     const exchange = context.get('exchange');
@@ -93,7 +97,8 @@ function trackRequests(options: AppOptions): MiddlewareHandler<Variables> {
   return async function trackRequest(request, next) {
     const exchange = new Exchange(context, request.req.path);
     request.set('exchange', exchange);
-    if (hostNames !== undefined && !hostNames.includes(hostNameOf(request.req.header('host'))))
+    const name = (request.req.header('host') ?? 'localhost').replace(/:\d+$/, '').toLowerCase();
+    if (hostNames !== undefined && !hostNames.includes(name))
       throw new ApiError('The host of the request is not this machine.', { status: 403, code: 'wrong_host' });
     await next();
     request.header('x-request-id', exchange.id);
@@ -101,17 +106,6 @@ function trackRequests(options: AppOptions): MiddlewareHandler<Variables> {
     if (host.state !== 'ready') request.header('connection', 'close');
     if (exchange.request === undefined && !quietRoutes.has(request.req.path))
       exchange.plain(request.res.status);
-  };
-}
-
-function hostNameOf(host: string | undefined): string {
-  return (host ?? 'localhost').replace(/:\d+$/, '').toLowerCase();
-}
-
-function requireKey(access: Access): MiddlewareHandler<Variables> {
-  return async function checkKey(context, next) {
-    context.get('exchange').caller = access(context.req.header('authorization') ?? null);
-    await next();
   };
 }
 

@@ -64,7 +64,9 @@ export class Exchange {
     const hasLeft = cut === 'client';
     const status = hasLeft ? clientLeft : 200;
     const finishes = [...new Set(generations.map(({ finishReason }) => finishReason))];
-    const switches = generations.flatMap((generation) => switchesOf(generation));
+    const switches = generations.flatMap((each) =>
+      isSpeculative(each) ? (each.guarding?.switches ?? []) : [],
+    );
     const { speculation } = this.speculation();
     const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
     const totalMs = performance.now() - this.startMs;
@@ -191,10 +193,6 @@ function summarizeSteps(drafted: readonly StepRecord[]): Speculation | null {
     draftLength: depth,
     isTree,
   };
-}
-
-function switchesOf(generation: Generation): readonly DrafterSwitch[] {
-  return isSpeculative(generation) ? (generation.guarding?.switches ?? []) : [];
 }
 
 /** The top-level field. Nested and unknown names may be the client's text, so they are not logged. */

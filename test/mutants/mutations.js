@@ -371,7 +371,7 @@ export const mutations = [
   {
     name: 'the server answers requests for any host name',
     file: 'src/serve/app.ts',
-    search: "!hostNames.includes(hostNameOf(request.req.header('host')))",
+    search: '!hostNames.includes(name)',
     replace: 'hostNames.length === 0',
     tests: ['src/serve/app.test.ts'],
   },

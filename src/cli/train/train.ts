@@ -4,7 +4,7 @@ import { durationText } from '../../core/number-text.js';
 import { omitSetting, text } from '../../core/settings.js';
 import { findDrafter } from '../../decode/bundled-models.js';
 import { findTrainable, trainableSystems } from '../../draft/systems.js';
-import { drafterSizes, type DrafterShape } from '../../draft/draft-system.js';
+import { drafterSizes } from '../../draft/draft-system.js';
 import { renderReportMarkdown } from '../../report/document.js';
 import { tableText } from '../../report/table.js';
 import {
@@ -101,8 +101,6 @@ export const givenTraining = (
   ...(flags.noGenerate === true ? { generate: false } : {}),
 });
 
-const givenShape = (flags: FlagsOf<typeof shapeFlags>): DrafterShape => pickGiven(shapeFlags, flags);
-
 export const train = defineCommand({
   name: 'train',
   description:
@@ -165,7 +163,7 @@ async function prepare(
   const request = await createTrainRequest({
     target: await findModel(flags.target),
     system: flags.system,
-    shape: givenShape(flags),
+    shape: pickGiven(shapeFlags, flags),
     data,
     settings: givenTraining(flags),
     from: flags.from === undefined ? undefined : await findModel(findDrafter(flags.from)),

@@ -68,7 +68,8 @@ ${drawKey(present(drafters, arms).map(armStyle))}${drawGrid(drafters, (drafter) 
 }
 
 function drawDepthChapter(drafters: readonly DrafterResult[]): Markup {
-  const deepest = findDeepest(drafters);
+  const depths = drafters.flatMap(({ summary }) => summary.arms.map((row) => row.acceptanceByDepth.length));
+  const deepest = Math.max(2, ...depths);
   return fragment`<h2>How deep drafts survive</h2>
 <p class="lead">The share of steps along the clean answer whose accepted path reaches each depth. One minus the first
 point is how often the very first draft token is thrown away.</p>
@@ -76,8 +77,8 @@ ${drawKey(present(drafters, depthArms).map(armStyle))}${drawGrid(drafters, (draf
 }
 
 function drawSearchChapter(drafters: readonly DrafterResult[], setup: AuditSetup): Markup {
-  const bound = boundOf(setup);
-  const bounded = bound === null ? null : { value: bound, name: `bound ε = ${bound}` };
+  const { epsilon } = setup.options;
+  const bounded = typeof epsilon === 'number' ? { value: epsilon, name: `bound ε = ${epsilon}` } : null;
   const lengths = findScale(drafters, 'acceptedLength', drafters.map(cleanLevel));
   const divergences = findScale(drafters, 'divergence', [bounded]);
   return fragment`<h2>How the search went</h2>
@@ -102,17 +103,7 @@ function drawGrid(drafters: readonly DrafterResult[], draw: (drafter: DrafterRes
   )}</div>`;
 }
 
-function boundOf({ options }: AuditSetup): number | null {
-  const { epsilon } = options;
-  return typeof epsilon === 'number' ? epsilon : null;
-}
-
 const depthArms: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'given', 'attack'];
-
-function findDeepest(drafters: readonly DrafterResult[]): number {
-  const depths = drafters.flatMap(({ summary }) => summary.arms.map((row) => row.acceptanceByDepth.length));
-  return Math.max(2, ...depths);
-}
 
 function drawDepthAcceptance({ drafter, summary }: DrafterResult, deepest: number): Markup {
   return drawDepths(

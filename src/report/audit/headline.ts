@@ -18,13 +18,14 @@ export function describeDrafter(result: DrafterResult, verdict: Judged): string 
   const { drafter, summary } = result;
   const suffixes = verdict.counted === 'given' ? 'the given suffixes' : 'suffixes';
   const change = describeChange(result);
+  const counted = findCounted(result);
   const rest = [
     ...describeWithoutSuffix(summary),
-    describeAnswers(result),
+    counted === undefined ? 'no answer was compared' : describeKept(counted.kept),
     describeEvidence(summary, verdict),
   ];
   if (verdict.counted === 'attack' && summary.promptsWithoutSuffix === summary.promptsAudited) {
-    const length = acceptedLengthText(findCounted(result)?.sameAnswer.estimate ?? null);
+    const length = acceptedLengthText(counted?.sameAnswer.estimate ?? null);
     const seen = `The search found no suffix inside the bounds for ${drafter}, so nothing is lost: the accepted length stays at ${length} tokens a step`;
     const doubt = verdict.level === 'inconclusive' ? `, but ${nameDoubt(summary, verdict)}` : '';
     return `${seen}${doubt}; ${describeEvidence(summary, verdict)}.`;
@@ -97,11 +98,6 @@ function describeChange(result: DrafterResult): string {
     `from ${length(clean?.sameAnswer.estimate)} to ${length(counted?.sameAnswer.estimate)} tokens a step ` +
     `(drop ${percentText(drop.estimate)}, ${interval}), so the target needs ${moreText(passes)} passes`
   );
-}
-
-function describeAnswers(result: DrafterResult): string {
-  const counted = findCounted(result);
-  return counted === undefined ? 'no answer was compared' : describeKept(counted.kept);
 }
 
 function describeWithoutSuffix({ promptsWithoutSuffix }: DrafterSummary): string[] {

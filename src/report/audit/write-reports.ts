@@ -154,7 +154,8 @@ export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdi
     describeSetup(result, timings),
     '',
     '```sh',
-    oneLine(result.setup.command),
+    // Inside a fence only another fence could end it.
+    showInvisible(result.setup.command.replace(/\s+/g, ' ')).replace(/```/g, "'''"),
     '```',
   ];
   return `${lines.join('\n')}\n`;
@@ -199,9 +200,4 @@ function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {
     `seed ${seed}, Mistletoe ${escapeMarkdown(version)}; the audit took ${durationText(timings.totalMs)} on ` +
     `${escapeMarkdown(timings.machine)}. Run it again:`
   );
-}
-
-/** Inside a fence only another fence could end it. */
-function oneLine(command: string): string {
-  return showInvisible(command.replace(/\s+/g, ' ')).replace(/```/g, "'''");
 }
