@@ -6,7 +6,7 @@ import { describeMachine, findDevices, seatWorkers } from '../runs/run-device.js
 import { type BenchmarkSetting, formatBenchmark } from '../report/benchmark-table.js';
 import { type BenchPlan, openBench, runBenchUnits } from '../runs/bench-units.js';
 import { openRuntime } from '../runtime/create-runtime.js';
-import { type RecordedDevice, chooseDevice, recordDevice } from '../runtime/device-choice.js';
+import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { loadPrompts } from '../text/prompts/prompt-set.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { integer, oneOf, text } from '../core/settings.js';
@@ -17,7 +17,7 @@ import * as common from './common-flags.js';
 import { type FlagsOf, flag, group, list } from './flags.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 import { exitCodes } from './failure.js';
-import { createModelFinder, createPromptFinder, type PromptFinder } from './model-source.js';
+import { createModelFinder, createPromptFinder } from './model-source.js';
 import { type Progress, createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
 
@@ -97,29 +97,36 @@ export const bench = defineCommand({
   run: runBench,
 });
 
-async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<number> {
-  const plans = planDrafters(given);
-  const promptSets = await readPromptSets(given, createPromptFinder(given, terminal));
-  const choice = await chooseDevice({ device: await mainDevice(given), dtype: given.dtype });
-  const devices = await findDevices(given.device);
-  const findModel = createModelFinder(given, terminal);
-  const flags = { ...given, target: await findModel(given.target) };
+async function runBench(flags: BenchFlags, { terminal }: Invocation): Promise<number> {
+  const plans = planDrafters(flags);
+  const findSet = createPromptFinder(flags, terminal);
+  const promptSets: PromptSet[] = [];
+  for (const { name, source } of planPromptSets(flags))
+    promptSets.push({
+      name,
+      prompts: await loadPrompts(await findSet(source), { folder: flags.promptsDir }),
+    });
+  const choice = await chooseDevice({ device: await mainDevice(flags), dtype: flags.dtype });
+  const devices = await findDevices(flags.device);
+  const findModel = createModelFinder(flags, terminal);
+  const target = await findModel(flags.target);
   const drafters: BenchPlan['drafters'][number][] = [];
   for (const { name, source, policies } of plans)
     drafters.push({ name, source: await findModel(source), policies });
   const progress = createProgress(flags.progress, terminal.stderr);
-  const folders = [flags.target, ...drafters.map(({ source }) => source)];
+  const folders = [target, ...drafters.map(({ source }) => source)];
   const settled = await settleDevice(choice, folders, progress.note);
   const device = recordDevice(settled);
-  const { target, limit, maxNewTokens, seed, warmup, concurrency } = flags;
-  const sizes = { limit, maxNewTokens, seed, warmup, concurrency, sampling: common.samplingOf(flags) };
+  const { format, limit, maxNewTokens, seed, warmup, concurrency, threads = availableParallelism() } = flags;
+  const sizes = { maxNewTokens, sampling: common.samplingOf(flags), seed, warmup, concurrency };
   const loading = { ...common.cacheOf(flags), ...common.tapsOf(flags), ...common.templateOf(flags) };
-  const plan: BenchPlan = { target, drafters, promptSets, ...sizes, ...loading };
+  const plan: BenchPlan = { target, drafters, promptSets, limit, ...sizes, ...loading };
+  const setting = { target: nameModel(target), machine: describeMachine(device), threads, ...sizes };
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
-  const own = { flags, device, terminal, progress, abort };
+  const own = { format, setting, terminal, progress, abort };
   if (devices !== undefined && devices.length > 1) {
-    const seats = seatWorkers({ count: devices.length, devices }, device, threadsOf(flags));
+    const seats = seatWorkers({ count: devices.length, devices }, device, threads);
     progress.note(`One thread on each of ${devices.map(({ ordinal }) => `cuda:${ordinal}`).join(', ')}.`);
     return measure(own, (events) => runBenchUnits(plan, seats, events, signal));
   }
@@ -132,16 +139,9 @@ async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<nu
   }
 }
 
-async function readPromptSets(flags: BenchFlags, findSet: PromptFinder): Promise<readonly PromptSet[]> {
-  const sets: PromptSet[] = [];
-  for (const { name, source } of planPromptSets(flags))
-    sets.push({ name, prompts: await loadPrompts(await findSet(source), { folder: flags.promptsDir }) });
-  return sets;
-}
-
 interface Measurement {
-  readonly flags: BenchFlags;
-  readonly device: RecordedDevice;
+  readonly format: BenchFlags['format'];
+  readonly setting: BenchmarkSetting;
   readonly terminal: Terminal;
   readonly progress: Progress;
   readonly abort: AbortController;
@@ -150,11 +150,10 @@ interface Measurement {
 type RunEvents = Parameters<typeof runBenchUnits>[2];
 
 async function measure(
-  { flags, device, terminal, progress, abort }: Measurement,
+  { format, setting, terminal, progress, abort }: Measurement,
   run: (events: RunEvents) => Promise<BenchmarkResult>,
 ): Promise<number> {
   const { stdout } = terminal;
-  const setting = settingOf(flags, device);
   const writeLine = (value: object): void => {
     stdout.writeData(`${JSON.stringify(value)}\n`);
   };
@@ -165,14 +164,14 @@ async function measure(
   const events: RunEvents = {
     onNotice: progress.note,
     onStart(total) {
-      if (flags.format === 'jsonl') writeLine({ type: 'setting', ...setting });
+      if (format === 'jsonl') writeLine({ type: 'setting', ...setting });
       progress.start(total, 'bench');
     },
     onGeneration({ done, set, system }) {
       progress.update(done, { prompts: set, system });
     },
     onRecord(record) {
-      if (flags.format === 'jsonl') writeLine({ type: 'answer', ...record });
+      if (format === 'jsonl') writeLine({ type: 'answer', ...record });
     },
     onFailure(unit, { message }) {
       failures += 1;
@@ -189,34 +188,14 @@ async function measure(
     terminal.stderr.write(`${reason}\n`);
     return failures > 0 ? exitCodes.failure : exitCodes.interrupted;
   }
-  if (flags.format === 'markdown') stdout.write(formatBenchmark(result, setting));
-  else if (flags.format === 'json') writeLine({ setting, ...result });
+  if (format === 'markdown') stdout.write(formatBenchmark(result, setting));
+  else if (format === 'json') writeLine({ setting, ...result });
   else
     for (const summary of [...result.summaries, ...result.categories])
       writeLine({ type: 'summary', ...summary });
-  return failures > 0 ? exitCodes.failure : exitCodeOf(result, abort.signal);
-}
-
-function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): number {
-  if (interrupted.aborted) return exitCodes.interrupted;
+  if (failures > 0) return exitCodes.failure;
+  if (abort.signal.aborted) return exitCodes.interrupted;
   // A benchmark with answers that differ from plain decoding has failed, whatever its speed.
-  const isLossless = summaries.every(({ speculation }) => (speculation?.differingAnswers ?? 0) === 0);
+  const isLossless = result.summaries.every(({ speculation }) => (speculation?.differingAnswers ?? 0) === 0);
   return isLossless ? exitCodes.success : exitCodes.failure;
-}
-
-const threadsOf = ({ threads }: BenchFlags): number => threads ?? availableParallelism();
-
-function settingOf(flags: BenchFlags, device: RecordedDevice): BenchmarkSetting {
-  const { maxNewTokens, seed, warmup, concurrency } = flags;
-  const sampling = common.samplingOf(flags);
-  return {
-    target: nameModel(flags.target),
-    machine: describeMachine(device),
-    threads: threadsOf(flags),
-    maxNewTokens,
-    sampling,
-    seed,
-    warmup,
-    concurrency,
-  };
 }
