@@ -90,8 +90,8 @@ async function runWorker(flags: WorkerFlags, { terminal }: Invocation): Promise<
     threads: Math.max(1, Math.floor(all / devices.length)),
   };
   const connection = await QueueConnection.open(address, onNotice);
-  const metrics = new WorkerMetrics(connection);
-  const stopMetrics = await serveMetrics(flags, metrics, onNotice);
+  const units = { completed: 0, failed: 0 };
+  const stopMetrics = await serveMetrics(flags, () => renderMetrics(connection, units), onNotice);
   const abort = new AbortController();
   const stopListening = terminal.onInterrupt(() => {
     abort.abort();
@@ -109,7 +109,7 @@ async function runWorker(flags: WorkerFlags, { terminal }: Invocation): Promise<
       signal: abort.signal,
       onNotice,
       onUnit: (outcome, key) => {
-        metrics.count(outcome);
+        units[outcome] += 1;
         onNotice(`${outcome} ${key}`);
       },
     });
@@ -135,13 +135,13 @@ async function listDevices({ device, workers }: WorkerFlags): Promise<QueueAudit
 
 async function serveMetrics(
   { metricsPort, metricsHost }: WorkerFlags,
-  metrics: WorkerMetrics,
+  render: () => Promise<string>,
   onNotice: (message: string) => void,
 ): Promise<() => Promise<void>> {
   if (metricsPort === undefined) return () => Promise.resolve();
   const server = createServer((request, response) => {
     const isFound = request.method === 'GET' && request.url === '/metrics';
-    void (isFound ? metrics.render() : Promise.resolve('Not found; /metrics was expected.\n')).then(
+    void (isFound ? render() : Promise.resolve('Not found; /metrics was expected.\n')).then(
       (body) =>
         response.writeHead(isFound ? 200 : 404, { 'content-type': 'text/plain; version=0.0.4' }).end(body),
       () => response.writeHead(503).end('The queue cannot be reached.\n'),
@@ -155,37 +155,30 @@ async function serveMetrics(
 // Prometheus metrics of a worker: its units, and the jobs of the runs that are open.
 const states = ['waiting', 'active', 'delayed', 'completed', 'failed'] as const;
 
-class WorkerMetrics {
-  private readonly units = { completed: 0, failed: 0 };
-
-  constructor(private readonly connection: QueueConnection) {}
-
-  count(outcome: 'completed' | 'failed'): void {
-    this.units[outcome] += 1;
-  }
-
-  async render(): Promise<string> {
-    const lines = [
-      '# HELP mistletoe_worker_units_total Units that this worker ran.',
-      '# TYPE mistletoe_worker_units_total counter',
-      ...Object.entries(this.units).map(
-        ([outcome, count]) => `mistletoe_worker_units_total{outcome="${outcome}"} ${count}`,
-      ),
-      '# HELP mistletoe_queue_units Units of open runs in the queue.',
-      '# TYPE mistletoe_queue_units gauge',
-    ];
-    const { bull, client } = this.connection;
-    for (const { queue } of await this.connection.listRuns()) {
-      const handle = new bull.Queue(queue, { connection: client, skipMetasUpdate: true });
-      handle.on('error', () => undefined);
-      try {
-        const counts = await handle.getJobCounts(...states);
-        for (const state of states)
-          lines.push(`mistletoe_queue_units{run="${queue}",state="${state}"} ${counts[state] ?? 0}`);
-      } finally {
-        await handle.close();
-      }
+async function renderMetrics(
+  connection: QueueConnection,
+  units: Readonly<Record<'completed' | 'failed', number>>,
+): Promise<string> {
+  const lines = [
+    '# HELP mistletoe_worker_units_total Units that this worker ran.',
+    '# TYPE mistletoe_worker_units_total counter',
+    ...Object.entries(units).map(
+      ([outcome, count]) => `mistletoe_worker_units_total{outcome="${outcome}"} ${count}`,
+    ),
+    '# HELP mistletoe_queue_units Units of open runs in the queue.',
+    '# TYPE mistletoe_queue_units gauge',
+  ];
+  const { bull, client } = connection;
+  for (const { queue } of await connection.listRuns()) {
+    const handle = new bull.Queue(queue, { connection: client, skipMetasUpdate: true });
+    handle.on('error', () => undefined);
+    try {
+      const counts = await handle.getJobCounts(...states);
+      for (const state of states)
+        lines.push(`mistletoe_queue_units{run="${queue}",state="${state}"} ${counts[state] ?? 0}`);
+    } finally {
+      await handle.close();
     }
-    return `${lines.join('\n')}\n`;
   }
+  return `${lines.join('\n')}\n`;
 }
