@@ -18,7 +18,7 @@ import {
   refuse,
 } from '../stored-tensor.js';
 import type { GgufMetadata, StoredValue, ValueType } from './gguf-metadata.js';
-import { HeaderCursor, MoreBytesNeeded, numberBytes, showSize } from './gguf-metadata.js';
+import { HeaderCursor, MoreBytesNeeded, numberTypes, showSize } from './gguf-metadata.js';
 
 const valueTypes: readonly ValueType[] = [
   ...(['uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'float32', 'bool', 'string'] as const),
@@ -122,13 +122,13 @@ function readValue(file: BinaryFile, cursor: HeaderCursor, key: string): StoredV
     const count = cursor.size(what);
     return { type, count, start: cursor.skip(count, what) };
   }
-  if (type !== 'array') return { type, count: 1, start: cursor.skip(numberBytes[type], what) };
+  if (type !== 'array') return { type, count: 1, start: cursor.skip(numberTypes[type][0], what) };
   const elementType = readValueType(file, cursor, what);
   if (elementType === 'array')
     throw refuse(`${file.path} has arrays in ${quote(key)}, expected numbers or strings`, downloadAgain);
   const count = cursor.size(what);
   const start = cursor.position;
-  if (elementType !== 'string') cursor.skip(count * numberBytes[elementType], what);
+  if (elementType !== 'string') cursor.skip(count * numberTypes[elementType][0], what);
   else for (let element = 0; element < count; element += 1) cursor.skip(cursor.size(what), what);
   return { type, elementType, count, start };
 }

@@ -4,24 +4,27 @@ import { downloadAgain, quote, refuse } from '../stored-tensor.js';
 import { fileLimits } from '../../core/limits.js';
 import type { BinaryFile } from '../binary-file.js';
 
-export const numberBytes = {
-  uint8: 1,
-  int8: 1,
-  uint16: 2,
-  int16: 2,
-  uint32: 4,
-  int32: 4,
-  float32: 4,
-  bool: 1,
-  uint64: 8,
-  int64: 8,
-  float64: 8,
-} as const;
+type ReadNumber = (bytes: Buffer, at: number) => number;
 
-export type NumberType = keyof typeof numberBytes;
+/** [type] Its bytes, and how they are read. */
+export const numberTypes = {
+  uint8: [1, (bytes, at) => bytes.readUInt8(at)],
+  bool: [1, (bytes, at) => bytes.readUInt8(at)],
+  int8: [1, (bytes, at) => bytes.readInt8(at)],
+  uint16: [2, (bytes, at) => bytes.readUInt16LE(at)],
+  int16: [2, (bytes, at) => bytes.readInt16LE(at)],
+  uint32: [4, (bytes, at) => bytes.readUInt32LE(at)],
+  int32: [4, (bytes, at) => bytes.readInt32LE(at)],
+  float32: [4, (bytes, at) => bytes.readFloatLE(at)],
+  float64: [8, (bytes, at) => bytes.readDoubleLE(at)],
+  uint64: [8, (bytes, at) => Number(bytes.readBigUInt64LE(at))],
+  int64: [8, (bytes, at) => Number(bytes.readBigInt64LE(at))],
+} as const satisfies Readonly<Record<string, readonly [number, ReadNumber]>>;
+
+export type NumberType = keyof typeof numberTypes;
 export type ValueType = NumberType | 'string' | 'array';
 
-/** Where a value is in the header's bytes; decoded by when it is asked for. */
+/** Where a value is in the header's bytes; decoded when it is asked for. */
 export interface StoredValue {
   readonly type: ValueType;
   /** Of an array's elements. */
@@ -39,7 +42,7 @@ export interface GgufMetadata {
 
 export function findNumber(header: GgufMetadata, key: string): number | undefined {
   const value = find(header, key, 'a number', ({ type }) => isNumberType(type) && type !== 'bool');
-  return value && numberReaders[value.type as NumberType](header.bytes, value.start);
+  return value && numberTypes[value.type as NumberType][1](header.bytes, value.start);
 }
 
 export function requireNumber(header: GgufMetadata, key: string): number {
@@ -93,10 +96,8 @@ export function findNumbers(
   const value = find(header, key, 'an array of numbers', ({ elementType = '' }) => isNumberType(elementType));
   if (value === undefined) return undefined;
   if (value.count !== expectedCount) throw wrongCount(header, key, value, String(expectedCount));
-  const type = value.elementType as NumberType;
-  return Array.from({ length: value.count }, (_, index) =>
-    numberReaders[type](header.bytes, value.start + index * numberBytes[type]),
-  );
+  const [size, read] = numberTypes[value.elementType as NumberType];
+  return Array.from({ length: value.count }, (_, index) => read(header.bytes, value.start + index * size));
 }
 
 function find(
@@ -112,22 +113,8 @@ function find(
 }
 
 function isNumberType(type: string): type is NumberType {
-  return Object.hasOwn(numberBytes, type);
+  return Object.hasOwn(numberTypes, type);
 }
-
-const numberReaders: Readonly<Record<NumberType, (bytes: Buffer, at: number) => number>> = {
-  uint8: (bytes, at) => bytes.readUInt8(at),
-  bool: (bytes, at) => bytes.readUInt8(at),
-  int8: (bytes, at) => bytes.readInt8(at),
-  uint16: (bytes, at) => bytes.readUInt16LE(at),
-  int16: (bytes, at) => bytes.readInt16LE(at),
-  uint32: (bytes, at) => bytes.readUInt32LE(at),
-  int32: (bytes, at) => bytes.readInt32LE(at),
-  float32: (bytes, at) => bytes.readFloatLE(at),
-  float64: (bytes, at) => bytes.readDoubleLE(at),
-  uint64: (bytes, at) => Number(bytes.readBigUInt64LE(at)),
-  int64: (bytes, at) => Number(bytes.readBigInt64LE(at)),
-};
 
 function textAt({ path, bytes }: GgufMetadata, key: string, start: number, length: number): string {
   return decodeText(bytes.subarray(start, start + length), () =>

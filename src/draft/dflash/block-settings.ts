@@ -6,8 +6,13 @@ import { deepestDraft } from '../../core/limits.js';
 import { countText } from '../../core/number-text.js';
 import { misfit, type Reject } from '../reading/checks.js';
 import { flattenConfig, isSpeculatorsFormat, type Config } from '../reading/draft-configuration.js';
-
-const sameOrigin = 'Take config.json and the weights from the same drafter.';
+import {
+  isLayerCount,
+  maxLayers,
+  readLayerKinds,
+  sameOrigin,
+  slidingKind,
+} from '../reading/head-configuration.js';
 
 export const architecturesOf = ({ architectures }: Config): readonly string[] =>
   Array.isArray(architectures) ? architectures.map(String) : [];
@@ -74,13 +79,9 @@ export function readThreshold(config: Config, reject: Reject): number | undefine
   return undefined;
 }
 
-/** No published head has more than a few. */
-const maxLayers = 64;
-
 export function countLayers({ config, tensors }: Checkpoint, reject: Reject): number {
   const { num_hidden_layers: layers } = flattenConfig(config);
-  const isCounted =
-    typeof layers === 'number' && Number.isInteger(layers) && layers >= 1 && layers <= maxLayers;
+  const isCounted = isLayerCount(layers);
   if (isCounted && tensors.has(`layers.${layers - 1}.self_attn.q_proj.weight`)) return layers;
   const seen = layers === undefined ? 'no num_hidden_layers' : `"num_hidden_layers": ${showValue(layers)}`;
   const expected = isCounted ? 'its tensors have fewer' : `1 to ${maxLayers} were expected`;
@@ -99,16 +100,9 @@ export interface BlockAttention {
 export function readAttention(config: Config, layerCount: number, reject: Reject): BlockAttention {
   const flat = flattenConfig(config);
   const setting = (key: string): unknown => readBlockSetting(config, key);
-  const kinds: readonly unknown[] = Array.isArray(flat.layer_types)
-    ? flat.layer_types.slice(0, layerCount)
-    : Array.from({ length: layerCount }, () => fullKind);
-  if (kinds.length < layerCount || !kinds.every((kind) => kind === slidingKind || kind === fullKind)) {
-    const expected = `${fullKind} or ${slidingKind} for ${countText(layerCount, 'layer')} was expected`;
-    reject(`has "layer_types": ${showValue(flat.layer_types)}; ${expected}`, sameOrigin);
-  }
-  const hasSliding = kinds.includes(slidingKind);
+  const kinds = readLayerKinds(config, layerCount, reject) ?? [];
   const length = setting('swa_window_size') ?? flat.sliding_window;
-  const isWindowed = hasSliding || setting('use_swa') === true;
+  const isWindowed = kinds.includes(slidingKind) || setting('use_swa') === true;
   const isLength = typeof length === 'number' && Number.isInteger(length) && length > 0;
   if (isWindowed && !isLength)
     reject(`asks for sliding attention with the window ${showValue(length ?? null)}`, sameOrigin);
@@ -121,9 +115,6 @@ export function readAttention(config: Config, layerCount: number, reject: Reject
     window: isWindowed && isLength ? length : undefined,
   };
 }
-
-const slidingKind = 'sliding_attention';
-const fullKind = 'full_attention';
 
 const maxTaps = 256;
 const tapsSchema = z.array(z.number().int().min(-1)).min(1).max(maxTaps);

@@ -13,7 +13,6 @@
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { showValue } from '../../core/json-text.js';
-import { countText } from '../../core/number-text.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import { layerRecipes, linearRecipes, matrixRecipe, vectorRecipe } from '../../model/weights.js';
 import type { DescribingContext } from '../draft-system.js';
@@ -21,7 +20,15 @@ import type { Refuse, Reject } from '../reading/checks.js';
 import { incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
 import type { Config } from '../reading/draft-configuration.js';
 import { flattenConfig, isSpeculatorsFormat, readEagleSetting } from '../reading/draft-configuration.js';
-import { describeLayers, readMaskToken } from '../reading/head-configuration.js';
+import {
+  describeLayers,
+  isLayerCount,
+  maxLayers,
+  readLayerKinds,
+  readMaskToken,
+  sameOrigin,
+  slidingKind,
+} from '../reading/head-configuration.js';
 import { sizeIn } from '../reading/drafter-reading.js';
 
 /** One norm over all taps, or one per tap. */
@@ -164,9 +171,6 @@ export function describeEagle3(
   };
 }
 
-/** No published head has more than a few. */
-const maxLayers = 64;
-
 /** The state of rows that have no token yet (P-EAGLE). */
 export function maskRecipe(scope: string, prefix: string, stateWidth: number): WeightRecipe {
   const shape = [1, 1, stateWidth];
@@ -190,8 +194,7 @@ function describeCommon(
   const sizes = { hiddenSize, vocabularySize };
   const configuration = describeLayers(checkpoint, layer, sizes, { refuse, target });
   const { num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
-  const isCounted =
-    typeof layers === 'number' && Number.isInteger(layers) && layers >= 1 && layers <= maxLayers;
+  const isCounted = isLayerCount(layers);
   if (!isCounted)
     reject(`has "num_hidden_layers": ${showValue(layers)}`, `1 to ${maxLayers} layers are supported.`);
   if (scale !== 1)
@@ -222,30 +225,21 @@ function createAsker(config: Config, reject: Reject) {
 
 /**
  * `layer_types` names the layers that have a window, else `sliding_window` gives one to all; configs derived from Qwen
- * switch it off by `use_sliding_window`. A list may be the target's: its first entries count.
+ * switch it off by `use_sliding_window`.
  */
 function readWindow(config: Config, layerCount: number, reject: Reject): HeadWindow | undefined {
-  const { layer_types: kinds, sliding_window: length, use_sliding_window: isUsed } = flattenConfig(config);
+  const { sliding_window: length, use_sliding_window: isUsed } = flattenConfig(config);
+  const kinds = readLayerKinds(config, layerCount, reject);
   if (kinds === undefined) {
     if (isUsed === false || typeof length !== 'number') return undefined;
     return { length, isMixed: false };
   }
-  const own: readonly unknown[] = Array.isArray(kinds) ? kinds.slice(0, layerCount) : [];
-  const isKnown = own.every((kind) => kind === slidingKind || kind === 'full_attention');
-  if (own.length < layerCount || !isKnown) {
-    const expected = `full_attention or sliding_attention for ${countText(layerCount, 'layer')} was expected`;
-    reject(`has "layer_types": ${showValue(kinds)}; ${expected}`, otherLayers);
-    return undefined;
-  }
-  const windowed = own.filter((kind) => kind === slidingKind).length;
+  const windowed = kinds.filter((kind) => kind === slidingKind).length;
   if (windowed === 0) return undefined;
   if (typeof length !== 'number' || isUsed === false) {
     const missing = isUsed === false ? 'switches it off by use_sliding_window' : 'has no sliding_window';
-    reject(`asks for sliding attention in layer_types and ${missing}`, otherLayers);
+    reject(`asks for sliding attention in layer_types and ${missing}`, sameOrigin);
     return undefined;
   }
   return { length, isMixed: windowed < layerCount };
 }
-
-const slidingKind = 'sliding_attention';
-const otherLayers = 'Take config.json from the folder that the head was published in.';

@@ -3,7 +3,9 @@ import type { ModelConfiguration } from '../../model/configuration.js';
 import type { DescribingContext } from '../draft-system.js';
 import type { Refuse, Reject } from './checks.js';
 import { incomplete, misfit, refuseAtOnce, rejectBy, unlessRefused } from './checks.js';
-import type { KnownSizes } from './draft-configuration.js';
+import { showValue } from '../../core/json-text.js';
+import { countText } from '../../core/number-text.js';
+import type { Config, KnownSizes } from './draft-configuration.js';
 import { flattenConfig, measureLayer, readDraftConfiguration } from './draft-configuration.js';
 import { readIntegers } from '../../checkpoint/read-tensor.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
@@ -33,12 +35,31 @@ export function describeLayers(
   refuseUnusualPositions(read, target, reject);
   // Without a target, config.json and tensors are compared by the caller.
   if (target !== undefined && read.hiddenSize !== hiddenSize)
-    reject(
-      `declares hidden_size ${read.hiddenSize}, but its tensors are ${hiddenSize} wide`,
-      'Take config.json and the weights from the same drafter.',
-    );
+    reject(`declares hidden_size ${read.hiddenSize}, but its tensors are ${hiddenSize} wide`, sameOrigin);
   return { ...read, hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm };
 }
+
+/** No published head has more than a few. */
+export const maxLayers = 64;
+
+export const isLayerCount = (count: unknown): count is number =>
+  typeof count === 'number' && Number.isInteger(count) && count >= 1 && count <= maxLayers;
+
+export const slidingKind = 'sliding_attention';
+
+/** Which layers have a window. A list may be the target's: its first entries count. */
+export function readLayerKinds(config: Config, layerCount: number, reject: Reject) {
+  const { layer_types: listed } = flattenConfig(config);
+  if (listed === undefined || listed === null) return undefined;
+  const kinds: readonly unknown[] = Array.isArray(listed) ? listed.slice(0, layerCount) : [];
+  const isKnown = kinds.every((kind) => kind === slidingKind || kind === 'full_attention');
+  if (isKnown && kinds.length === layerCount) return kinds;
+  const expected = `full_attention or sliding_attention for ${countText(layerCount, 'layer')} was expected`;
+  reject(`has "layer_types": ${showValue(listed)}; ${expected}`, sameOrigin);
+  return [];
+}
+
+export const sameOrigin = 'Take config.json and the weights from the same drafter.';
 
 /**
  * Refuses position settings that engines ignore or interpret differently:

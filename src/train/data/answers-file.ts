@@ -212,15 +212,11 @@ export function settleAnswers(
 }
 
 export function refuseOtherAnswers(earlier: Earlier & { readonly folder: string }, own: Earlier): void {
-  const apart =
-    earlier.target.sha256 !== own.target.sha256
-      ? 'another target'
-      : earlier.chatTemplate?.source !== own.chatTemplate?.source
-        ? 'another chat template'
-        : earlier.date !== own.date
-          ? `the date ${earlier.date}`
-          : undefined;
-  if (apart === undefined) return;
+  let apart;
+  if (earlier.target.sha256 !== own.target.sha256) apart = 'another target';
+  else if (earlier.chatTemplate?.source !== own.chatTemplate?.source) apart = 'another chat template';
+  else if (earlier.date !== own.date) apart = `the date ${earlier.date}`;
+  else return;
   throw new MistletoeError(
     'usage',
     `The answers in ${earlier.folder} were written with ${apart}; this run would have others.`,

@@ -7,10 +7,19 @@
  * audits/NAME/: runs of mistletoe audit
  * result.json
  */
+import { fileURLToPath } from 'node:url';
 import type { AuditEvents } from '../../audit/units/audit-unit.js';
 import { quoteWord } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
-import { describeMachine, type WorkerPlan } from '../../runs/run-device.js';
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
+import {
+  describeMachine,
+  findSameDevice,
+  requireRoom,
+  seatWorkers,
+  type WorkerPlan,
+} from '../../runs/run-device.js';
+import { UnitPool } from '../../runs/unit-pool.js';
 import { withResumption } from '../../runs/resumed-run.js';
 import { nameDevice } from '../../runtime/device-choice.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from '../training-run.js';
@@ -22,7 +31,8 @@ import { type AuditedDrafter, type WriteAuditReports, auditHardened } from './ha
 import { compareAudit, hardeningResultVersion } from './hardening-result.js';
 import type { AuditComparison, HardeningResult } from './hardening-result.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
-import { openHuntPool } from './hunt-pool.js';
+import type { HuntSetup } from './suffix-hunt.js';
+import type { HuntInput } from './suffixed-texts.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
   readonly onNotice?: ((text: string) => void) | undefined;
@@ -96,6 +106,31 @@ async function hardenIn(
   const result = describeResult(request, texts, made, audited);
   writeResult(folder, 'harden', result);
   return { status: 'complete', folder, hardened: hardened.drafter, result };
+}
+
+/** Workers for the searches; compiled beside this module. */
+const program = fileURLToPath(new URL('./hunt-process.js', import.meta.url));
+
+async function openHuntPool(
+  plan: WorkerPlan,
+  folder: string,
+  request: HardenRequest,
+  { cacheFolder, verifyCache, onNotice }: CacheOptions,
+): Promise<UnitPool<HuntInput>> {
+  const seats = seatWorkers(plan, await findSameDevice(request), request.threads);
+  await requireRoom(
+    seats.map(({ device }) => device),
+    [request.targetFolder, request.from.folder],
+  );
+  return new UnitPool<HuntInput>({
+    program,
+    workers: seats.map(({ name, gpu, device, threads }) => {
+      const cache = { cacheFolder: cacheFolder ?? null, verifyCache: verifyCache ?? false };
+      const setup: HuntSetup = { request, folder, device, threads, ...cache };
+      return { name, gpu, setup };
+    }),
+    onNotice,
+  });
 }
 
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;

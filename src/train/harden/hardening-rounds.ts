@@ -26,8 +26,8 @@ import { findLengths } from '../train-run.js';
 import type { HardenRequest } from './harden-request.js';
 import { roundSchema, type RoundRecord, type TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
-import { attackedDrafter, roundFolder } from './hunt-pool.js';
-import { type PromptHunt, type SuffixSource, SuffixHunt } from './suffix-hunt.js';
+import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
+import { SuffixHunt, attackedDrafter, roundFolder } from './suffix-hunt.js';
 import type { HuntInput, SuffixedPrompt } from './suffixed-texts.js';
 import {
   createSuffixedExamples,

@@ -4,8 +4,7 @@ import { loadDrafter } from '../../draft/systems.js';
 import { type ProcessHooks, type ProcessWork, serveUnits } from '../../runs/unit.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import type { Runtime } from '../../runtime/program.js';
-import { type HuntSetup, attackedDrafter } from './hunt-pool.js';
-import { SuffixHunt } from './suffix-hunt.js';
+import { type HuntSetup, SuffixHunt, attackedDrafter } from './suffix-hunt.js';
 import { type HuntInput, huntPrompt } from './suffixed-texts.js';
 
 class HuntProcess implements ProcessWork {
@@ -41,10 +40,7 @@ class HuntProcess implements ProcessWork {
     await this.runtime?.dispose();
   }
 
-  private async open({
-    source,
-    round,
-  }: HuntInput): Promise<{ readonly target: Target; readonly hunt: SuffixHunt }> {
+  private async open({ source, round }: HuntInput) {
     const { request, folder, device, threads, cacheFolder, verifyCache } = this.setup;
     const { targetFolder, chatTemplate, date, from, training } = request;
     const cache = {

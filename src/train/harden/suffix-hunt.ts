@@ -2,6 +2,7 @@
  * Suffixes to train against: short audit searches, prompt by prompt, against the current drafter. All suffixes that a
  * search finds within its bounds are used. Random suffixes of the same lengths are the baseline.
  */
+import { join } from 'node:path';
 import { drawRandomSuffix, drawStarts, listAllowedTokens } from '../../audit/arms/controls.js';
 import { preparePrompt, joinPrompt, type AuditPrompt } from '../../audit/arms/audit-prompt.js';
 import { PassRows } from '../../audit/search/pass-rows.js';
@@ -15,6 +16,8 @@ import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { RecordedDevice } from '../../runtime/device-choice.js';
+import type { HardenRequest } from './harden-request.js';
 import type { Baseline } from './hardening-settings.js';
 
 export type SuffixSource = 'searched' | Baseline;
@@ -135,4 +138,28 @@ export class SuffixHunt implements PromptHunt {
     this.programs.set(key, programs);
     return programs;
   }
+}
+
+/** What a worker of a hardening run is started with. */
+export interface HuntSetup {
+  readonly request: HardenRequest;
+  readonly folder: string;
+  readonly device: RecordedDevice;
+  readonly threads: number;
+  readonly cacheFolder: string | null;
+  readonly verifyCache: boolean;
+}
+
+export const roundFolder = (folder: string, role: string, round: number): string =>
+  join(folder, role, `round-${round}`);
+
+/** The drafter that a round, counted from 0, attacks: that of the round before. */
+export function attackedDrafter(
+  request: HardenRequest,
+  folder: string,
+  source: SuffixSource,
+  round: number,
+): string {
+  const role = source === 'searched' ? 'hardened' : source;
+  return round === 0 ? request.from.folder : join(roundFolder(folder, role, round), 'last');
 }

@@ -4,13 +4,7 @@ import { joinParts } from '../../checkpoint/weight-recipe.js';
 import type { HalfType } from '../../core/half-floats.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type {
-  DirectPart,
-  FileWeights,
-  MemoryWeights,
-  WeightLocation,
-  WeightStore,
-} from '../../runtime/weights.js';
+import type { DirectPart, WeightLocation, WeightStore } from '../../runtime/weights.js';
 import type { ParameterValues } from './adamw.js';
 
 /** By the graph's names; borrowed weights of the target are not included. */
@@ -23,46 +17,36 @@ export async function readParameters(
 }
 
 export async function readStore(store: WeightStore): Promise<ReadonlyMap<string, ParameterValues>> {
-  if (store.kind === 'file') return readFromFile(store);
-  if (store.kind === 'memory') return readFromMemory(store);
   const values = new Map<string, ParameterValues>();
-  for (const [name, { shape, parts }] of store.tensors) {
-    const joined = [];
-    for (const part of parts) joined.push({ ...part, values: await readPart(part) });
-    values.set(name, { shape, data: joinParts(joined, shape) });
+  if (store.kind === 'file') {
+    await withFile(store.path, async (file) => {
+      for (const [name, { shape, offsetBytes, sizeBytes, dtype }] of store.tensors) {
+        const raw = new Uint8Array(sizeBytes);
+        await readExactly(file, offsetBytes, raw);
+        values.set(name, { shape, data: decode(raw, dtype) });
+      }
+    });
+  } else if (store.kind === 'memory') {
+    for (const [name, { shape, data, dtype }] of store.tensors) {
+      // A copy: training writes to it while programs read the original.
+      const { buffer } = data.slice();
+      values.set(name, { shape, data: decode(new Uint8Array(buffer), dtype) });
+    }
+  } else {
+    for (const [name, { shape, parts }] of store.tensors) {
+      const joined = [];
+      for (const part of parts) joined.push({ ...part, values: await readPart(part) });
+      values.set(name, { shape, data: joinParts(joined, shape) });
+    }
   }
   return values;
 }
-
-type StoredType = NonNullable<WeightLocation['dtype']>;
 
 const storedAs: Readonly<Record<'float32' | HalfType, FloatDType>> = {
   float32: 'F32',
   float16: 'F16',
   bfloat16: 'BF16',
 };
-
-function readFromFile({ path, tensors }: FileWeights): Promise<Map<string, ParameterValues>> {
-  return withFile(path, async (file) => {
-    const values = new Map<string, ParameterValues>();
-    for (const [name, { shape, offsetBytes, sizeBytes, dtype }] of tensors) {
-      const raw = new Uint8Array(sizeBytes);
-      await readExactly(file, offsetBytes, raw);
-      values.set(name, { shape, data: decode(raw, dtype) });
-    }
-    return values;
-  });
-}
-
-function readFromMemory({ tensors }: MemoryWeights): Map<string, ParameterValues> {
-  const values = new Map<string, ParameterValues>();
-  for (const [name, { shape, data, dtype }] of tensors) {
-    // A copy: training writes to it while programs read the original.
-    const { buffer } = data.slice();
-    values.set(name, { shape, data: decode(new Uint8Array(buffer), dtype) });
-  }
-  return values;
-}
 
 async function readPart({ shape, dtype, read }: DirectPart): Promise<Float32Array> {
   const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
@@ -76,7 +60,7 @@ async function readPart({ shape, dtype, read }: DirectPart): Promise<Float32Arra
   return values;
 }
 
-function decode(raw: Uint8Array<ArrayBuffer>, dtype: StoredType = 'float32'): Float32Array {
+function decode(raw: Uint8Array<ArrayBuffer>, dtype: WeightLocation['dtype'] = 'float32'): Float32Array {
   if (dtype === 'float32') return new Float32Array(raw.buffer);
   const values = new Float32Array(raw.byteLength / 2);
   decodeFloats(raw, storedAs[dtype], values, 0, values.length);
