@@ -4,12 +4,11 @@
  */
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { gradient } from '../src/graph/gradient.js';
-import { input } from '../src/graph/operations/leaves.js';
+import { input } from '../src/graph/tensor.js';
 import { mean } from '../src/graph/operations/reductions.js';
 import { reshape } from '../src/graph/operations/shaping.js';
 import { treeMask } from '../src/model/attention-inputs.js';
-import type { CausalModel } from '../src/model/causal-model.js';
-import { loadModel } from '../src/model/causal-model.js';
+import { type CausalModel, loadModel } from '../src/model/causal-model.js';
 import { projectToVocabulary, runDecoder } from '../src/model/decoder.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { float32 } from '../src/runtime/program.js';

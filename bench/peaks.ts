@@ -1,9 +1,8 @@
 /** What this machine can do at most, measured through the same runtime: bytes read and products made per second. */
-import { input } from '../src/graph/operations/leaves.js';
+import { input } from '../src/graph/tensor.js';
 import { matmul } from '../src/graph/operations/contraction.js';
 import { sum } from '../src/graph/operations/reductions.js';
-import type { Runtime } from '../src/runtime/program.js';
-import { float32 } from '../src/runtime/program.js';
+import { type Runtime, float32 } from '../src/runtime/program.js';
 import { time } from './stopwatch.js';
 
 export interface Peaks {

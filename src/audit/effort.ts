@@ -7,7 +7,7 @@ import type { Drafter } from '../draft/drafter.js';
 import { countParameters } from '../draft/reading/checks.js';
 import { levelsOf } from '../draft/tree/grow-tree.js';
 import { matmul } from '../graph/operations/contraction.js';
-import { input, weight } from '../graph/operations/leaves.js';
+import { input, weight } from '../graph/tensor.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { mlpWidthPerToken } from '../model/experts.js';
 import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';

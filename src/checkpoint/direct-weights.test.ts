@@ -1,7 +1,7 @@
 import { existsSync, renameSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { weight } from '../graph/operations/leaves.js';
+import { weight } from '../graph/tensor.js';
 import { createInterpreter } from '../../test/oracle/interpreter.js';
 import type { DirectPart, WeightStore } from '../runtime/weights.js';
 import { createDirectWeights } from './direct-weights.js';

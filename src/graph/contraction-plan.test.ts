@@ -3,10 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { planContraction, readMatrixProduct } from './contraction-plan.js';
 import { symbol } from './dimension.js';
 import { contract, matmul } from './operations/contraction.js';
-import { input } from './operations/leaves.js';
+import { input, type Tensor, sortTopologically } from './tensor.js';
 import { simplify } from './simplify.js';
-import type { Tensor } from './tensor.js';
-import { sortTopologically } from './tensor.js';
 import { contractionLayouts } from '../../test/support/graph/contraction-layouts.js';
 
 /** Axes in capitals are symbols, others have a length of 4. */

@@ -8,15 +8,16 @@ import { attentionGradients, rotationGradients } from './operations/attention.js
 import { contractionGradients, expertGradients } from './operations/contraction.js';
 import { drawingGradients, indexingGradients } from './operations/indexing.js';
 import { add, elementwiseGradients } from './operations/elementwise.js';
-import { constant, input, leafGradients } from './operations/leaves.js';
+import { constant, input, isFloat, refuse, sortTopologically } from './tensor.js';
 import { reductionGradients } from './operations/reductions.js';
 import { broadcast, shapingGradients } from './operations/shaping.js';
 import { rewrite } from './simplify.js';
 import type { GradientRule, GradientRules, OperationName, Tensor, TensorOf } from './tensor.js';
-import { isFloat, refuse, sortTopologically } from './tensor.js';
 
 const rules: GradientRules<OperationName> = {
-  ...leafGradients,
+  input: () => [],
+  weight: () => [],
+  constant: () => [],
   ...elementwiseGradients,
   ...contractionGradients,
   ...expertGradients,

@@ -3,12 +3,10 @@ import { symbol } from './dimension.js';
 import { gradient } from './gradient.js';
 import { add, cast, exponential, multiply, sigmoid, stopGradient } from './operations/elementwise.js';
 import { scatterAddRows } from './operations/indexing.js';
-import { constant, input, weight } from './operations/leaves.js';
+import { constant, input, weight, type Tensor, sortTopologically } from './tensor.js';
 import { softmax, sum } from './operations/reductions.js';
 import { broadcast, pad, reshape, slice, transpose } from './operations/shaping.js';
 import { simplify } from './simplify.js';
-import type { Tensor } from './tensor.js';
-import { sortTopologically } from './tensor.js';
 
 const [n, m] = [symbol('n'), symbol('m')];
 const x = input('x', [n, 6]);

@@ -8,9 +8,8 @@
 import { isHalf } from '../core/half-floats.js';
 import { equalDimensions, equalShapes, formatShape } from './dimension.js';
 import { scatterAddRows } from './operations/indexing.js';
-import { constant } from './operations/leaves.js';
+import { constant, sortTopologically, type Tensor, type TensorOf } from './tensor.js';
 import { broadcast, reshape, transpose } from './operations/shaping.js';
-import { sortTopologically, type Tensor, type TensorOf } from './tensor.js';
 
 /**
  * A better form of a node whose inputs are in their best form already; undefined where there is none. New nodes that

@@ -172,3 +172,26 @@ export type GradientRule<Name extends OperationName> = (
 ) => readonly (Tensor | undefined)[];
 
 export type GradientRules<Names extends OperationName> = { readonly [Name in Names]: GradientRule<Name> };
+
+/** A value given at every run. */
+export function input(name: string, shape: Shape, dtype: DType = 'float32'): Tensor {
+  return createTensor('input', [], { name }, { shape, dtype });
+}
+
+/** A parameter, found by name in the weights that a program is compiled with. */
+export function weight(name: string, shape: readonly number[], dtype: DType = 'float32'): Tensor {
+  return createTensor('weight', [], { name }, { shape, dtype });
+}
+
+export function constant(
+  values: number | readonly number[],
+  shape: readonly number[] = [],
+  dtype: DType = 'float32',
+): Tensor {
+  const list = typeof values === 'number' ? [values] : values;
+  const expected = shape.reduce((product, size) => product * size, 1);
+  if (list.length !== expected) {
+    refuse('constant', `${list.length} values do not fill the shape ${formatShape(shape)}`, []);
+  }
+  return createTensor('constant', [], { values: list }, { shape, dtype });
+}

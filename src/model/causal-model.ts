@@ -5,7 +5,7 @@ import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { prepareWeights, type CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { argmax } from '../graph/operations/indexing.js';
-import { input } from '../graph/operations/leaves.js';
+import { input } from '../graph/tensor.js';
 import { sum } from '../graph/operations/reductions.js';
 import { concatenate } from '../graph/operations/shaping.js';
 import { createRuntime } from '../runtime/create-runtime.js';
@@ -22,9 +22,14 @@ import { KvCache } from './cache/kv-cache.js';
 import { compileLanes, runDirectly, type LaneProgram } from './lanes/lane-program.js';
 import * as lane from './lanes/lane-graph.js';
 import { createRotary, type RotaryTable } from './rotary/rotary.js';
-import { requireTiedOutput } from './weights.js';
+import {
+  requireTiedOutput,
+  decoderRecipes,
+  describeUnknownTensors,
+  findUnreadTensors,
+  requireLayers,
+} from './weights.js';
 import { TokenDraws } from './lanes/token-draws.js';
-import { decoderRecipes, describeUnknownTensors, findUnreadTensors, requireLayers } from './weights.js';
 
 export interface LoadOptions extends CacheOptions {
   /** Default: a new one, owned by the model; dispose of `model.runtime` at the end. */

@@ -8,10 +8,9 @@ import { attention, type AttentionSegment, rotate } from '../graph/operations/at
 import { contract, matmul } from '../graph/operations/contraction.js';
 import { add, multiply, silu } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
-import { weight } from '../graph/operations/leaves.js';
+import { weight, type SegmentKind, type Tensor } from '../graph/tensor.js';
 import { rmsNorm } from '../graph/operations/reductions.js';
 import { concatenate, reshape } from '../graph/operations/shaping.js';
-import type { SegmentKind, Tensor } from '../graph/tensor.js';
 import type { ModelConfiguration } from './configuration.js';
 import { expertsOf, mixExperts, type Experts } from './experts.js';
 

@@ -8,10 +8,9 @@ import { multiplyDimensions, type Dimension } from '../graph/dimension.js';
 import { matmul, expertProduct } from '../graph/operations/contraction.js';
 import { divide, multiply, silu } from '../graph/operations/elementwise.js';
 import { topIndices, topValues } from '../graph/operations/indexing.js';
-import { weight } from '../graph/operations/leaves.js';
+import { weight, type Tensor } from '../graph/tensor.js';
 import { softmax, sum } from '../graph/operations/reductions.js';
 import { broadcast, reshape, slice } from '../graph/operations/shaping.js';
-import type { Tensor } from '../graph/tensor.js';
 
 export interface Experts {
   readonly count: number;

@@ -1,8 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { weight } from '../graph/operations/leaves.js';
-import type { TensorOf } from '../graph/tensor.js';
-import type { DirectPart, WeightStore } from './weights.js';
-import { findWeight } from './weights.js';
+import { weight, type TensorOf } from '../graph/tensor.js';
+import { type DirectPart, type WeightStore, findWeight } from './weights.js';
 
 describe('findWeight', () => {
   const store = (name: string, shape: readonly number[], length: number): WeightStore => ({

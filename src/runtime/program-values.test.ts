@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { addDimensions, multiplyDimensions, symbol } from '../graph/dimension.js';
 import { add } from '../graph/operations/elementwise.js';
-import { input } from '../graph/operations/leaves.js';
+import { input } from '../graph/tensor.js';
 import { bindInputs, checkTypes, listInputs } from './program-values.js';
-import type { InputDescription } from './program.js';
-import { float32, int32 } from './program.js';
+import { type InputDescription, float32, int32 } from './program.js';
 
 const [past, fresh] = [symbol('past'), symbol('new')];
 const describeInput = (name: string, ...shape: InputDescription['shape']): InputDescription => ({

@@ -4,13 +4,12 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { symbol } from '../../src/graph/dimension.js';
 import { add, multiply } from '../../src/graph/operations/elementwise.js';
 import { argmax } from '../../src/graph/operations/indexing.js';
-import { constant, input } from '../../src/graph/operations/leaves.js';
+import { constant, input } from '../../src/graph/tensor.js';
 import { sum } from '../../src/graph/operations/reductions.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createInterpreter } from '../oracle/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import type { Runtime } from '../../src/runtime/program.js';
-import { bufferOf, float32, floatsOf, pickRows, resident } from '../../src/runtime/program.js';
+import { type Runtime, bufferOf, float32, floatsOf, pickRows, resident } from '../../src/runtime/program.js';
 import type { RowBuffer } from '../../src/runtime/row-buffer.js';
 import { createEmulatedDevice, findCompiler } from '../support/emulated-device.js';
 

@@ -1,20 +1,17 @@
 /** Attention of few rows against the interpreter, and what a decoder launches for few rows, on an emulated device. */
 import { expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
-import type { Dimension } from '../../src/graph/dimension.js';
-import { addDimensions, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
+import { type Dimension, addDimensions, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
 import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { add } from '../../src/graph/operations/elementwise.js';
-import { input } from '../../src/graph/operations/leaves.js';
+import { input, type Tensor } from '../../src/graph/tensor.js';
 import { reshape } from '../../src/graph/operations/shaping.js';
-import type { Tensor } from '../../src/graph/tensor.js';
 import type { KvCache } from '../../src/model/cache/kv-cache.js';
 import { blocked } from '../../src/model/attention-inputs.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { float32 } from '../../src/runtime/program.js';
 import { createInterpreter } from '../oracle/interpreter.js';
-import type { LaunchCounts } from '../support/counting-device.js';
-import { countLaunches } from '../support/counting-device.js';
+import { type LaunchCounts, countLaunches } from '../support/counting-device.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeCuda, describeEmulated } from '../support/emulated-suite.js';
 import { tiny, writeMixture } from '../support/tiny-checkpoints.js';

@@ -3,12 +3,10 @@
  * rounded, for every kind of segment, for rows that fill no tile and columns that fill no chunk.
  */
 import { expect, it } from 'vitest';
-import type { Dimension } from '../../src/graph/dimension.js';
-import { addDimensions, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
+import { type Dimension, addDimensions, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
 import { attention } from '../../src/graph/operations/attention.js';
 import { add } from '../../src/graph/operations/elementwise.js';
-import { input } from '../../src/graph/operations/leaves.js';
-import type { SegmentKind } from '../../src/graph/tensor.js';
+import { input, type SegmentKind } from '../../src/graph/tensor.js';
 import { createInterpreter } from '../oracle/interpreter.js';
 import type { NamedTensors } from '../../src/runtime/program.js';
 import { describeCuda } from '../support/emulated-suite.js';

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createInterpreter } from '../oracle/interpreter.js';
-import type { NamedTensors } from '../../src/runtime/program.js';
-import { float32 } from '../../src/runtime/program.js';
+import { type NamedTensors, float32 } from '../../src/runtime/program.js';
 import { cutEarly } from '../../src/graph/cut-early.js';
 import {
   addDimensions,
@@ -13,11 +12,9 @@ import {
 import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { matmul } from '../../src/graph/operations/contraction.js';
 import { add, multiply, silu } from '../../src/graph/operations/elementwise.js';
-import { input, weight } from '../../src/graph/operations/leaves.js';
+import { input, weight, type Tensor, sortTopologically } from '../../src/graph/tensor.js';
 import { rmsNorm, softmax } from '../../src/graph/operations/reductions.js';
 import { concatenate, reshape, slice } from '../../src/graph/operations/shaping.js';
-import type { Tensor } from '../../src/graph/tensor.js';
-import { sortTopologically } from '../../src/graph/tensor.js';
 import { drawValues, runtimeCases } from './runtime-cases.js';
 import { expectClose } from './runtime-comparison.js';
 

@@ -10,7 +10,7 @@ import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { gradient } from '../../src/graph/gradient.js';
 import { multiply } from '../../src/graph/operations/elementwise.js';
-import { input } from '../../src/graph/operations/leaves.js';
+import { input } from '../../src/graph/tensor.js';
 import { sum } from '../../src/graph/operations/reductions.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { mixExperts, type Experts } from '../../src/model/experts.js';

@@ -9,11 +9,10 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { decodeFloats } from '../../src/checkpoint/element-decoding.js';
 import { decodeHalves } from '../../src/core/half-floats.js';
 import { cast } from '../../src/graph/operations/elementwise.js';
-import { input, weight } from '../../src/graph/operations/leaves.js';
+import { input, weight } from '../../src/graph/tensor.js';
 import { createInterpreter } from '../oracle/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import type { TensorValue } from '../../src/runtime/program.js';
-import { float32, floatsOf } from '../../src/runtime/program.js';
+import { type TensorValue, float32, floatsOf } from '../../src/runtime/program.js';
 import type { WeightStore } from '../../src/runtime/weights.js';
 
 const onnx = createOnnxRuntime({ threads: 1 });

@@ -1,6 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import type { Random } from '../../src/core/random.js';
-import { createRandom } from '../../src/core/random.js';
+import { type Random, createRandom } from '../../src/core/random.js';
 import { symbol } from '../../src/graph/dimension.js';
 import { gradient } from '../../src/graph/gradient.js';
 import { contract, matmul } from '../../src/graph/operations/contraction.js';
@@ -16,7 +15,7 @@ import {
   stopGradient,
 } from '../../src/graph/operations/elementwise.js';
 import { gatherRows, pick, topValues } from '../../src/graph/operations/indexing.js';
-import { constant, input, weight } from '../../src/graph/operations/leaves.js';
+import { constant, input, weight, type Tensor, sortTopologically } from '../../src/graph/tensor.js';
 import {
   logSoftmax,
   mean,
@@ -27,16 +26,13 @@ import {
 } from '../../src/graph/operations/reductions.js';
 import { rotate } from '../../src/graph/operations/attention.js';
 import { reshape, slice, transpose } from '../../src/graph/operations/shaping.js';
-import type { Tensor } from '../../src/graph/tensor.js';
-import { sortTopologically } from '../../src/graph/tensor.js';
 import type { DenseValue, NamedDenseValues } from '../oracle/interpreter.js';
 import { createInterpreter, interpret } from '../oracle/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { NamedTensors, NamedValues } from '../../src/runtime/program.js';
 import type { WeightStore } from '../../src/runtime/weights.js';
 import { byTier, casesOfTier } from '../support/tier.js';
-import type { Draw, RuntimeCase, Sizes } from './runtime-cases.js';
-import { drawValues, runtimeCases } from './runtime-cases.js';
+import { type Draw, type RuntimeCase, type Sizes, drawValues, runtimeCases } from './runtime-cases.js';
 import { expectClose } from './runtime-comparison.js';
 
 const oracle = createInterpreter();

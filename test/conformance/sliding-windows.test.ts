@@ -7,7 +7,7 @@ import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { gatherRows } from '../../src/graph/operations/indexing.js';
-import { input } from '../../src/graph/operations/leaves.js';
+import { input } from '../../src/graph/tensor.js';
 import { attentionInputs } from '../../src/model/attention-inputs.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { float32, floatsOf, int32, resident } from '../../src/runtime/program.js';

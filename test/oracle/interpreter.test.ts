@@ -8,10 +8,9 @@ import { contract, matmul, expertProduct } from '../../src/graph/operations/cont
 import * as elementwise from '../../src/graph/operations/elementwise.js';
 import * as drawing from '../../src/graph/operations/indexing.js';
 import * as indexing from '../../src/graph/operations/indexing.js';
-import { constant, input, weight } from '../../src/graph/operations/leaves.js';
+import { constant, input, weight, type Tensor } from '../../src/graph/tensor.js';
 import * as reductions from '../../src/graph/operations/reductions.js';
 import * as shaping from '../../src/graph/operations/shaping.js';
-import type { Tensor } from '../../src/graph/tensor.js';
 import { float32 } from '../../src/runtime/program.js';
 import { createInterpreter, interpret } from './interpreter.js';
 

@@ -14,10 +14,9 @@ import {
   subtract,
 } from '../../graph/operations/elementwise.js';
 import { topIndices, topValues } from '../../graph/operations/indexing.js';
-import { input } from '../../graph/operations/leaves.js';
+import { input, type Tensor } from '../../graph/tensor.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { reshape } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import type { MixedValues, NamedTensors, NamedValues } from '../../runtime/program.js';
 import { float32, floatsOf, integersOf } from '../../runtime/program.js';
 import { least } from './projection.js';

@@ -6,11 +6,10 @@
  * move into the past: fewer rows, same graph.
  */
 import { type Dimension, addDimensions, subtractDimensions, symbol } from '../../graph/dimension.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { type Tensor, constant, input } from '../../graph/tensor.js';
 import { matmul } from '../../graph/operations/contraction.js';
 import { add, multiply } from '../../graph/operations/elementwise.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
-import { constant, input } from '../../graph/operations/leaves.js';
 import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { CausalModel } from '../../model/causal-model.js';

@@ -7,7 +7,7 @@
  * arXiv 2211.17192). The mean over answers drawn from the target is the acceptance rate, 1 - total variation.
  */
 import { type Dimension, symbol } from '../../graph/dimension.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { type Tensor, input } from '../../graph/tensor.js';
 import {
   cast,
   equal,
@@ -18,13 +18,11 @@ import {
   subtract,
 } from '../../graph/operations/elementwise.js';
 import { pick } from '../../graph/operations/indexing.js';
-import { input } from '../../graph/operations/leaves.js';
 import { logSoftmax, reduceMaximum } from '../../graph/operations/reductions.js';
 import { broadcast, reshape, slice } from '../../graph/operations/shaping.js';
 import { type NamedValues, float32, int32 } from '../../runtime/program.js';
 import type { ForcedPass } from './forced-pass.js';
-import type { Drafter } from '../../draft/drafter.js';
-import type { MatchLengths } from '../../draft/drafter.js';
+import type { Drafter, MatchLengths } from '../../draft/drafter.js';
 import { LookupIndex } from '../../draft/ngram/ngram.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { StepCounts } from '../../measure/statistics.js';

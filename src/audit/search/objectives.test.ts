@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { acceptanceProbability } from '../../../test/support/decode/acceptance-probability.js';
-import { input } from '../../graph/operations/leaves.js';
+import { input } from '../../graph/tensor.js';
 import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import { float32, floatsOf } from '../../runtime/program.js';
 import { answerInputs, declareAnswer } from './held-answer.js';

@@ -12,7 +12,7 @@
  * one-sided: sum q (log q - log p)+, only tokens with too much draft mass
  * expected-length: K - sum over k of beta_1 ... beta_k, missing accepted tokens of a draft of depth K
  */
-import type { Tensor } from '../../graph/tensor.js';
+import { type Tensor, constant } from '../../graph/tensor.js';
 import {
   add,
   divide,
@@ -27,7 +27,6 @@ import {
   subtract,
 } from '../../graph/operations/elementwise.js';
 import { gatherRows, topValues } from '../../graph/operations/indexing.js';
-import { constant } from '../../graph/operations/leaves.js';
 import { logSoftmax, sum } from '../../graph/operations/reductions.js';
 import { reshape, slice, transpose } from '../../graph/operations/shaping.js';
 import { type HeldAnswer, answerRows, draftedScores, targetScores } from './held-answer.js';

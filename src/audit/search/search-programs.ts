@@ -2,10 +2,9 @@
 import { lazily } from '../../core/lazy.js';
 import { symbol } from '../../graph/dimension.js';
 import { gradient } from '../../graph/gradient.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { type Tensor, input } from '../../graph/tensor.js';
 import { matmul } from '../../graph/operations/contraction.js';
 import { multiply } from '../../graph/operations/elementwise.js';
-import { input } from '../../graph/operations/leaves.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { reshape, slice, transpose } from '../../graph/operations/shaping.js';
 import { requireGraph } from '../../draft/reading/checks.js';

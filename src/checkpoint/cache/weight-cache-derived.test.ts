@@ -6,10 +6,9 @@ import { createRandom } from '../../core/random.js';
 import { symbol } from '../../graph/dimension.js';
 import { contract, matmul } from '../../graph/operations/contraction.js';
 import { add } from '../../graph/operations/elementwise.js';
-import { input, weight } from '../../graph/operations/leaves.js';
+import { input, weight } from '../../graph/tensor.js';
 import { createOnnxRuntime } from '../../runtime/onnx/onnx-runtime.js';
-import type { NamedTensors, NamedValues } from '../../runtime/program.js';
-import { float32, floatsOf } from '../../runtime/program.js';
+import { type NamedTensors, type NamedValues, float32, floatsOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import { verifyCache, describeCache } from './cache-contents.js';
 import type { FileOutput } from '../written-folder.js';
@@ -17,8 +16,7 @@ import { recordCheck } from './cache-file.js';
 import { clearCache } from './cache-removal.js';
 import { identifyFile } from './content-hash.js';
 import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
-import type { CacheOptions } from './weight-cache.js';
-import { openCacheOutput } from './weight-cache.js';
+import { type CacheOptions, openCacheOutput } from './weight-cache.js';
 
 useOwnSessions();
 

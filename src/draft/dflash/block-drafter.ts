@@ -3,9 +3,8 @@
  * and scores all levels behind them.
  */
 import { lazily } from '../../core/lazy.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { type Tensor, input } from '../../graph/tensor.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
-import { input } from '../../graph/operations/leaves.js';
 import { broadcast, concatenate, slice } from '../../graph/operations/shaping.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
 import * as lane from '../../model/lanes/lane-graph.js';

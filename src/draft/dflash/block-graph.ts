@@ -7,9 +7,8 @@ import { type Dimension, multiplyDimensions, subtractDimensions } from '../../gr
 import { attention } from '../../graph/operations/attention.js';
 import { add, multiply, subtract } from '../../graph/operations/elementwise.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
-import { constant, input } from '../../graph/operations/leaves.js';
+import { constant, input, type Tensor } from '../../graph/tensor.js';
 import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import { blocked } from '../../model/attention-inputs.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import type { AttentionContext, KeyValueRows } from '../../model/decoder.js';

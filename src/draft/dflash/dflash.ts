@@ -8,9 +8,8 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
-import { constant, weight } from '../../graph/operations/leaves.js';
+import { constant, weight, type Tensor } from '../../graph/tensor.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { embeddingTable, project, projectToVocabulary } from '../../model/decoder.js';
 import { createRotary } from '../../model/rotary/rotary.js';

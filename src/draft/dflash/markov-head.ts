@@ -8,9 +8,8 @@
 import { showValue } from '../../core/json-text.js';
 import { matmul } from '../../graph/operations/contraction.js';
 import { add, multiply, sigmoid, subtract } from '../../graph/operations/elementwise.js';
-import { weight } from '../../graph/operations/leaves.js';
+import { weight, type Tensor } from '../../graph/tensor.js';
 import { concatenate, slice } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { project } from '../../model/decoder.js';

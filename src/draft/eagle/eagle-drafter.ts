@@ -1,9 +1,8 @@
 /** The common part of EAGLE, EAGLE-3 and MTP drafters. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { subtractDimensions } from '../../graph/dimension.js';
-import { weight } from '../../graph/operations/leaves.js';
+import { weight, type Tensor } from '../../graph/tensor.js';
 import { slice } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { AttentionContext, AttentionMemory, KeyValueRows } from '../../model/decoder.js';
 import { embeddingTable } from '../../model/decoder.js';

@@ -4,9 +4,8 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { lazily } from '../../core/lazy.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { type Tensor, input } from '../../graph/tensor.js';
 import { add, silu } from '../../graph/operations/elementwise.js';
-import { input } from '../../graph/operations/leaves.js';
 import { concatenate } from '../../graph/operations/shaping.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { project } from '../../model/decoder.js';

@@ -6,8 +6,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
-import { input } from '../../graph/operations/leaves.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { input, type Tensor } from '../../graph/tensor.js';
 import { rowNumbers } from '../../model/attention-inputs.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
 import { joinRows } from '../../model/decoder.js';

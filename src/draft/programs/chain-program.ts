@@ -5,9 +5,8 @@
 import { blocked, maskInput, rowNumbers, type CombinedInput } from '../../model/attention-inputs.js';
 import { lazilyBy } from '../../core/lazy.js';
 import type { SamplingOptions } from '../../core/sampling.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { type Tensor, constant, input } from '../../graph/tensor.js';
 import { argmax, draw, gatherRows } from '../../graph/operations/indexing.js';
-import { constant, input } from '../../graph/operations/leaves.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { AttentionContext } from '../../model/decoder.js';

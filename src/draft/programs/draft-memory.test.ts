@@ -1,15 +1,12 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { input } from '../../graph/operations/leaves.js';
+import { input } from '../../graph/tensor.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
+import { type LaneProgram, type PassScheduler, compileLanes } from '../../model/lanes/lane-program.js';
 import { lanes, row } from '../../model/lanes/lane-graph.js';
 import { createRotary } from '../../model/rotary/rotary.js';
 import { createInterpreter } from '../../../test/oracle/interpreter.js';
-import type { MixedValues } from '../../runtime/program.js';
-import { bufferOf, int32, integersOf, resident } from '../../runtime/program.js';
-import type { RowBuffer } from '../../runtime/row-buffer.js';
-import { allocateHostRows, hostDataOf, HostRows } from '../../runtime/row-buffer.js';
+import { type MixedValues, bufferOf, int32, integersOf, resident } from '../../runtime/program.js';
+import { type RowBuffer, allocateHostRows, hostDataOf, HostRows } from '../../runtime/row-buffer.js';
 import { DraftMemory } from './draft-memory.js';
 
 const runtime = createInterpreter();

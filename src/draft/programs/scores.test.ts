@@ -1,10 +1,8 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { input } from '../../graph/operations/leaves.js';
-import type { NamedValues } from '../../runtime/program.js';
+import { input } from '../../graph/tensor.js';
+import { type NamedValues, float32 } from '../../runtime/program.js';
 import { createOnnxRuntime } from '../../runtime/onnx/onnx-runtime.js';
-import { float32 } from '../../runtime/program.js';
-import type { ScoreDetail } from './scores.js';
-import { detailFor, readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
+import { type ScoreDetail, detailFor, readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
 
 const runtime = createOnnxRuntime({ threads: 1 });
 afterAll(() => runtime.dispose());

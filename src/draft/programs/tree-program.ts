@@ -3,12 +3,11 @@
  * probability of the path, chosen on the device.
  */
 import { lazilyBy } from '../../core/lazy.js';
-import { constant, input } from '../../graph/operations/leaves.js';
+import { constant, input, type Tensor } from '../../graph/tensor.js';
 import { add, divide } from '../../graph/operations/elementwise.js';
 import { gatherRows, pick, topIndices, topValues } from '../../graph/operations/indexing.js';
 import { logSoftmax } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice, transpose } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import { multiplyDimensions } from '../../graph/dimension.js';
 import { blocked, rowNumbers } from '../../model/attention-inputs.js';
 import type { AttentionContext } from '../../model/decoder.js';

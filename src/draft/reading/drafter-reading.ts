@@ -109,26 +109,10 @@ export function readDrafter(
   return {
     facts,
     problems: [
-      ...recipes.flatMap((recipe) => problemsOf(recipe, checkpoint)),
+      ...findTensorProblems(checkpoint, recipes),
       ...findDisagreements(facts, checkpoint),
       ...refused,
       ...unreadProblems(unread),
     ],
   };
-}
-
-function problemsOf(recipe: WeightRecipe, checkpoint: Checkpoint): readonly Problem[] {
-  const missing = recipe.parts.filter(({ tensor }) => !checkpoint.tensors.has(tensor));
-  if (missing.length > 0) {
-    return missing.map(({ tensor }) => ({
-      problem: `The drafter has no tensor ${tensor}.`,
-      remedy: 'Download the drafter again, or export it with all of its layers.',
-    }));
-  }
-  try {
-    resolveRecipes(checkpoint, [recipe]);
-    return [];
-  } catch (failure) {
-    return [toProblem(failure)];
-  }
 }

@@ -2,8 +2,7 @@
 import { isHalf } from '../../core/half-floats.js';
 import { equalDimensions, formatDimension, type Dimension, type Shape } from '../dimension.js';
 import type { DType, GradientRules, OperationName, Tensor } from '../tensor.js';
-import { createTensor, isFloat, refuse, requireDType } from '../tensor.js';
-import { constant } from './leaves.js';
+import { createTensor, isFloat, refuse, requireDType, constant } from '../tensor.js';
 import { reduceTo } from './shaping.js';
 
 type Unary =

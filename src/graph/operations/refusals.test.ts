@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { symbol } from '../dimension.js';
 import { gradient } from '../gradient.js';
-import type { SegmentKind, Tensor } from '../tensor.js';
+import { type SegmentKind, type Tensor, constant, input } from '../tensor.js';
 import { attention, rotate } from './attention.js';
 import { contract, matmul, expertProduct } from './contraction.js';
 import { add, cast, equal, greater, select, sigmoid } from './elementwise.js';
@@ -17,7 +17,6 @@ import {
   topIndices,
   topValues,
 } from './indexing.js';
-import { constant, input } from './leaves.js';
 import { logSoftmax, mean, reduceMaximum, rmsNorm, softmax, sum } from './reductions.js';
 import { broadcast, concatenate, pad, reshape, slice, transpose } from './shaping.js';
 

@@ -8,9 +8,8 @@
  */
 import { addDimensions, multiplyDimensions, symbol, type Dimension } from '../../graph/dimension.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
-import { input } from '../../graph/operations/leaves.js';
+import { input, type Tensor } from '../../graph/tensor.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import type { CacheSizes } from '../cache/cache-pool.js';
 import type { AttentionContext, KeyValueRows } from '../decoder.js';
 

@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 import { encodeHalves } from '../../core/half-floats.js';
 import { contract } from '../../graph/operations/contraction.js';
-import { input, weight } from '../../graph/operations/leaves.js';
+import { input, weight } from '../../graph/tensor.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import type { DerivedFile, FileWeights, WeightLocation } from '../weights.js';
 import { float32, floatsOf, int32 } from '../program.js';

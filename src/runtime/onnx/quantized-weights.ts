@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { MistletoeError } from '../../core/errors.js';
 import { decodeHalves } from '../../core/half-floats.js';
 import { readMatrixProduct } from '../../graph/contraction-plan.js';
-import { sortTopologically, type Tensor, type TensorOf } from '../../graph/tensor.js';
+import { sortTopologically, type Tensor, type TensorOf, input } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import type {
   FileWeights,
@@ -22,7 +22,6 @@ import type {
 import { countBlocks, countQuantizedBytes, findWeight, quantizedBlock } from '../weights.js';
 import { countElements, formatDimension, symbol } from '../../graph/dimension.js';
 import { contract } from '../../graph/operations/contraction.js';
-import { input } from '../../graph/operations/leaves.js';
 
 const bitsOf: Readonly<Record<QuantizedType, 4 | 8>> = { int8: 8, int4: 4 };
 

@@ -1,9 +1,8 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { decodeHalves, encodeHalves, isHalf } from '../../core/half-floats.js';
 import { cast } from '../../graph/operations/elementwise.js';
-import { input } from '../../graph/operations/leaves.js';
+import { input, type DType } from '../../graph/tensor.js';
 import type { RewriteRule } from '../../graph/simplify.js';
-import type { DType } from '../../graph/tensor.js';
 import type { NamedTensors, TensorValue } from '../program.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 

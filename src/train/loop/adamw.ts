@@ -15,10 +15,9 @@ import {
   reciprocalSquareRoot,
   subtract,
 } from '../../graph/operations/elementwise.js';
-import { constant, input } from '../../graph/operations/leaves.js';
+import { constant, input, type Tensor } from '../../graph/tensor.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { reshape } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import type {
   Destination,
   NamedTensors,

@@ -10,11 +10,10 @@
  */
 import { contract } from '../../graph/operations/contraction.js';
 import { add, multiply } from '../../graph/operations/elementwise.js';
-import { constant } from '../../graph/operations/leaves.js';
+import { constant, type Tensor, type TensorOf } from '../../graph/tensor.js';
 import { rmsNorm } from '../../graph/operations/reductions.js';
 import { reshape, slice } from '../../graph/operations/shaping.js';
 import { type RewriteRule, rewrite } from '../../graph/simplify.js';
-import type { Tensor, TensorOf } from '../../graph/tensor.js';
 
 export function shareFrozenProducts(
   outputs: Readonly<Record<string, Tensor>>,

@@ -27,10 +27,9 @@ import {
   subtract,
 } from '../../graph/operations/elementwise.js';
 import { argmax, gatherRows, pick } from '../../graph/operations/indexing.js';
-import { input } from '../../graph/operations/leaves.js';
+import { input, type Tensor } from '../../graph/tensor.js';
 import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, transpose } from '../../graph/operations/shaping.js';
-import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { type AttentionContext, projectToVocabulary } from '../../model/decoder.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';

@@ -4,8 +4,7 @@
  */
 import { createRandom } from '../../core/random.js';
 import { add } from '../../graph/operations/elementwise.js';
-import { input } from '../../graph/operations/leaves.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { input, type Tensor } from '../../graph/tensor.js';
 import { feedWeights, listWeights, weightGradients } from '../../graph/gradient.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { MixedValues, NamedTensors, Program } from '../../runtime/program.js';

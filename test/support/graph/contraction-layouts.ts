@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { symbol } from '../../../src/graph/dimension.js';
 import { contract } from '../../../src/graph/operations/contraction.js';
-import { input } from '../../../src/graph/operations/leaves.js';
-import type { Tensor } from '../../../src/graph/tensor.js';
+import { input, type Tensor } from '../../../src/graph/tensor.js';
 
 export interface ContractionLayout {
   readonly equation: string;

@@ -7,7 +7,7 @@ import { symbol } from '../../../graph/dimension.js';
 import { planContraction } from '../../../graph/contraction-plan.js';
 import { matmul } from '../../../graph/operations/contraction.js';
 import { multiply, silu } from '../../../graph/operations/elementwise.js';
-import { input, weight } from '../../../graph/operations/leaves.js';
+import { input, weight } from '../../../graph/tensor.js';
 import { rmsNorm } from '../../../graph/operations/reductions.js';
 import { simplify } from '../../../graph/simplify.js';
 import { scheduleGraph } from '../programs/schedule.js';

@@ -3,7 +3,7 @@ import { planContraction } from '../../../graph/contraction-plan.js';
 import { symbol } from '../../../graph/dimension.js';
 import { matmul } from '../../../graph/operations/contraction.js';
 import { add, multiply } from '../../../graph/operations/elementwise.js';
-import { input, weight } from '../../../graph/operations/leaves.js';
+import { input, weight } from '../../../graph/tensor.js';
 import { simplify } from '../../../graph/simplify.js';
 import type { NamedTensors } from '../../program.js';
 import { scheduleGraph } from './schedule.js';

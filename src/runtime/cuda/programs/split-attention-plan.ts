@@ -1,7 +1,6 @@
 /** Attention of few rows: finds what each row sees, and rotates new keys on the way. */
 import { equalDimensions } from '../../../graph/dimension.js';
-import { constant, input } from '../../../graph/operations/leaves.js';
-import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import { constant, input, type Tensor, type TensorOf } from '../../../graph/tensor.js';
 import type { FindOperand } from '../kernels/element-code.js';
 import { planSeen, seenShape } from '../kernels/seen-columns-kernel.js';
 import type { SmallBatchStep, KernelStep, Place, Step } from './step.js';
