@@ -4,8 +4,7 @@
  * Options: [CANDIDATES]
  */
 import { resolve } from 'node:path';
-import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
-import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
+import { type AuditPrompt, preparePrompt } from '../src/audit/arms/audit-prompt.js';
 import { proposeCandidates } from '../src/audit/search/candidates.js';
 import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
 import { createObjective } from '../src/audit/search/objectives.js';
@@ -17,12 +16,9 @@ import { bundledTarget } from '../src/decode/bundled-models.js';
 import { openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import type { Side } from './comparison.js';
-import { describeProducts, formatSpeedup } from './comparison.js';
-import { measurePeaks } from './peaks.js';
+import { type Side, describeProducts, formatSpeedup, measurePeaks } from './comparison.js';
 import { printNote, printTable } from './stopwatch.js';
-import type { TorchProcess } from './torch-process.js';
-import { startTorch } from './torch-process.js';
+import { type TorchProcess, startTorch } from './torch-process.js';
 
 const threads = 2;
 const candidates = Number(process.argv[2] ?? 256);

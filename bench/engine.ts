@@ -5,11 +5,10 @@
  */
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { prefill } from '../src/decode/plain.js';
-import type { CausalModel } from '../src/model/causal-model.js';
-import { loadModel } from '../src/model/causal-model.js';
+import { type CausalModel, loadModel } from '../src/model/causal-model.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { compareWithLlamaCpp } from './llama-cpp.js';
-import { measurePeaks } from './peaks.js';
+import { measurePeaks } from './comparison.js';
 import { printNote, printTable, time } from './stopwatch.js';
 
 const threads = 2;

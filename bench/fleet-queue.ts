@@ -1,22 +1,15 @@
 /** Units that do nothing through a redis-server of this machine: how many a second, and how long one takes. */
-import type { ChildProcess } from 'node:child_process';
-import { fork } from 'node:child_process';
+import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { readVersion } from '../src/runs/identity.js';
-import type { Unit } from '../src/runs/unit.js';
-import { driveUnits } from '../src/runs/unit.js';
+import { type Unit, driveUnits } from '../src/runs/unit.js';
 import { parseQueueUrl, QueueConnection } from '../src/runs/queue/queue-connection.js';
 import { QueueExecutor } from '../src/runs/queue/queue-executor.js';
 import { hasRedis, startRedis } from '../test/support/guard/redis-server.js';
 import { median, printNote, printTable } from './stopwatch.js';
 
-const unitOf = (number: number): Unit => ({
-  key: `unit-${number}`,
-  input: { number },
-  models: [],
-  estimate: { memoryBytes: null, ms: null },
-});
+const unitOf = (number: number): Unit => ({ key: `unit-${number}`, input: { number } });
 const latencyUnits = 100;
 const warmupUnits = 500;
 

@@ -8,10 +8,9 @@ export interface SimulatedRun {
   /** Prompts times drafters. */
   readonly pairs: number;
   readonly searchesPerPair: number;
-  /** Measured times of units, drawn with replacement, or taken in turn. */
+  /** Measured times of units, drawn with replacement. */
   readonly controlsMs: readonly number[];
   readonly searchesMs: readonly number[];
-  readonly takesInTurn?: boolean;
 }
 
 export interface SimulatedFleet {
@@ -24,8 +23,6 @@ export interface SimulatedFleet {
   /** Serial work for one unit. */
   readonly redisMs: number;
   readonly submitterMs: number;
-  /** By how much units are slower while all workers run, for workers that share CPUs. */
-  readonly slowdown?: number;
 }
 
 export interface Simulation {
@@ -54,14 +51,7 @@ interface Event {
 
 export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Simulation {
   const random = createRandom(seed, 'fleet');
-  const taken = new Map<readonly number[], number>();
-  const draw = (values: readonly number[]): number => {
-    if (run.takesInTurn !== true) return values[random.nextInteger(values.length)]!;
-    const place = taken.get(values) ?? 0;
-    taken.set(values, place + 1);
-    return values[place % values.length]!;
-  };
-  const slowdown = fleet.slowdown ?? 1;
+  const draw = (values: readonly number[]): number => values[random.nextInteger(values.length)]!;
   const controls = Array.from({ length: run.pairs }, (_, pair): Task => ({
     isControl: true,
     pair,
@@ -102,8 +92,7 @@ export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Si
         fleet.failuresPerWorkerHour === 0
           ? Infinity
           : (-Math.log(1 - random.next()) * 3_600_000) / fleet.failuresPerWorkerHour;
-      const workMs = task.ms * slowdown;
-      if (lifeMs < workMs) {
+      if (lifeMs < task.ms) {
         deaths += 1;
         events.add(begin + lifeMs + fleet.leaseMs, (now) => {
           waiting.push(task);
@@ -112,7 +101,7 @@ export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Si
           start(now);
         });
       } else
-        events.add(begin + workMs, (now) => {
+        events.add(begin + task.ms, (now) => {
           finish(now, task);
         });
     }
@@ -130,7 +119,7 @@ export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Si
   };
   start(0);
   while (recorded < total && events.runNext());
-  const workMs = [...controls, ...searches.flat()].reduce((sum, { ms }) => sum + ms * slowdown, 0);
+  const workMs = [...controls, ...searches.flat()].reduce((sum, { ms }) => sum + ms, 0);
   const idealMs = workMs / fleet.workers;
   const tailMs = endMs - lastStartMs;
   const shares = { redisBusy: redisMs / endMs, submitterBusy: submitterMs / endMs };

@@ -1,18 +1,13 @@
 /**
  * Several workers: overhead of a unit through pool and queue, a simulation of the research table (5 drafters, 3 sets of 80
- * prompts, 2 targets, 5 seeds: 12,000 searches) on 1 to 512 GPUs, and the simulation against real runs.
+ * prompts, 2 targets, 5 seeds: 12,000 searches) on 1 to 512 GPUs.
  * Options: --timings FILE  timings.jsonl of a run, for unit times; --queue UNITS  also sends no-op units through a local
- * Redis; --check PROMPTS  also audits the bundled model with 1, 2 and 4 workers (minutes; npm run build first)
+ * Redis
  */
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { availableParallelism, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { isSearched } from '../src/audit/result.js';
-import type { ArmTiming } from '../src/audit/arms/phase-clock.js';
-import { timingSchema } from '../src/audit/arms/phase-clock.js';
+import { type ArmTiming, timingSchema } from '../src/audit/arms/phase-clock.js';
 import { durationText, percentText } from '../src/core/number-text.js';
-import { packageRoot } from '../src/decode/bundled-models.js';
 import { measureQueue } from './fleet-queue.js';
 import { simulate } from './fleet-simulation.js';
 import { printNote, printTable } from './stopwatch.js';
@@ -92,62 +87,3 @@ if (timingsFile === undefined) {
 
 const queueUnits = valueOf('--queue');
 if (queueUnits !== undefined) await measureQueue(Number(queueUnits));
-const checkedPrompts = valueOf('--check');
-if (checkedPrompts !== undefined) checkAgainstRuns(checkedPrompts);
-
-/** The same small audit with 1, 2 and 4 workers, beside what the simulation predicts from the times of one worker. */
-function checkAgainstRuns(prompts: string): void {
-  const temporary = mkdtempSync(join(tmpdir(), 'mistletoe-fleet-'));
-  try {
-    const rows = [1, 2, 4].map((workers) => ({
-      workers,
-      ...runAudit(join(temporary, `run-${workers}`), workers, prompts),
-    }));
-    const alone = readTimes(join(temporary, 'run-1', 'timings.jsonl'));
-    const run = { pairs: alone.controlsMs.length, searchesPerPair: 2, takesInTurn: true, ...alone };
-    const startMs = Math.max(0, rows[0]!.wallMs - sum(alone.controlsMs) - sum(alone.searchesMs));
-    const cores = availableParallelism();
-    printTable(
-      [
-        ['workers', 'measured', 'simulated', 'difference'],
-        ...rows.map(({ workers, wallMs }) => {
-          const slowdown = Math.max(1, workers / cores);
-          const fleet = {
-            ...{ workers, loadMs: startMs, failuresPerWorkerHour: 0, leaseMs: 0, slowdown },
-            ...costs,
-          };
-          const { wallMs: simulated } = simulate(run, fleet);
-          return [
-            String(workers),
-            durationText(wallMs),
-            durationText(simulated),
-            percentText(simulated / wallMs - 1),
-          ];
-        }),
-      ],
-      `${run.pairs} pairs of the bundled model, 1 thread for each worker, ${cores} cores`,
-    );
-  } finally {
-    rmSync(temporary, { recursive: true, force: true });
-  }
-}
-
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0);
-}
-
-function runAudit(folder: string, workers: number, prompts: string): { readonly wallMs: number } {
-  // Short searches: the check is about how units are divided.
-  const search = ['--preset', 'quick', '--steps', '4', '--candidates', '32', '--max-new-tokens', '48'];
-  const words = ['audit', '-d', 'eagle3', '-d', 'sps', '--limit', prompts, ...search, '--out', folder];
-  const count = String(workers);
-  const machine = ['--threads', count, '--workers', count, '--progress', 'none', '--device', 'cpu'];
-  const start = performance.now();
-  const { status, stderr } = spawnSync(
-    process.execPath,
-    [join(packageRoot, 'dist/cli/main.js'), ...words, ...machine],
-    { encoding: 'utf8' },
-  );
-  if (status !== 0) throw new Error(`The audit ended with ${status ?? 'a signal'}: ${stderr}`);
-  return { wallMs: performance.now() - start };
-}

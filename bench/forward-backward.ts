@@ -12,8 +12,7 @@ import { type CausalModel, loadModel } from '../src/model/causal-model.js';
 import { projectToVocabulary, runDecoder } from '../src/model/decoder.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { float32 } from '../src/runtime/program.js';
-import { describeProducts, formatSpeedup } from './comparison.js';
-import { measurePeaks } from './peaks.js';
+import { describeProducts, formatSpeedup, measurePeaks } from './comparison.js';
 import { median, printNote, printTable } from './stopwatch.js';
 import { startTorch } from './torch-process.js';
 

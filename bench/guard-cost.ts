@@ -3,13 +3,11 @@
  * nginx, through a plain Node proxy, and through the guard with records on. The contenders take turns within one run. The
  * engine and every proxy are processes of their own; the client is this process.
  */
-import type { ChildProcess } from 'node:child_process';
-import { fork, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, fork, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, createServer, request as sendRequest } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { connect, createServer as createSocketServer } from 'node:net';
+import { type AddressInfo, connect, createServer as createSocketServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -4,13 +4,11 @@
  *
  * Run: npm run bench -- guard-detection [DRAFTER,...]
  */
-import type { Random } from '../src/core/random.js';
-import { createRandom } from '../src/core/random.js';
+import { type Random, createRandom } from '../src/core/random.js';
 import type { BundledDrafter } from '../src/decode/bundled-models.js';
 import { Judge } from '../src/guard/judge/judge.js';
 import type { Observation } from '../src/guard/observation.js';
-import type { Trace } from './guard-traces.js';
-import { draftLength, planAttacks, planBenign, traceAll } from './guard-traces.js';
+import { type Trace, draftLength, planAttacks, planBenign, traceAll } from './guard-traces.js';
 import { median, printTable } from './stopwatch.js';
 
 const [chosen = 'sps,eagle3'] = process.argv.slice(2);

@@ -3,9 +3,7 @@
  * seconds, so the steps are kept as JSONL under out/guard-traces, one file for each drafter, and only what is missing is
  * decoded.
  *
- * Benign prompts are those of the three sets and the bundled ones. Half of them is for calibration, the other half is held
- * out; prompts that some suffix was made for are always held out. Where the folder of the sets has training questions, some
- * of them are further calibration: an operator has more than a hundred requests to learn from.
+ * Benign prompts are those of the three sets, the bundled ones, and some training questions where the folder has them.
  */
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { appendFile } from 'node:fs/promises';
@@ -20,8 +18,7 @@ import {
 import { Engine } from '../src/decode/engine/engine.js';
 import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
-import type { Target } from '../src/decode/target.js';
-import { openTarget, requestFor } from '../src/decode/target.js';
+import { type Target, openTarget, requestFor } from '../src/decode/target.js';
 import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
@@ -40,7 +37,6 @@ export interface TracePlan {
   readonly prompt: string;
   readonly set: string;
   readonly kind: TraceKind;
-  readonly half: 'calibration' | 'held-out';
   /** The drafter that the suffix was made for; null for benign prompts. */
   readonly madeFor: BundledDrafter | null;
   readonly text: string;
@@ -66,32 +62,22 @@ export const attacks = readLines(join(packageRoot, 'bench/guard-attacks.jsonl'))
 /** The same prompts for every drafter, with so many of the training questions. */
 export async function planBenign(trainingQuestions: number): Promise<readonly TracePlan[]> {
   const folder = join(packageRoot, '../shared/data');
-  const attacked = new Set(attacks.map(({ prompt }) => prompt));
   const shared = { kind: 'benign', madeFor: null } as const;
   const sources = [...promptSets.map((set) => [set, set] as const), ['bundled', bundledPrompts] as const];
   const plans: TracePlan[] = [];
   for (const [set, source] of sources) {
     for (const { id, text } of await loadPrompts(source, { folder })) {
       const prompt = `${set}-${id}`;
-      plans.push({ ...shared, id: prompt, prompt, set, half: 'held-out', text });
+      plans.push({ ...shared, id: prompt, prompt, set, text });
     }
   }
-  // Every other of those without a suffix, until calibration has half of all.
-  const free = plans.filter(({ prompt }) => !attacked.has(prompt));
-  const wanted = Math.floor(plans.length / 2);
-  const chosen = new Set(
-    free.filter(
-      (_, index) =>
-        Math.floor((index * wanted) / free.length) < Math.floor(((index + 1) * wanted) / free.length),
-    ),
-  );
   const training = join(folder, 'train.jsonl');
   const questions = existsSync(training) ? (await loadPrompts(training)).slice(0, trainingQuestions) : [];
   return [
-    ...plans.map((plan) => (chosen.has(plan) ? { ...plan, half: 'calibration' as const } : plan)),
+    ...plans,
     ...questions.map(({ id, text }): TracePlan => {
       const prompt = `train-${id}`;
-      return { ...shared, id: prompt, prompt, set: 'train', half: 'calibration', text };
+      return { ...shared, id: prompt, prompt, set: 'train', text };
     }),
   ];
 }
@@ -105,9 +91,7 @@ export function planAttacks(benign: readonly TracePlan[], madeFor: BundledDrafte
       const clean = texts.get(prompt);
       if (clean === undefined) return [];
       const id = `${prompt}+${kind}-${madeFor}`;
-      return [
-        { ...{ id, prompt, kind, madeFor }, set: clean.set, half: 'held-out', text: clean.text + suffix },
-      ];
+      return [{ ...{ id, prompt, kind, madeFor }, set: clean.set, text: clean.text + suffix }];
     });
 }
 
@@ -129,8 +113,7 @@ export async function traceAll(
       await appendFile(path, `${JSON.stringify(trace)}\n`);
     });
   }
-  // The halves are the plan's: which prompts are attacked may have changed since they were decoded.
-  return plans.map(({ id, half }) => ({ ...kept.get(id)!, half }));
+  return plans.map(({ id }) => kept.get(id)!);
 }
 
 async function decodeTraces(

@@ -14,8 +14,7 @@ import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { Contenders, Task } from './contenders.js';
 import { compareAnswers, measureAll, MistletoeSequence, printComparison } from './contenders.js';
 import { writeGguf } from '../test/support/checkpoint/write-gguf.js';
-import type { LlamaCpp } from './llama-addon.js';
-import { findLlamaCpp, float32Cache, howToInstall } from './llama-addon.js';
+import { type LlamaCpp, findLlamaCpp, float32Cache, howToInstall } from './llama-addon.js';
 import { writeRandomCheckpoint } from './random-checkpoint.js';
 import { printNote, recording } from './stopwatch.js';
 

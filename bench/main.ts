@@ -7,8 +7,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import { describeMachine, type Machine } from '../src/runs/run-device.js';
-import type { Recording } from './stopwatch.js';
-import { formatTable, recording } from './stopwatch.js';
+import { type Recording, formatTable, recording } from './stopwatch.js';
 
 interface BenchCase {
   readonly summary: string;
@@ -62,8 +61,7 @@ const cases: Readonly<Record<string, BenchCase>> = {
     load: () => import('./gpu.js'),
   },
   fleet: {
-    summary:
-      'the research table on 1 to 512 GPUs, simulated; --queue 10000 measures a queue, --check 6 real runs',
+    summary: 'the research table on 1 to 512 GPUs, simulated; --queue 10000 measures a queue',
     load: () => import('./fleet.js'),
   },
   'guard-detection': {

@@ -6,8 +6,7 @@
 import { parseArgs } from 'node:util';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { decodePlain, prefill } from '../src/decode/plain.js';
-import type { Target } from '../src/decode/target.js';
-import { encodePrompt, openTarget } from '../src/decode/target.js';
+import { type Target, encodePrompt, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { promptFolder, promptSets } from './prompt-sets.js';

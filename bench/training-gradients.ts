@@ -13,8 +13,7 @@ import {
   bundledTarget,
   packageRoot,
 } from '../src/decode/bundled-models.js';
-import type { Target } from '../src/decode/target.js';
-import { generateText, openTarget } from '../src/decode/target.js';
+import { type Target, generateText, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { adamDefaults } from '../src/train/loop/adamw.js';
 import { readConversations } from '../src/train/data/conversations.js';

@@ -15,9 +15,7 @@ import { readParameters } from '../src/train/loop/parameters.js';
 import { defaultSettings } from '../src/train/settings.js';
 import { Trainer } from '../src/train/loop/trainer.js';
 import { wholeRows } from '../test/support/training-steps.js';
-import type { Side } from './comparison.js';
-import { describeProducts, formatSpeedup } from './comparison.js';
-import { measurePeaks } from './peaks.js';
+import { type Side, describeProducts, formatSpeedup, measurePeaks } from './comparison.js';
 import { median, printNote, printTable } from './stopwatch.js';
 import { startTorch } from './torch-process.js';
 

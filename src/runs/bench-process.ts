@@ -21,9 +21,7 @@ class BenchProcess implements ProcessWork {
   async run(input: unknown, _done: ReadonlySet<string>, hooks: ProcessHooks): Promise<void> {
     const unit = input as BenchmarkUnit;
     const runner = await this.open();
-    const measured = await runner.run(unit, (progress) => {
-      hooks.onProgress(progress);
-    });
+    const measured = await runner.run(unit, hooks.onProgress);
     const data = measured as unknown as UnitPart['data'];
     hooks.onPart({ key: `${unit.set}/${unit.start}`, data, steps: [], timing: null });
   }
@@ -41,11 +39,7 @@ class BenchProcess implements ProcessWork {
     const { plan, device, threads } = this.setup;
     return (this.opened ??= openRuntime(device, threads).then((runtime) => {
       this.runtime = runtime;
-      return openBench(plan, runtime, {
-        onNotice: (message) => {
-          this.hooks.onNotice(message);
-        },
-      });
+      return openBench(plan, runtime, { onNotice: this.hooks.onNotice });
     }));
   }
 }

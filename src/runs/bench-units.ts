@@ -123,8 +123,7 @@ export async function runBenchUnits(
       schedule: {
         next() {
           const input = units[next++];
-          const estimate = { memoryBytes: null, ms: null };
-          return input === undefined ? undefined : { key: keyOf(input), input, models: [], estimate };
+          return input === undefined ? undefined : { key: keyOf(input), input };
         },
       },
       hooksOf: ({ key }) => ({

@@ -26,8 +26,6 @@ const workers = (count: number, gpu?: number): PoolOptions['workers'] =>
 const unitOf = (key: string, input: unknown): Unit => ({
   key,
   input,
-  models: [],
-  estimate: { memoryBytes: null, ms: null },
 });
 
 async function run(pool: UnitPool, key: string, input: unknown): Promise<UnitPart[]> {

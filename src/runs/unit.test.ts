@@ -5,8 +5,6 @@ import { driveUnits, UnitFailed } from './unit.js';
 const unitOf = (key: string): Unit => ({
   key,
   input: null,
-  models: [],
-  estimate: { memoryBytes: null, ms: null },
 });
 const nobody = { name: '', pid: null };
 

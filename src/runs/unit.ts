@@ -12,19 +12,6 @@ export interface Unit<Input = unknown> {
   readonly key: string;
   /** JSON, and all that a worker needs beside the models. It names no paths. */
   readonly input: Input;
-  readonly models: readonly NeededModel[];
-  readonly estimate: UnitEstimate;
-}
-
-export interface NeededModel {
-  readonly name: string;
-  readonly sha256: string;
-}
-
-/** Null if nothing is known. */
-export interface UnitEstimate {
-  readonly memoryBytes: number | null;
-  readonly ms: number | null;
 }
 
 /** One line of the run's units.jsonl, with its steps and its times. A unit has one part or more. */
@@ -166,9 +153,9 @@ export function unpackError({ message, code, hint, deviceFault }: SentError): Er
 }
 
 export interface ProcessHooks {
-  onPart(part: UnitPart): void;
-  onProgress(progress: unknown): void;
-  onNotice(message: string): void;
+  readonly onPart: (part: UnitPart) => void;
+  readonly onProgress: (progress: unknown) => void;
+  readonly onNotice: (message: string) => void;
 }
 
 export interface ProcessWork {

@@ -5,7 +5,7 @@
  */
 import { deviceOf } from '../../runs/run-device.js';
 import type { UnitSource } from '../../runs/run-units.js';
-import type { UnitEstimate, UnitSchedule } from '../../runs/unit.js';
+import type { UnitSchedule } from '../../runs/unit.js';
 import { isSearched, transferSchema, unitSchema, universalSchema } from '../result.js';
 import type { RequestPrompt } from '../arms/drafter-units.js';
 import {
@@ -22,7 +22,6 @@ import { attackOf, listShared, transferKey, transferName } from '../arms/transfe
 import { universalKey, universalName } from '../arms/universal.js';
 import type { AuditUnit, AuditUnitInput, UnitName } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
-import type { Effort } from '../effort.js';
 
 type RequestDrafter = AuditRequest['drafters'][number];
 
@@ -47,7 +46,6 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
   constructor(
     private readonly request: AuditRequest,
     private readonly recorded: RecordedUnits,
-    private readonly effort: Pick<Effort, 'expectedMs' | 'memoryBytes' | 'searches'> | null = null,
   ) {
     this.pairs = request.drafters.flatMap((drafter) =>
       request.prompts.map((prompt): Pair => {
@@ -206,17 +204,7 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
   private handOut(key: string, input: AuditUnitInput): AuditUnit | undefined {
     if (this.handedOut.has(key)) return undefined;
     this.handedOut.add(key);
-    const { target, drafter } = input.request;
-    const models = [target, drafter].map(({ name, sha256 }) => ({ name, sha256 }));
-    return { key, input, models, estimate: this.estimate(input) };
-  }
-
-  private estimate({ work }: AuditUnitInput): UnitEstimate {
-    const { effort } = this;
-    if (effort === null) return { memoryBytes: null, ms: null };
-    const searchMs = effort.expectedMs / Math.max(1, effort.searches);
-    const isSearch = work.kind === 'universal' || (work.kind === 'arms' && isSearched(work.arms[0]!.arm));
-    return { memoryBytes: effort.memoryBytes, ms: isSearch ? searchMs : controlShare * searchMs };
+    return { key, input };
   }
 
   private inputOf(
@@ -240,6 +228,3 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
     };
   }
 }
-
-/** Of a search, which the controls of a prompt take together. */
-const controlShare = 0.2;

@@ -9,7 +9,7 @@ import { identifyModel } from '../../runs/identity.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
 import { deviceSchema, requireRoom } from '../../runs/run-device.js';
 import type { Refusal } from '../../runs/queue/queue-worker.js';
-import type { NeededModel, UnitExecutor } from '../../runs/unit.js';
+import type { UnitExecutor } from '../../runs/unit.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import { type AuditUnitInput, strangeUnitSchema } from './audit-unit.js';
 import { unitProcess } from './executors.js';
@@ -25,6 +25,8 @@ export interface QueueAuditOptions {
   readonly cacheFolder: string | undefined;
   readonly onNotice: (message: string) => void;
 }
+
+type NeededModel = RunNotice['models'][number];
 
 /** The type is the run's choice. */
 type Device =

@@ -53,7 +53,7 @@ export async function runUnits(
   { executor, effort }: AuditBackend,
   { events, signal }: RunOptions,
 ): Promise<readonly FailedUnit[]> {
-  const schedule = new AuditSchedule(request, folder, effort);
+  const schedule = new AuditSchedule(request, folder);
   const names = schedule.listNames();
   const failures: FailedUnit[] = [];
   events.onPlan?.({

@@ -50,9 +50,7 @@ class AuditProcess implements ProcessWork {
     this.cache = {
       ...(setup.cacheFolder === null ? {} : { cacheFolder: setup.cacheFolder }),
       verifyCache: setup.verifyCache,
-      onNotice: (message) => {
-        hooks.onNotice(message);
-      },
+      onNotice: hooks.onNotice,
     };
   }
 
@@ -61,18 +59,7 @@ class AuditProcess implements ProcessWork {
   }
 
   run(input: unknown, done: ReadonlySet<string>, hooks: ProcessHooks): Promise<void> {
-    const own = {
-      ...hooksFor((progress) => {
-        hooks.onProgress(progress);
-      }),
-      onPart: (part: Parameters<ProcessHooks['onPart']>[0]) => {
-        hooks.onPart(part);
-      },
-      onNotice: (message: string) => {
-        hooks.onNotice(message);
-      },
-    };
-    return this.runner.run(input as AuditUnitInput, own, done);
+    return this.runner.run(input as AuditUnitInput, { ...hooks, ...hooksFor(hooks.onProgress) }, done);
   }
 
   async ask(question: unknown): Promise<ProcessAnswer> {

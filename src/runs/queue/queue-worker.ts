@@ -125,7 +125,7 @@ async function serveRun<Input>(
       job.updateProgress({ worker: name, progress }).catch(() => undefined);
     });
     const work = executor.run(
-      { key, input, models: [], estimate: { memoryBytes: null, ms: null } },
+      { key, input },
       { onPart: (part) => void parts.push(part), onProgress: report, onNotice: options.onNotice },
     );
     running.add(work);

@@ -26,8 +26,8 @@ interface Input {
   readonly number: number;
 }
 const unitOf = (number: number): Unit<Input> => ({
-  ...{ key: `unit-${number}`, input: { number }, models: [] },
-  estimate: { memoryBytes: null, ms: null },
+  key: `unit-${number}`,
+  input: { number },
 });
 
 describe.skipIf(!hasRedis)('a queue', () => {

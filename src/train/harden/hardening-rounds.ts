@@ -11,7 +11,6 @@ import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
 import { loadDrafter } from '../../draft/systems.js';
-import { identifyModel } from '../../runs/identity.js';
 import { configFile } from '../../runs/run-units.js';
 import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
 import type { UnitExecutor } from '../../runs/unit.js';
@@ -142,12 +141,9 @@ async function attack(
   const { hardening: settings, audit, training } = request;
   const at: RoundPlace = { role, round: round + 1, rounds: settings.rounds };
   const prompts = takeRound(work.prompts, round, settings.promptsPerRound);
-  const { name, sha256 } = request.target;
-  const attacked = pool === undefined ? [] : [await identifyModel(drafter, work.cache.cacheFolder)];
   const found = await huntSuffixes({
     target,
     pool,
-    models: [{ name, sha256 }, ...attacked.map((own) => ({ name: own.name, sha256: own.sha256 }))],
     prompts,
     settings,
     audit: audit.settings,

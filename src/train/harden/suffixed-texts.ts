@@ -10,7 +10,7 @@ import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';
 import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
 import { appendText } from '../../runs/run-writes.js';
-import { type NeededModel, type UnitExecutor, driveUnits } from '../../runs/unit.js';
+import { type UnitExecutor, driveUnits } from '../../runs/unit.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Example } from '../data/examples.js';
 import { type HardeningSettings, searchSettings } from './hardening-settings.js';
@@ -43,7 +43,6 @@ export interface HuntRound extends HuntSettings {
   readonly openHunt: () => Promise<PromptHunt>;
   /** Workers that search several prompts at the same time. */
   readonly pool?: UnitExecutor<HuntInput> | undefined;
-  readonly models?: readonly NeededModel[] | undefined;
   readonly prompts: readonly Prompt[];
   readonly file: string;
   readonly signal?: AbortSignal | undefined;
@@ -90,7 +89,7 @@ async function huntRest(
   executor: UnitExecutor<HuntInput>,
   found: SuffixedPrompt[],
 ): Promise<void> {
-  const { prompts, file, source, round, models = [], signal } = work;
+  const { prompts, file, source, round, signal } = work;
   const ahead = new Map<number, SuffixedPrompt>();
   let next = found.length;
   const record = (place: number, line: SuffixedPrompt): void => {
@@ -110,12 +109,7 @@ async function huntRest(
         const place = next++;
         const prompt = prompts[place]!;
         const key = `${source}/round-${round + 1}/${prompt.id}`;
-        return {
-          key,
-          input: { source, round, place, prompt },
-          models,
-          estimate: { memoryBytes: null, ms: null },
-        };
+        return { key, input: { source, round, place, prompt } };
       },
     },
     hooksOf: ({ input: { place } }) => ({
