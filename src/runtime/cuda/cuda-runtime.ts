@@ -1,4 +1,5 @@
 /** Runs graphs on an NVIDIA GPU: products by cuBLASLt, everything else by generated kernels. */
+import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
@@ -49,8 +50,9 @@ class CudaRuntime implements Runtime {
   readonly drawsInPrograms = true;
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
-  /** By source: equal layers and programs share kernels. */
-  private readonly modules = new Map<string, KernelModule>();
+  /** By text: equal layers and programs share kernels. */
+  private readonly kernels = new Map<string, Kernel>();
+  private readonly modules: KernelModule[] = [];
   private readonly recordings = new RecordingShelf();
   private isDisposed = false;
 
@@ -129,20 +131,19 @@ class CudaRuntime implements Runtime {
    * of a start.
    */
   private compileKernels(schedule: Schedule): (plan: KernelPlan) => Kernel {
+    const { kernels } = this;
     const all = schedule.steps.flatMap(plansOf);
     const rowsOf = new Map(all.map(({ plan, rows }) => [plan, rows]));
-    const kernels = new Map<string, Kernel>(); // by text: equal layers share them
     const compile = (rows: number | undefined): void => {
       const names = new Map<string, string>(); // text -> name
       for (const { plan, purpose } of all.filter((each) => each.rows === rows)) {
         const text = plan.write('kernel');
-        if (!kernels.has(text) && !names.has(text)) names.set(text, `${purpose}_${names.size}`);
+        if (!kernels.has(text)) names.set(text, nameKernel(purpose, text));
       }
       if (names.size === 0) return;
       const bodies = [...names].map(([text, name]) => text.replace('void kernel(', `void ${name}(`));
-      const source = [kernelPrelude, ...bodies].join('\n');
-      const module = this.modules.get(source) ?? this.device.compile(source);
-      this.modules.set(source, module);
+      const module = this.device.compile([kernelPrelude, ...bodies].join(''));
+      this.modules.push(module);
       for (const [text, name] of names) kernels.set(text, module.kernel(name));
     };
     compile(undefined);
@@ -167,7 +168,7 @@ class CudaRuntime implements Runtime {
       // No pass can begin from here on: a worker is closed while it runs a unit.
       this.recordings.clear();
       this.memory.dispose();
-      for (const module of this.modules.values()) module.unload();
+      for (const module of this.modules) module.unload();
     } catch (cause) {
       ignoreLoss(cause);
     } finally {
@@ -175,6 +176,10 @@ class CudaRuntime implements Runtime {
     }
   }
 }
+
+/** For profilers, and the same in every process, so that compiled code is found again. */
+const nameKernel = (purpose: string, text: string): string =>
+  `${purpose}_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`;
 
 /** Ranking takes a pass per rank, so find the indices once and gather the values. */
 const gatherTop: RewriteRule = (tensor) => {

@@ -12,7 +12,7 @@ import type { Address, Device, KernelModule, Launch, Product, Recording } from '
 import type { Driver } from './driver.js';
 import { bytesOf } from '../kernels/kernel-text.js';
 import { type Cuda, describeDevice, loadCuda } from './find-devices.js';
-import { compilerOptions, KernelStore } from './kernel-compiler.js';
+import { compilerOptions, KernelStore, splitKernels } from './kernel-compiler.js';
 import { CudaKernel, CudaModule, EarlyLaunch, LaunchArguments } from '../programs/kernel-launch.js';
 import { MatrixProducts, workspaceBytes } from '../programs/matrix-products.js';
 import { Staging } from './staging.js';
@@ -116,12 +116,16 @@ export class CudaDevice implements Device {
     if (bytes > 0) this.#driver.call('cuMemsetD8Async', at, 0, bytes, this.#stream);
   }
 
+  /** Each kernel on its own: programs, threads, and later processes share what they have in common. */
   compile(source: string): KernelModule {
     this.#enter();
     const { compiler } = this.#cuda;
     const identity = [compiler.version, ...compilerOptions(this.computeCapability)].join(' ');
-    const code = this.#kernels.find(identity, source, () => compiler.compile(source, this.computeCapability));
-    return new CudaModule(this.#driver, code, () => {
+    const codes = splitKernels(source).map(({ name, own }): [string, Uint8Array] => [
+      name,
+      this.#kernels.find(identity, own, () => compiler.compile(own, this.computeCapability)),
+    ]);
+    return new CudaModule(this.#driver, new Map(codes), () => {
       this.#enter();
     });
   }

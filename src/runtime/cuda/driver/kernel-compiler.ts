@@ -31,8 +31,8 @@ import { bindFunctions } from './native-library.js';
  */
 const format = 'mistletoe kernels 1';
 const hashBytes = 32;
-/** The most recently used files are kept; a file has some hundred kilobytes. */
-const maxFiles = 256;
+/** The most recently used files are kept; a file has 4 to 100 kB. */
+const maxFiles = 4096;
 
 export class KernelStore {
   constructor(
@@ -134,6 +134,12 @@ function touch(file: number): void {
 }
 
 const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes).digest();
+
+/** The kernels of a source, each with what comes before the first. */
+export function splitKernels(source: string): readonly { readonly name: string; readonly own: string }[] {
+  const [shared = '', ...kernels] = source.split(/^(?=extern "C" __global__ )/m);
+  return kernels.map((kernel) => ({ name: /void (\w+)\(/.exec(kernel)![1]!, own: shared + kernel }));
+}
 
 const parameters = {
   nvrtcVersion: 'void *major, void *minor',

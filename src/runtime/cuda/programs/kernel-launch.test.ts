@@ -71,7 +71,7 @@ describe('a module of kernels', () => {
       cuModuleGetFunction: (found) => (status === 0 ? write(found, 22) : status),
     });
     const driver = new Driver(fakeNative(), library);
-    const module = new CudaModule(driver, new Uint8Array(8), () => undefined);
+    const module = new CudaModule(driver, new Map([['add', new Uint8Array(8)]]), () => undefined);
     return { module, calls: () => library.calls.map(([name]) => name) };
   };
 
@@ -80,6 +80,21 @@ describe('a module of kernels', () => {
     expect(module.kernel('add').handle).toBe(22n);
     expect(module.kernel('add')).toBe(module.kernel('add'));
     expect(calls().filter((name) => name === 'cuModuleGetFunction')).toHaveLength(1);
+  });
+
+  it('loads each kernel on its own and unloads all of them', () => {
+    let handles = 10n;
+    const library = fakeLibrary({
+      cuDriverGetVersion: (version) => write(version, 12000),
+      cuModuleLoadData: (module) => write(module, ++handles),
+      cuModuleGetFunction: (found, module) => write(found, 2n * (module as bigint)),
+    });
+    const codes = new Map(['add', 'sum'].map((name) => [name, new Uint8Array(8)]));
+    const module = new CudaModule(new Driver(fakeNative(), library), codes, () => undefined);
+    expect([module.kernel('add').handle, module.kernel('sum').handle]).toEqual([22n, 24n]);
+    module.unload();
+    const unloaded = library.calls.filter(([name]) => name === 'cuModuleUnload');
+    expect(unloaded.map(([, handle]) => handle)).toEqual([11n, 12n]);
   });
 
   it('says which kernel it lacks', () => {

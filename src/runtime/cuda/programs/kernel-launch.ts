@@ -117,16 +117,22 @@ export class CudaKernel implements Kernel {
 
 export class CudaModule implements KernelModule {
   readonly #driver: Driver;
-  readonly #handle: bigint;
+  /** [kernel] */
+  readonly #handles: ReadonlyMap<string, bigint>;
   readonly #enter: () => void;
   readonly #kernels = new Map<string, CudaKernel>();
   #loaded = true;
 
-  /** @param enter makes the context current, or throws if the device is closed */
-  constructor(driver: Driver, code: Uint8Array, enter: () => void) {
+  /**
+   * @param codes [kernel] each compiled on its own
+   * @param enter makes the context current, or throws if the device is closed
+   */
+  constructor(driver: Driver, codes: ReadonlyMap<string, Uint8Array>, enter: () => void) {
     this.#driver = driver;
     this.#enter = enter;
-    this.#handle = driver.pointer('cuModuleLoadData', code);
+    this.#handles = new Map(
+      [...codes].map(([name, code]) => [name, driver.pointer('cuModuleLoadData', code)]),
+    );
   }
 
   get loaded(): boolean {
@@ -138,7 +144,11 @@ export class CudaModule implements KernelModule {
     const known = this.#kernels.get(name);
     if (known !== undefined) return known;
     const found = new BigUint64Array(1);
-    const status = this.#driver.status('cuModuleGetFunction', found, this.#handle, name);
+    const handle = this.#handles.get(name);
+    const status =
+      handle === undefined
+        ? statusCodes.notFound
+        : this.#driver.status('cuModuleGetFunction', found, handle, name);
     if (status === statusCodes.notFound) {
       throw new MistletoeError('runtime', `The compiled source has no kernel ${name}.`, {
         hint: 'Kernels are declared as extern "C" __global__ void.',
@@ -154,6 +164,6 @@ export class CudaModule implements KernelModule {
     if (!this.#loaded) return;
     this.#enter();
     this.#loaded = false;
-    this.#driver.call('cuModuleUnload', this.#handle);
+    for (const handle of this.#handles.values()) this.#driver.call('cuModuleUnload', handle);
   }
 }
