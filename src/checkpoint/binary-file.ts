@@ -29,9 +29,7 @@ export async function openFile(path: string): Promise<BinaryFile> {
   try {
     // Checked before opening, because opening a pipe without a writer already blocks.
     const status = await stat(path);
-    if (!status.isFile()) {
-      throw refuse(`${path} is not a regular file`, 'Put the weight file itself there.');
-    }
+    if (!status.isFile()) throw refuse(`${path} is not a regular file`, 'Put the weight file itself there.');
     const handle = await open(path, 'r');
     return { path, sizeBytes: status.size, handle };
   } catch (cause) {

@@ -95,9 +95,7 @@ export async function readConfig(folder: string, names: readonly string[]): Prom
 
 export async function readShardIndex(path: string): Promise<Map<string, string>> {
   const { weight_map: weightMap } = await readJsonObject(path, fileLimits.shardIndex);
-  if (!isRecord(weightMap)) {
-    throw refuse(`${path} has no weight_map`, 'Download the index again.');
-  }
+  if (!isRecord(weightMap)) throw refuse(`${path} has no weight_map`, 'Download the index again.');
   const shards = new Map<string, string>();
   for (const [tensor, shard] of Object.entries(weightMap)) {
     if (typeof shard !== 'string') {
@@ -159,9 +157,7 @@ function readJsonObject(path: string, maxBytes: number): Promise<Record<string, 
         cause,
       );
     }
-    if (!isRecord(value)) {
-      throw refuse(`${path} is not a JSON object`, 'Correct it, or download it again.');
-    }
+    if (!isRecord(value)) throw refuse(`${path} is not a JSON object`, 'Correct it, or download it again.');
     return value;
   });
 }

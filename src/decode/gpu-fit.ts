@@ -56,11 +56,7 @@ export function countFittingTokens({ weightBytes, bytesPerToken }: GpuMemory, fr
 /** Room required at the start; the lengths of prompt and answer are not known yet. */
 export const expectedTokens = 4096;
 
-/**
- * Systems without weights take nothing.
- * @example
- * const runtime = await createRuntime({ countBytes: (dtype) => countGpuBytes([bundledTarget], dtype) });
- */
+/** Systems without weights take nothing. */
 export async function countGpuBytes(sources: readonly string[], dtype: ComputeType): Promise<number> {
   let total = passBytes;
   const counted = new Set<string>();

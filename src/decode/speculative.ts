@@ -16,16 +16,8 @@ import { summariseAcceptance, type AcceptanceRecord, type StepRecord } from './a
 import type { LikelihoodReader, TokenLikelihood, TokenOrigin } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
 import type { DraftChoice, Guarding, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
-import {
-  type Chooser,
-  createChooser,
-  finishGeneration,
-  type Generation,
-  type GenerationRequest,
-  locateLogits,
-  type LogitsOnDevice,
-  prefill,
-} from './plain.js';
+import type { Chooser, Generation, GenerationRequest, LogitsOnDevice } from './plain.js';
+import { createChooser, finishGeneration, locateLogits, prefill } from './plain.js';
 import type { VerificationRule } from './verification/verification.js';
 import { checkRule, createHeldVerifier, createVerifier, type Verifier } from './verification/verifier.js';
 

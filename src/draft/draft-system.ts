@@ -12,14 +12,8 @@ import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import { refuseUnread, type Refuse } from './reading/checks.js';
 import { deepestDraft } from '../core/limits.js';
-import {
-  integer,
-  rareSetting,
-  setting,
-  yesNo,
-  type SettingsOf,
-  type SettingTable,
-} from '../core/settings.js';
+import type { SettingsOf, SettingTable } from '../core/settings.js';
+import { integer, rareSetting, setting, yesNo } from '../core/settings.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import type { NewCheckpoint } from './fresh/fresh-tensors.js';
 import type { NewTarget } from './fresh/new-target.js';

@@ -3,14 +3,8 @@ import { join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { runWithLimit } from '../../core/run-with-limit.js';
 import { errnoOf, withFile } from '../binary-file.js';
-import {
-  type CacheContent,
-  type CheckResult,
-  checkThoroughly,
-  readFooter,
-  readLastUse,
-  readNote,
-} from './cache-file.js';
+import type { CacheContent, CheckResult } from './cache-file.js';
+import { checkThoroughly, readFooter, readLastUse, readNote } from './cache-file.js';
 import { classifyName, listKeysInUse, readCacheLimit, type CacheName } from './cache-folder.js';
 
 export interface CachedWeights {

@@ -13,13 +13,8 @@ import { makeProcessTag } from '../../core/processes.js';
 import { chooseLayout, describingNames, readShardIndex } from '../checkpoint-folder.js';
 import { quote, refuse } from '../stored-tensor.js';
 import { fetchBlob, listPartialFiles, type BlobRequest } from './hub-blob.js';
-import {
-  formatHubId,
-  type HubId,
-  type HubSettings,
-  readHubSettings,
-  repositoryFolders,
-} from './hub-settings.js';
+import type { HubId, HubSettings } from './hub-settings.js';
+import { formatHubId, readHubSettings, repositoryFolders } from './hub-settings.js';
 import { openRepository, type HubFile, type HubRepository } from './hub-client.js';
 
 export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {

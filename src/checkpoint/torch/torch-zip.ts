@@ -173,9 +173,7 @@ function placeTensor(
   }
   // Inexact for huge strides, which the check below refuses anyway.
   let reach = count === 0 ? 0 : 1;
-  if (count > 0) {
-    tensor.shape.forEach((size, axis) => (reach += (size - 1) * tensor.strides[axis]!));
-  }
+  if (count > 0) tensor.shape.forEach((size, axis) => (reach += (size - 1) * tensor.strides[axis]!));
   if (!Number.isSafeInteger(reach) || tensor.offset + reach > elements) {
     throw refuse(
       `${where} reaches element ${tensor.offset + reach} of a storage of ${elements} elements`,

@@ -7,13 +7,8 @@ import type { Drafter } from '../../draft/drafter.js';
 import { spellToken, type TokenSpelling } from '../../text/text-stream.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
-import {
-  decodePlain,
-  type Generation,
-  type GenerationRequest,
-  readPrefix,
-  type ReadPrefix,
-} from '../plain.js';
+import type { Generation, GenerationRequest, ReadPrefix } from '../plain.js';
+import { decodePlain, readPrefix } from '../plain.js';
 import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
 import type { PolicyChooser } from '../policies/policy-chooser.js';
 import { choosePolicy } from '../speculative-text.js';

@@ -100,10 +100,6 @@ export class Engine {
   /**
    * Decodes once there is room. `bytes`: upper bound for keys and values of prompt and answer, in target and drafter;
    * `signal` aborts the wait.
-   * @example
-   * const engine = new Engine({ concurrency: 4 });
-   * await Promise.all(requests.map((request) => engine.run((scheduler) => decodePlain(model, { ...request, scheduler
-   * }))));
    */
   async run<Result>(
     decode: (scheduler: PassScheduler) => Promise<Result>,

@@ -13,13 +13,8 @@ import { concatenate, reshape } from '../../graph/operations/shaping.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { embeddingTable, project, projectToVocabulary } from '../../model/decoder.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import {
-  prepareDrafterWeights,
-  type DrafterDescription,
-  type DrafterFacts,
-  type DrafterOptions,
-  type WeightedSystem,
-} from '../draft-system.js';
+import type { DrafterDescription, DrafterFacts, DrafterOptions, WeightedSystem } from '../draft-system.js';
+import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
 import {
   anotherTarget,

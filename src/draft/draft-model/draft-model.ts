@@ -14,12 +14,8 @@ import {
   embeddingName,
   outputName,
 } from '../../model/weights.js';
-import {
-  holdsDecoder,
-  type DrafterDescription,
-  type DrafterOptions,
-  type WeightedSystem,
-} from '../draft-system.js';
+import type { DrafterDescription, DrafterOptions, WeightedSystem } from '../draft-system.js';
+import { holdsDecoder } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
 import type { AttentionHead } from '../programs/attention-head.js';

@@ -4,12 +4,8 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { parseConfiguration } from '../../model/configuration.js';
 import { TokenBytes } from '../../text/tokenizer/token-bytes.js';
 import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
-import {
-  findVocabularyDifference,
-  loadTokenizer,
-  type Tokenizer,
-  type VocabularyDifference,
-} from '../../text/tokenizer/tokenizer.js';
+import type { Tokenizer, VocabularyDifference } from '../../text/tokenizer/tokenizer.js';
+import { findVocabularyDifference, loadTokenizer } from '../../text/tokenizer/tokenizer.js';
 import type { DrafterOptions } from '../draft-system.js';
 import { misfit } from '../reading/checks.js';
 

@@ -10,15 +10,8 @@ import { createRotary } from '../../model/rotary/rotary.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftedLogits, Drafter, TeacherForcing } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
-import {
-  cutRows,
-  maskBehindRoots,
-  seeEarlierLevels,
-  type AttentionHead,
-  type HeadMemory,
-  type HeadStep,
-  fillWithMasks,
-} from '../programs/attention-head.js';
+import type { AttentionHead, HeadMemory, HeadStep } from '../programs/attention-head.js';
+import { cutRows, maskBehindRoots, seeEarlierLevels, fillWithMasks } from '../programs/attention-head.js';
 import { dropFirst, dropLast } from '../programs/states.js';
 import { anotherTarget, countParameters, misfit } from '../reading/checks.js';
 import type { EagleParts } from './eagle-parts.js';

@@ -32,13 +32,8 @@ import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
 import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
-import {
-  createHydra,
-  describeHydra,
-  recogniseHydra,
-  requireGroundedHeads,
-  type HydraSizes,
-} from './hydra-layout.js';
+import type { HydraSizes } from './hydra-layout.js';
+import { createHydra, describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
 
 /** Hydra's heads and Hydra++'s layer as graphs. */
 const hydraScope = 'hydra.';

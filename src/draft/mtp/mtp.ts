@@ -8,13 +8,8 @@ import { exponential, greater, select } from '../../graph/operations/elementwise
 import { sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, transpose } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
-import {
-  normalise,
-  project,
-  projectToVocabulary,
-  runLayer,
-  type AttentionContext,
-} from '../../model/decoder.js';
+import type { AttentionContext } from '../../model/decoder.js';
+import { normalise, project, projectToVocabulary, runLayer } from '../../model/decoder.js';
 import {
   prepareDrafterWeights,
   type DrafterOptions,

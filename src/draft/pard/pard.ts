@@ -12,13 +12,8 @@ import { describeDraftModel, openDraftModel, createDraftModel } from '../draft-m
 import { holdsDecoder, type WeightedSystem } from '../draft-system.js';
 import type { DraftedLogits, TeacherForcing } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
-import {
-  maskBehindRoots,
-  seeEarlierLevels,
-  type AttentionHead,
-  type MaskRow,
-  fillWithMasks,
-} from '../programs/attention-head.js';
+import type { AttentionHead, MaskRow } from '../programs/attention-head.js';
+import { maskBehindRoots, seeEarlierLevels, fillWithMasks } from '../programs/attention-head.js';
 import { dropFirst } from '../programs/states.js';
 import { refuseAtOnce } from '../reading/checks.js';
 import { readMaskToken } from '../reading/head-configuration.js';

@@ -62,9 +62,7 @@ export function readScores(outputs: MixedValues, want: ScoreDetail, vocabularies
   const tokens = integersOf(outputs, 'topTokens');
   const scores = floatsOf(outputs, 'topScores');
   const width = outputs.topTokens!.shape.at(-1)!;
-  for (let best = 0; best < scores.length; best += width) {
-    requireScore(scores[best]!);
-  }
+  for (let best = 0; best < scores.length; best += width) requireScore(scores[best]!);
   const toTarget = (token: number): number => (targetTokens === undefined ? token : targetTokens[token]!);
   const rowOf = (row: number): Float32Array => {
     if (want !== 'logits') throw new Error('Whole rows were not asked for.');

@@ -16,14 +16,8 @@ import { compileLanes, type LaneProgram } from '../../model/lanes/lane-program.j
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import {
-  chainInputs,
-  declareVerifiedMask,
-  draftedColumns,
-  toTarget,
-  type ChainPlaces,
-  type ChainSizes,
-} from './chain-program.js';
+import type { ChainPlaces, ChainSizes } from './chain-program.js';
+import { chainInputs, declareVerifiedMask, draftedColumns, toTarget } from './chain-program.js';
 import type { TreeLevel, TreeSize } from '../drafter.js';
 import { requireScore, type Vocabularies } from './scores.js';
 

@@ -9,15 +9,8 @@ import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { DraftSession, GrowingDraft, SiblingDrawer } from '../drafter.js';
 import { detailFor } from '../programs/scores.js';
-import {
-  addPath,
-  chainTree,
-  Draft,
-  finishTree,
-  growDynamicTree,
-  isGrownAtOnce,
-  type TokenTree,
-} from './token-tree.js';
+import type { TokenTree } from './token-tree.js';
+import { addPath, chainTree, Draft, finishTree, growDynamicTree, isGrownAtOnce } from './token-tree.js';
 import { formatDraftPolicy, loadTreeShape, type DraftPolicy, type DynamicPolicy } from './policy.js';
 import type { TreeShape } from './tree-shapes.js';
 

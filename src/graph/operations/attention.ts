@@ -20,15 +20,8 @@ import {
   isMultiple,
   multiplyDimensions,
 } from '../dimension.js';
-import {
-  type Attention,
-  createTensor,
-  type GradientRules,
-  refuse,
-  requireDType,
-  type SegmentKind,
-  type Tensor,
-} from '../tensor.js';
+import type { Attention, GradientRules, SegmentKind, Tensor } from '../tensor.js';
+import { createTensor, refuse, requireDType } from '../tensor.js';
 import {
   lanesOf,
   ownersOfMask,

@@ -2,13 +2,8 @@
  * One product for all: matrix products, attention scores and their gradients are sums of products over named axes.
  * Every name stands in at least two of left, right and output, so the gradient of a contraction is a contraction.
  */
-import {
-  equalDimensions,
-  formatDimension,
-  formatShape,
-  type Dimension,
-  multiplyDimensions,
-} from '../dimension.js';
+import type { Dimension } from '../dimension.js';
+import { equalDimensions, formatDimension, formatShape, multiplyDimensions } from '../dimension.js';
 import type { Contraction, GradientRules, Tensor } from '../tensor.js';
 import { createTensor, refuse, requireDType } from '../tensor.js';
 import { multiply } from './elementwise.js';

@@ -1,13 +1,7 @@
 /** Reading and writing by index, and the order statistics that make indices. */
 import { equalShapes, formatDimension } from '../dimension.js';
-import {
-  createTensor,
-  type GradientRules,
-  refuse,
-  requireDType,
-  requireLastAxis,
-  type Tensor,
-} from '../tensor.js';
+import type { GradientRules, Tensor } from '../tensor.js';
+import { createTensor, refuse, requireDType, requireLastAxis } from '../tensor.js';
 import { greater, multiply, select } from './elementwise.js';
 import { reshape } from './shaping.js';
 

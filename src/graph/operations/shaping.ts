@@ -10,14 +10,8 @@ import {
   type Shape,
   subtractDimensions,
 } from '../dimension.js';
-import {
-  createTensor,
-  type GradientRules,
-  refuse,
-  requireDType,
-  resolveAxis,
-  type Tensor,
-} from '../tensor.js';
+import type { GradientRules, Tensor } from '../tensor.js';
+import { createTensor, refuse, requireDType, resolveAxis } from '../tensor.js';
 
 export { reshape };
 

@@ -6,12 +6,8 @@ import { existsSync, readdirSync } from 'node:fs';
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import {
-  type HubId,
-  type HubSettings,
-  readReference,
-  repositoryFolders,
-} from '../../checkpoint/hub/hub-settings.js';
+import type { HubId, HubSettings } from '../../checkpoint/hub/hub-settings.js';
+import { readReference, repositoryFolders } from '../../checkpoint/hub/hub-settings.js';
 import { downloadDataFile, type DownloadOptions } from '../../checkpoint/hub/hub-download.js';
 import { defaultCacheFolder, makeFolderSync, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';

@@ -44,10 +44,6 @@ export interface Answers {
   readonly interrupted: boolean;
 }
 
-/**
- * @example
- * const { conversations } = await answerConversations({ target, conversations, file, maxNewTokens: 256 });
- */
 export async function answerConversations(request: AnswersRequest): Promise<Answers> {
   const { conversations, onProgress, signal } = request;
   const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4 } = request;

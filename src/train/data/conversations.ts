@@ -79,10 +79,7 @@ const shapeNames = Object.keys(shapes)
   .map((key) => `"${key}"`)
   .join(', ');
 
-/**
- * In the order of the file; the first invalid line is refused.
- * @example const conversations = await readConversations('train.jsonl');
- */
+/** In the order of the file; the first invalid line is refused. */
 export async function readConversations(path: string): Promise<readonly Conversation[]> {
   const conversations: Conversation[] = [];
   const lineOfId = new Map<string, number>();

@@ -12,13 +12,8 @@ import type { AuditEvents } from '../../audit/units/audit-unit.js';
 import { quoteWord } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
-import {
-  describeMachine,
-  findSameDevice,
-  requireRoom,
-  seatWorkers,
-  type WorkerPlan,
-} from '../../runs/run-device.js';
+import type { WorkerPlan } from '../../runs/run-device.js';
+import { describeMachine, findSameDevice, requireRoom, seatWorkers } from '../../runs/run-device.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import { withResumption } from '../../runs/resumed-run.js';
 import { nameDevice } from '../../runtime/device-choice.js';

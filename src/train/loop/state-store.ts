@@ -33,7 +33,6 @@ export class StateStore {
     private readonly options: StateStoreOptions,
   ) {}
 
-  /** @example const store = StateStore.open(join(run, 'states.bin'), { limitBytes: 8e9 }); */
   static open(path: string, options: StateStoreOptions): StateStore {
     const file = explainFailure(path, 'train', () => openSync(path, 'a+'));
     const store = new StateStore(path, file, options);

@@ -20,16 +20,8 @@ import {
   updateInputs,
 } from './adamw.js';
 import { shareFrozenProducts } from './frozen-products.js';
-import {
-  type LossParts,
-  type Objective,
-  type Pair,
-  buildChoices,
-  buildLoss,
-  contextInputs,
-  labelInputs,
-  lossParts,
-} from './losses.js';
+import type { LossParts, Objective, Pair } from './losses.js';
+import { buildChoices, buildLoss, contextInputs, labelInputs, lossParts } from './losses.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
 import { findTrainable } from '../../draft/systems.js';
