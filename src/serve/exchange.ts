@@ -104,7 +104,9 @@ export class Exchange {
     metrics.refused(error.status);
     const entry = { ...this.entry(status), error: error.code, param: fieldOf(error) };
     // The message of a client error may quote the request, so it is not logged.
-    if (error.status >= 500) log.error({ ...entry, cause: describe(error.cause ?? error) });
+    const { cause = error } = error;
+    const reason = cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause);
+    if (error.status >= 500) log.error({ ...entry, cause: reason });
     else log.info(entry);
     const totalMs = performance.now() - this.startMs;
     this.record(error.status, error.status >= 500 ? 'upstream-failed' : 'refused', totalMs, undefined);
@@ -200,7 +202,3 @@ const fieldOf = ({ param, code }: ApiError): string | undefined =>
   param === null || code === 'unknown_field' ? undefined : param.split('.')[0];
 
 const round = (value: number): number => Math.round(value * 100) / 100;
-
-function describe(cause: unknown): string {
-  return cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause);
-}

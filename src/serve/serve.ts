@@ -139,12 +139,12 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   let url: string;
   let operatorUrl: string | undefined;
   try {
-    url = await listen(server, { host: hostname, port }, '--port');
+    url = await listen(server, { host: hostname, port }, '--port (0 takes any free one)');
     if (operator !== undefined)
       operatorUrl = await listen(
         operator,
         { host: operatorHost, port: port === 0 ? 0 : operatorPort },
-        '--port',
+        '--port (0 takes any free one)',
       );
   } catch (cause) {
     server.close();

@@ -16,7 +16,7 @@ import { exitCodes } from '../failure.js';
 import { joinLines, printResult, readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
 import { createModelFinder, createPromptFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
-import { asOneLine, type Output, type Terminal } from '../terminal.js';
+import { asOneLine, type Terminal } from '../terminal.js';
 import {
   type AuditFlags,
   auditFlags,
@@ -67,7 +67,11 @@ export const audit = defineCommand({
           hint: 'Leave it out; only --format may be given.',
         }),
     );
-    return runVerify(flags.verify, flags.format, invocation.terminal.stdout);
+    const { stdout } = invocation.terminal;
+    const verified = await verifyFinishedRun(flags.verify); // throws if anything was changed
+    if (flags.format === 'json') stdout.writeData(`${JSON.stringify(verified, undefined, 2)}\n`);
+    else stdout.write(describeVerified(verified));
+    return exitCodes.success;
   },
 });
 
@@ -194,14 +198,6 @@ function gateWords({ failIfDrop, failIfAcceptedLengthBelow }: AuditFlags): strin
       ? ''
       : ` --fail-if-accepted-length-below ${failIfAcceptedLengthBelow}`,
   ].join('');
-}
-
-/** Throws if anything was changed since it was written. */
-async function runVerify(folder: string, format: string, stdout: Output): Promise<number> {
-  const verified = await verifyFinishedRun(folder);
-  if (format === 'json') stdout.writeData(`${JSON.stringify(verified, undefined, 2)}\n`);
-  else stdout.write(describeVerified(verified));
-  return exitCodes.success;
 }
 
 function describeVerified({ folder, version, units, steps, sha256, result }: RunVerification): string {

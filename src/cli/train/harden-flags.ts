@@ -14,7 +14,7 @@ import { learningSettings, objectiveSettings, textSettings } from '../../train/s
 import { auditSettingFlags, presetFlag } from '../audit/audit-flags.js';
 import * as common from '../common-flags.js';
 import { type FlagsOf, type FlagTable, flag, group, list, pickGiven, settingFlags } from '../flags.js';
-import { conversationFlags, givenTraining } from './train.js';
+import { conversationFlags } from './train.js';
 
 function pick<Table extends FlagTable, Name extends keyof Table & string>(
   table: Table,
@@ -135,6 +135,3 @@ export function givenAudit(flags: HardenFlags): Partial<AuditSettings> {
   };
   return { ...pickGiven(sharedAudit, flags), ...pickGiven(renamed, renamed) };
 }
-
-export const givenHardenTraining = (flags: HardenFlags): ReturnType<typeof givenTraining> =>
-  givenTraining({ ...flags, seed: undefined });

@@ -22,7 +22,6 @@ import {
   startHardening,
 } from '../../train/harden/harden-run.js';
 import type { AuditComparison, HardeningResult } from '../../train/harden/hardening-result.js';
-import type { RoundPlace } from '../../train/harden/hardening-rounds.js';
 import {
   baselineNames,
   completeHardening,
@@ -45,14 +44,8 @@ import {
 import { createModelFinder, createPromptFinder } from '../model-source.js';
 import { describeLeft, type Progress, type ProgressClock } from '../progress.js';
 import type { Colors } from '../terminal.js';
-import {
-  givenAudit,
-  givenHardening,
-  givenHardenTraining,
-  type HardenFlags,
-  hardenFlags,
-  sharedAudit,
-} from './harden-flags.js';
+import { givenAudit, givenHardening, type HardenFlags, hardenFlags, sharedAudit } from './harden-flags.js';
+import { givenTraining } from './train.js';
 import { createPace, createTrainProgress } from './train-progress.js';
 
 export const harden = defineCommand({
@@ -134,7 +127,7 @@ async function prepare(
     data,
     prompts,
     hardening: givenHardening(flags),
-    training: givenHardenTraining(flags),
+    training: givenTraining({ ...flags, seed: undefined }),
     audit: givenAudit(flags),
     preset: flags.preset,
     audits: flags.audits,
@@ -207,7 +200,9 @@ function createHardenProgress(progress: Progress, clock: ProgressClock): HardenE
       phase = { pace: createPace(clock.now, done), total };
       clean = undefined;
       if (done === total) return;
-      progress.start(total, nameOf(place, kind));
+      const { role, round, rounds } = place;
+      const name = role === 'hardened' ? '' : `${roleNames[role]}, `;
+      progress.start(total, `${name}round ${round}/${rounds}, ${kind}`);
       progress.update(done, {}, () => []);
     },
     onHunt(_place, { prompt, objective, texts, skipped }, done) {
@@ -237,9 +232,4 @@ function createHardenProgress(progress: Progress, clock: ProgressClock): HardenE
     },
     audit: createAuditProgress(progress, clock),
   };
-}
-
-function nameOf({ role, round, rounds }: RoundPlace, phase: 'search' | 'train'): string {
-  const kind = role === 'hardened' ? '' : `${roleNames[role]}, `;
-  return `${kind}round ${round}/${rounds}, ${phase}`;
 }

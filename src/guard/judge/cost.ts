@@ -91,7 +91,9 @@ export class StepTimes {
   /** Undefined until enough tenants had drafted and plain steps. */
   breakEvenOf(model: string): number | undefined {
     const times = this.models.peek(model);
-    return times && divide(times);
+    const [draftedMs, plainMs] = [times?.drafted, times?.plain].map(medianOfTenants);
+    if (draftedMs === undefined || plainMs === undefined) return undefined;
+    return Math.min(limits.max, Math.max(limits.min, draftedMs / plainMs));
   }
 
   learn({ model, tenant, speculation }: Pick<Observation, 'model' | 'tenant' | 'speculation'>): void {
@@ -128,14 +130,8 @@ const createTimes = (): ModelTimes => ({
   plain: new RecentMap(maxTenants),
 });
 
-function divide({ drafted, plain }: ModelTimes): number | undefined {
-  const [draftedMs, plainMs] = [medianOfTenants(drafted), medianOfTenants(plain)];
-  if (draftedMs === undefined || plainMs === undefined) return undefined;
-  return Math.min(limits.max, Math.max(limits.min, draftedMs / plainMs));
-}
-
-function medianOfTenants(tenants: RecentMap<Times>): number | undefined {
-  const middles = [...tenants.entries()].flatMap(([, times]) =>
+function medianOfTenants(tenants: RecentMap<Times> | undefined): number | undefined {
+  const middles = [...(tenants?.entries() ?? [])].flatMap(([, times]) =>
     times.length < min.times ? [] : keptMedian(times),
   );
   return middles.length < min.tenants ? undefined : median(middles);

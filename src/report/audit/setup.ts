@@ -10,13 +10,14 @@ import {
   speedupText,
 } from '../../core/number-text.js';
 import { paperTable, phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
-import { factsHtml, tableHtml } from '../table.js';
+import { type Table, factsHtml, tableHtml } from '../table.js';
 import { limitsBlock } from '../document.js';
 import { type Content, type Markup, fragment } from '../markup.js';
 
 export function drawSetup(result: AuditResult, timings: AuditTimings): Markup {
   const { setup } = result;
   const { target, drafters, options } = setup;
+  const phases = phaseTable(timings);
   const given = Object.entries(options).map(([name, value]) => `${name} ${String(value)}`);
   const measured = arms.filter((arm) =>
     result.drafters.some(({ summary }) => findArm(summary, arm) !== undefined),
@@ -28,8 +29,8 @@ export function drawSetup(result: AuditResult, timings: AuditTimings): Markup {
   return fragment`<h2>What each row is for</h2>
 <div class="card">${factsHtml(measured.map((arm) => [armLabels[arm], armPurposes[arm]]))}
 ${result.drafters.map((drafter) => [describeRepeat(drafter, timings), describeEffort(drafter)])}</div>
-${drawPaperTable(result, timings)}
-${drawPhases(timings)}
+${drawTable(paperTable(result, timings), paperTitle, paperNote, paperTitle)}
+${phases && fragment`${drawTable(phases, 'Time by phase', phaseNote, 'Where the time went')}\n${drawTable(workerTable(timings), 'Workers', workerNote)}`}
 <h2>Setup and how to reproduce</h2>
 <div class="card">${factsHtml([
     ['target', identify(target)],
@@ -51,29 +52,18 @@ ${drawPhases(timings)}
 ${limitsBlock(limits).html}`;
 }
 
-function drawPaperTable(result: AuditResult, timings: AuditTimings): Content {
-  const table = paperTable(result, timings);
-  if (table === undefined) return null;
-  return fragment`<h2>The columns of the paper</h2>
-<div class="card">${tableHtml(table, 'The columns of the paper')}
-<p class="soft small">Speedup, accepted length, and tokens per second of the answers that the target gives by itself, without and with the suffix. Perplexity of those answers under the clean prompt. Same answer: the accepted length along the clean answer.</p></div>`;
-}
+/** Nothing where there is no table. */
+const drawTable = (table: Table | undefined, label: string, note: string, title?: string): Content =>
+  table &&
+  fragment`${title === undefined ? null : fragment`<h2>${title}</h2>\n`}<div class="card">${tableHtml(table, label)}
+<p class="soft small">${note}</p></div>`;
 
-function drawPhases(timings: AuditTimings): Content {
-  const table = phaseTable(timings);
-  if (table === undefined) return null;
-  return fragment`<h2>Where the time went</h2>
-<div class="card">${tableHtml(table, 'Time by phase')}
-<p class="soft small">${phaseLegend}. Shares are of the whole run.</p></div>
-${drawWorkers(timings)}`;
-}
-
-function drawWorkers(timings: AuditTimings): Content {
-  const table = workerTable(timings);
-  if (table === undefined) return null;
-  return fragment`<div class="card">${tableHtml(table, 'Workers')}
-<p class="soft small">Workers that share a machine slow each other down: tokens per second and speedups are lower than those of one process.</p></div>`;
-}
+const paperTitle = 'The columns of the paper';
+const paperNote =
+  'Speedup, accepted length, and tokens per second of the answers that the target gives by itself, without and with the suffix. Perplexity of those answers under the clean prompt. Same answer: the accepted length along the clean answer.';
+const phaseNote = `${phaseLegend}. Shares are of the whole run.`;
+const workerNote =
+  'Workers that share a machine slow each other down: tokens per second and speedups are lower than those of one process.';
 
 /** The A/A row. In float32 greedy decoding repeats exactly; where it does not, the report opens with a warning (repeats.ts). */
 function describeRepeat({ drafter, summary }: DrafterResult, timings: AuditTimings): Content {

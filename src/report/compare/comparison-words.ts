@@ -34,7 +34,7 @@ export function comparisonTable({ rows }: DrafterComparison): Table {
     ],
     rows: rows.map((row) => ({
       cells: [
-        nameRow(row),
+        nameChange(row.arm, (arm) => armLabels[arm]),
         arrow(row.length, acceptedLengthText),
         row.change === null ? '–' : arrow(row.change, (change) => changeText(change)),
         row.difference === null ? '–' : pointsCell(row.difference),
@@ -46,9 +46,9 @@ export function comparisonTable({ rows }: DrafterComparison): Table {
   };
 }
 
-function nameRow({ arm: { before, after } }: RowComparison): string {
-  return before === after ? armLabels[before] : `${armLabels[before]} → ${armLabels[after]}`;
-}
+/** One name where nothing changed. */
+const nameChange = <T>({ before, after }: Sides<T>, name: (value: T) => string): string =>
+  before === after ? name(after) : `${name(before)} → ${name(after)}`;
 
 function arrow<T>({ before, after }: Sides<T>, text: (value: T) => string): string {
   return `${text(before)} → ${text(after)}`;
@@ -69,9 +69,7 @@ export function signed(share: number): string {
   return share > 0 && text !== '0.0' ? `+${text}` : text;
 }
 
-export function nameDrafter({ drafter: { before, after } }: DrafterComparison): string {
-  return before === after ? before : `${before} → ${after}`;
-}
+export const nameDrafter = ({ drafter }: DrafterComparison): string => nameChange(drafter, String);
 
 /** The drafter whose drop under attack grew most. */
 export function findWorst({ drafters }: Comparison): DrafterComparison | undefined {
