@@ -1,9 +1,14 @@
 import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import { makeFolderSync } from '../core/files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { BenchmarkResult, PromptSet } from '../measure/benchmark.js';
 import { describeMachine, findDevices, seatWorkers } from '../runs/run-device.js';
+import { toSpecBenchFiles } from '../measure/spec-bench.js';
 import { type BenchmarkSetting, formatBenchmark } from '../report/benchmark-table.js';
+import { writeWhole } from '../report/document.js';
 import { type BenchPlan, openBench, runBenchUnits } from '../runs/bench-units.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
@@ -67,6 +72,10 @@ const flags = {
       'format',
       { default: 'markdown' },
     ),
+    specBench: flag('also write answer files for the tools of Spec-Bench', text, 'dir', {
+      was: ['--answers'],
+      rare: true,
+    }),
     ...common.progressFlag,
     ...common.machineFlags,
     device: {
@@ -106,6 +115,7 @@ async function runBench(flags: BenchFlags, { terminal }: Invocation): Promise<nu
       name,
       prompts: await loadPrompts(await findSet(source), { folder: flags.promptsDir }),
     });
+  if (flags.specBench !== undefined) createFolder(flags.specBench);
   const choice = await chooseDevice({ device: await mainDevice(flags), dtype: flags.dtype });
   const devices = await findDevices(flags.device);
   const findModel = createModelFinder(flags, terminal);
@@ -124,7 +134,7 @@ async function runBench(flags: BenchFlags, { terminal }: Invocation): Promise<nu
   const setting = { target: nameModel(target), machine: describeMachine(device), threads, ...sizes };
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
-  const own = { format, setting, terminal, progress, abort };
+  const own = { format, specBench: flags.specBench, setting, terminal, progress, abort };
   if (devices !== undefined && devices.length > 1) {
     const seats = seatWorkers({ count: devices.length, devices }, device, threads);
     progress.note(`One thread on each of ${devices.map(({ ordinal }) => `cuda:${ordinal}`).join(', ')}.`);
@@ -141,6 +151,7 @@ async function runBench(flags: BenchFlags, { terminal }: Invocation): Promise<nu
 
 interface Measurement {
   readonly format: BenchFlags['format'];
+  readonly specBench: string | undefined;
   readonly setting: BenchmarkSetting;
   readonly terminal: Terminal;
   readonly progress: Progress;
@@ -150,7 +161,7 @@ interface Measurement {
 type RunEvents = Parameters<typeof runBenchUnits>[2];
 
 async function measure(
-  { format, setting, terminal, progress, abort }: Measurement,
+  { format, specBench, setting, terminal, progress, abort }: Measurement,
   run: (events: RunEvents) => Promise<BenchmarkResult>,
 ): Promise<number> {
   const { stdout } = terminal;
@@ -182,6 +193,7 @@ async function measure(
     stopListening();
     progress.finish();
   });
+  if (specBench !== undefined) await writeAnswers(specBench, result, setting.target);
   if (result.records.length === 0) {
     const reason =
       failures > 0 ? 'Every unit failed.' : 'Interrupted before one prompt was answered by every system.';
@@ -198,4 +210,24 @@ async function measure(
   // A benchmark with answers that differ from plain decoding has failed, whatever its speed.
   const isLossless = result.summaries.every(({ speculation }) => (speculation?.differingAnswers ?? 0) === 0);
   return isLossless ? exitCodes.success : exitCodes.failure;
+}
+
+async function writeAnswers(folder: string, { records }: BenchmarkResult, target: string): Promise<void> {
+  for (const { set, modelId, answers } of toSpecBenchFiles(records, target, Date.now())) {
+    const setFolder = join(folder, set.replace(/[^\w.-]+/g, '-').replace(/^[-.]+/, ''));
+    createFolder(setFolder);
+    const lines = answers.map((answer) => `${JSON.stringify(answer)}\n`).join('');
+    await writeWhole(join(setFolder, `${modelId}.jsonl`), lines);
+  }
+}
+
+function createFolder(path: string): void {
+  try {
+    makeFolderSync(path);
+  } catch (cause) {
+    throw new MistletoeError('usage', `The folder ${path} cannot be created: ${describeCause(cause)}`, {
+      hint: 'Give --spec-bench a folder that can be written.',
+      cause,
+    });
+  }
 }

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
@@ -114,6 +114,24 @@ describe('mistletoe bench', () => {
       .map((line) => JSON.parse(line) as JsonSummary);
     expect(lines.map(({ type }) => type)).toEqual(['setting', 'answer', 'answer', 'summary', 'summary']);
     expect(lines[2]?.policy).toBe('auto');
+  });
+
+  it('writes answer files for Spec-Bench, a folder per set and a file per system', async () => {
+    const answers = join(temporary.path, 'answers');
+    const { code } = await bench([...tinyBench, '--spec-bench', answers, '--progress', 'none']);
+    expect(code).toBe(0);
+    expect(readdirSync(join(answers, 'prompts')).sort()).toEqual([
+      'target-eagle3-chain-3.jsonl',
+      'target-plain.jsonl',
+    ]);
+    const read = (name: string) =>
+      readFileSync(join(answers, 'prompts', name), 'utf8')
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { question_id: string; choices: { turns: string[] }[] })
+        .map(({ question_id, choices }) => [question_id, choices[0]?.turns]);
+    expect(read('target-plain.jsonl').map(([id]) => id)).toEqual(['prompt-1', 'prompt-2']);
+    expect(read('target-eagle3-chain-3.jsonl')).toEqual(read('target-plain.jsonl'));
   });
 
   it('reads sets known by name from a folder', async () => {

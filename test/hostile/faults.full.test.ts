@@ -1,7 +1,7 @@
 /** Faults of disks, and signals, as processes of their own meet them: each is one sentence and an exit code. */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { FaultCommands, fullDiskMessage, oddConfigs } from './fault-commands.js';
@@ -63,4 +63,31 @@ describe('config.json', () => {
     'of a target with %s = %j is answered in words',
     (key, value) => commands.expectWords(key, value),
   );
+});
+
+describe('bench --answers', () => {
+  /** A finished measurement; the first of its files is gone. */
+  async function measureAnswers() {
+    const answers = commands.audits.freshFolder();
+    const argv = commands.bench('--spec-bench', answers);
+    expect((await commands.runHere(argv)).code).toBe(0);
+    const [first] = execFileSync('find', [answers, '-name', '*.jsonl'], { encoding: 'utf8' }).split('\n');
+    rmSync(first!);
+    return { argv, first: first! };
+  }
+
+  it('does not wait for the reader of a pipe that lies in its way', async () => {
+    const { argv, first } = await measureAnswers();
+    execFileSync('mkfifo', [first]);
+    expect((await commands.runHere(argv)).code).toBe(0);
+    expect(statSync(first).isFile()).toBe(true);
+  });
+
+  it('that cannot be written behind the measurement is a sentence', async () => {
+    const { argv, first } = await measureAnswers();
+    mkdirSync(join(first, 'in the way'), { recursive: true });
+    const { code, err } = await commands.runHere(argv);
+    expect(err).toMatch(new RegExp(`^error: Could not write ${first}: [^\n]*\nhint: [^\n]*\n$`));
+    expect(code).toBe(1);
+  });
 });

@@ -65,6 +65,17 @@ describe('the place of a run', () => {
   });
 });
 
+describe('bench --answers', () => {
+  it.each([
+    ['/proc/mistletoe', 'cannot be created'],
+    ['/dev/null', 'cannot be created'],
+  ])('%s is refused before anything is measured', async (path, message) => {
+    const { code, out, err } = await commands.runHere(commands.bench('--spec-bench', path));
+    expect(err).toContain(`The folder ${path} ${message}`);
+    expect([code, out]).toEqual([2, '']);
+  });
+});
+
 describe('config.json', () => {
   it.each(oddConfigs.filter((_, index) => index % 4 === 0))(
     'of a target with %s = %j is answered in words',
