@@ -129,7 +129,8 @@ async function runBench(flags: BenchFlags, { terminal }: Invocation): Promise<nu
   const device = recordDevice(settled);
   const { format, limit, maxNewTokens, seed, warmup, concurrency, threads = availableParallelism() } = flags;
   const sizes = { maxNewTokens, sampling: common.samplingOf(flags), seed, warmup, concurrency };
-  const loading = { ...common.cacheOf(flags), ...common.tapsOf(flags), ...common.templateOf(flags) };
+  const { taps, chatTemplate, date } = flags;
+  const loading = { ...common.cacheOf(flags), taps, chatTemplate, date };
   const plan: BenchPlan = { target, drafters, promptSets, limit, ...sizes, ...loading };
   const setting = { target: nameModel(target), machine: describeMachine(device), threads, ...sizes };
   const abort = new AbortController();

@@ -1,16 +1,14 @@
 /** Flags that several commands share; each means the same everywhere. */
-import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { maxThreads, maxWorkers } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import { type ReadingOptions, tapConventions } from '../draft/draft-system.js';
+import { tapConventions } from '../draft/draft-system.js';
 import { readDeviceList } from '../runs/run-device.js';
 import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
 import { quantizedTypes } from '../runtime/weights.js';
 import { builtInTemplateNames } from '../text/template/built-in-templates.js';
 import { parseDay } from '../text/template/calendar-day.js';
-import type { TemplateOptions } from '../text/template/chat-template.js';
 import { type FlagsOf, flag, toggle } from './flags.js';
 
 export const targetFlag = {
@@ -29,7 +27,6 @@ export const tapsFlag = {
     { rare: true, shownDefault: 'set by its trainer, if the file names one' },
   ),
 };
-export type DrafterFlags = FlagsOf<typeof tapsFlag>;
 
 export const draftFlag = {
   draft: flag(
@@ -61,7 +58,6 @@ export const templateFlags = {
     { rare: true, shownDefault: 'today' },
   ),
 };
-export type TemplateFlags = FlagsOf<typeof templateFlags>;
 
 export const promptSetFlags = {
   promptsDir: flag('folder with mt_bench.jsonl, humaneval.jsonl and gsm8k.jsonl', text, 'dir', {
@@ -175,25 +171,13 @@ export const formatFlag = {
 /** What --resume may be combined with: everything else is in the run's folder. */
 export const resumable = ['resume', 'progress', 'format', 'cacheDir', 'verifyCache'];
 
-type Some<Flags> = { readonly [Name in keyof Flags]?: Flags[Name] | undefined };
-
-export const tapsOf = ({ taps }: Some<DrafterFlags>): ReadingOptions => ({ taps });
-
-export const templateOf = ({ chatTemplate, date }: Some<TemplateFlags>): TemplateOptions => ({
-  chatTemplate,
-  date,
-});
-
 export const samplingOf = ({ temperature, topK, topP }: SamplingFlags): SamplingOptions => ({
   temperature,
   topK,
   topP,
 });
 
-export const cacheOf = ({
-  cacheDir,
-  verifyCache,
-}: Some<MachineFlags>): Pick<CacheOptions, 'cacheFolder' | 'verifyCache'> => ({
+export const cacheOf = ({ cacheDir, verifyCache }: Partial<MachineFlags>) => ({
   cacheFolder: cacheDir,
   verifyCache,
 });

@@ -108,9 +108,10 @@ async function runGenerate(flags: GenerateFlags, { terminal, args }: Invocation)
   const onNotice = createNotice(terminal);
   const device = await settleDevice(choice, source === undefined ? [folder] : [folder, source], onNotice);
   const runtime = await openRuntime(device, flags.threads);
-  const loading = { onNotice, ...common.cacheOf(flags), ...common.tapsOf(flags) };
+  const loading = { onNotice, ...common.cacheOf(flags), taps: flags.taps };
   try {
-    const template = { chat: flags.raw === true ? false : flags.chat, ...common.templateOf(flags) };
+    const { raw, chat, chatTemplate, date } = flags;
+    const template = { chat: raw === true ? false : chat, chatTemplate, date };
     const target = await openTarget(folder, { runtime, ...loading, ...template });
     if (source === undefined) return await answerAll(target, undefined, prompts, flags, terminal);
     const { model, tokenizer } = target;

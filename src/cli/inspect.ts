@@ -11,7 +11,7 @@ import { countSparseLayers, type Experts } from '../model/experts.js';
 import type { ComputeType, DeviceWish, GpuHost } from '../runtime/device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
 import { type Invocation, defineCommand } from './command.js';
-import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './common-flags.js';
+import { deviceFlags, downloadFlag, formatFlag, tapsFlag } from './common-flags.js';
 import { closeSentence, exitCodes } from './failure.js';
 import { type FlagsOf, flag } from './flags.js';
 import { createModelFinder } from './model-source.js';
@@ -55,7 +55,7 @@ async function runInspect(flags: InspectFlags, { terminal, args }: Invocation): 
   // A folder of the same name is written ./eagle3.
   const bundled = bundledDrafters.find((name) => name === given);
   const folder = await findModel(bundled === undefined ? given : bundledDrafterFolder(bundled));
-  const inspection = await inspectCheckpoint(folder, { ...tapsOf(flags), target });
+  const inspection = await inspectCheckpoint(folder, { taps: flags.taps, target });
   // Drafters run where their targets do.
   const { model, memory } = inspection;
   const fit = model !== undefined && memory !== undefined ? await describeFit(model, flags) : undefined;

@@ -159,8 +159,9 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
     page: pageHandler,
     ...optionsOf(flags),
     ...common.cacheOf(flags),
-    ...common.tapsOf(flags),
-    ...common.templateOf(flags),
+    taps: flags.taps,
+    chatTemplate: flags.chatTemplate,
+    date: flags.date,
     onNotice: notice,
     onLog: (line) => {
       terminal.stdout.writeData(line);
