@@ -174,8 +174,8 @@ describe('mistletoe inspect on broken folders', () => {
     writeFileSync(join(folder, 'config.json'), JSON.stringify({ hidden_size: 8, vocab_size: 10 }));
     return expectProblems(
       folder,
-      /no tensor midlayer\.hidden_norm\.weight/,
-      /no tensor norm\.weight/,
+      /no tensor "midlayer\.hidden_norm\.weight"/,
+      /no tensor "norm\.weight"/,
       /hidden_size 8, but the tensors have 4/,
       /proposes 6 of the target's 10 tokens/,
     );
