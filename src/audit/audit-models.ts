@@ -1,11 +1,9 @@
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { MistletoeError } from '../core/errors.js';
 import { type Target, openTarget } from '../decode/target.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
 import { loadDrafter } from '../draft/systems.js';
-import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Runtime } from '../runtime/program.js';
-import type { AuditRequest } from './audit-request.js';
+import { type AuditRequest, parseFixedPolicy } from './audit-request.js';
 import type { LoadedDrafter } from './arms/transfer.js';
 
 export interface Models {
@@ -21,17 +19,9 @@ export async function openModels(
   const { targetFolder, settings, chatTemplate, date } = request;
   const template = { chat: settings.chat, chatTemplate, date };
   const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
-  return { target, drafters: await loadDrafters(request, target, cache) };
-}
-
-async function loadDrafters(
-  request: AuditRequest,
-  target: Target,
-  cache: CacheOptions,
-): Promise<LoadedDrafter[]> {
-  const loaded: LoadedDrafter[] = [];
-  for (const drafter of request.drafters) loaded.push(await openDrafter(request, drafter, target, cache));
-  return loaded;
+  const drafters: LoadedDrafter[] = [];
+  for (const drafter of request.drafters) drafters.push(await openDrafter(request, drafter, target, cache));
+  return { target, drafters };
 }
 
 export async function openDrafter(
@@ -46,11 +36,5 @@ export async function openDrafter(
     ...cache,
     taps: request.taps,
   });
-  const policy = parseDraftPolicy(text);
-  if (policy.kind === 'auto') {
-    throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
-      hint: 'Use for example --draft chain:4.',
-    });
-  }
-  return { id, drafter, policy: resolvePolicy(policy, drafter) };
+  return { id, drafter, policy: resolvePolicy(parseFixedPolicy(text), drafter) };
 }

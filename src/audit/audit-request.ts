@@ -12,7 +12,7 @@ import { draftModel } from '../draft/draft-model/draft-model.js';
 import { compareWithTarget } from '../draft/draft-model/vocabulary-match.js';
 import { type TapConvention, tapConventions } from '../draft/draft-system.js';
 import { folderOf, mapFolder, nameDrafter, recogniseCheckpoint } from '../draft/systems.js';
-import { formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
+import { type DraftPolicy, formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { chooseRunDevice, deviceSchema } from '../runs/run-device.js';
 import { type DeviceWish, recordDevice } from '../runtime/device-choice.js';
@@ -253,13 +253,15 @@ const defaultLevels = 4;
 
 function choosePolicy(draft: string | undefined, heads: number | undefined): string {
   if (draft === undefined) return `chain:${Math.min(defaultLevels, heads ?? defaultLevels)}`;
+  return formatDraftPolicy(parseFixedPolicy(draft));
+}
+
+export function parseFixedPolicy(draft: string): Exclude<DraftPolicy, { readonly kind: 'auto' }> {
   const policy = parseDraftPolicy(draft);
-  if (policy.kind === 'auto') {
-    throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
-      hint: 'Use for example --draft chain:4.',
-    });
-  }
-  return formatDraftPolicy(policy);
+  if (policy.kind !== 'auto') return policy;
+  throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
+    hint: 'Use for example --draft chain:4.',
+  });
 }
 
 /** Above temperature 0 drafts follow the answer token by token: a chain. */

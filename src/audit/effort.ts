@@ -17,6 +17,7 @@ import { armKeys } from './arms/drafter-units.js';
 import type { ArmKey } from './arms/measure-arm.js';
 import type { LoadedDrafter } from './arms/transfer.js';
 import type { AuditRequest } from './audit-request.js';
+import { isSearched } from './result.js';
 import { rowsPerBatch } from './search/pass-rows.js';
 import type { AuditSettings } from './settings.js';
 
@@ -120,7 +121,6 @@ export interface SearchEffort {
 export interface Effort extends SearchEffort, MemoryEstimate {}
 
 const directed: readonly string[] = ['attack', 'unprojected', 'preservation-only'];
-const searched: readonly string[] = [...directed, 'undirected'];
 /** Share of steps that gain, after which the gradient is new. */
 const gainingShare = 0.6;
 /** Two backward passes of two products each, in forward passes. */
@@ -162,7 +162,7 @@ export function countEffort(
   const perSearch = starts + steps * candidates;
   const total = { searches: 0, scoredCandidates: 0, decodedAnswers: 0, expectedMs: 0 };
   for (const { keys, share } of drafters) {
-    const searches = keys.filter(({ arm }) => searched.includes(arm)).length;
+    const searches = keys.filter(({ arm }) => isSearched(arm)).length;
     const gradients =
       gainingShare *
       steps *

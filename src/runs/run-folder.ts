@@ -24,13 +24,6 @@ import { appendText, explainFailure, syncFile, writeAtomically } from './run-wri
 
 const timingsFile = 'timings.jsonl';
 
-interface RunFolderOptions {
-  /** Milliseconds of any clock that only goes forward. */
-  readonly now?: () => number;
-  /** When work on the run began, by that clock, if that was before the folder was opened. */
-  readonly sinceMs?: number;
-}
-
 const elapsedSchema = z.object({ elapsedMs: z.number().nonnegative() });
 const timingSchema = z.looseObject({ unit: z.string() });
 
@@ -43,32 +36,32 @@ export class RunFolder {
   private earlierMs = 0;
   private hasFailed = false;
   private isClosed = false;
-  private readonly now: () => number;
   private readonly sinceMs: number;
-  private readonly said: string[] = [];
+  /** What was passed over while the run's files were read, in sentences. */
+  readonly notices: string[] = [];
 
   private constructor(
     readonly path: string,
     private readonly lock: RunLock,
-    { now = () => performance.now(), sinceMs }: RunFolderOptions,
+    /** Milliseconds of any clock that only goes forward. */
+    private readonly now = () => performance.now(),
   ) {
-    this.now = now;
-    this.sinceMs = sinceMs ?? now();
+    this.sinceMs = now();
   }
 
-  static create(place: RunPlace, config: unknown, options: RunFolderOptions = {}): RunFolder {
-    const text = formatJson(config);
+  static create(place: RunPlace, config: unknown, now?: () => number): RunFolder {
+    const text = `${JSON.stringify(config, undefined, 2)}\n`;
     const { path, lock } = createRun(place, text, 'audit');
-    const folder = new RunFolder(path, lock, options);
+    const folder = new RunFolder(path, lock, now);
     folder.chain = startChain(text);
     return folder;
   }
 
-  static resume(path: string, options: RunFolderOptions = {}): RunFolder {
+  static resume(path: string, now?: () => number): RunFolder {
     readRunConfig(path); // refuses what is not a run before it touches the folder
     const lock = explainFailure(join(path, lockName), 'audit', () => lockRun(path));
     try {
-      const folder = new RunFolder(path, lock, options);
+      const folder = new RunFolder(path, lock, now);
       folder.recover();
       return folder;
     } catch (cause) {
@@ -120,10 +113,8 @@ export class RunFolder {
   }
 
   /** One entry for each unit that counts: the last, where a kill made the unit run again. */
-  readTimings(): unknown[];
-  readTimings<T>(schema: z.ZodType<T>): T[];
-  readTimings(schema: z.ZodType = z.unknown()): unknown[] {
-    const last = new Map<string, unknown>();
+  readTimings<T>(schema: z.ZodType<T>): T[] {
+    const last = new Map<string, T>();
     let unreadable = 0;
     for (const { value } of readTimingLines(this.path)) {
       if (elapsedSchema.safeParse(value).success) continue;
@@ -135,16 +126,11 @@ export class RunFolder {
     }
     if (unreadable > 0) {
       const lines = unreadable === 1 ? '1 line' : `${unreadable} lines`;
-      this.said.push(
+      this.notices.push(
         `${lines} of ${join(this.path, timingsFile)} cannot be read and ${unreadable === 1 ? 'does' : 'do'} not count.`,
       );
     }
     return [...last.values()];
-  }
-
-  /** What was passed over while the run's files were read, in sentences. */
-  get notices(): readonly string[] {
-    return this.said;
   }
 
   /** Time spent on this run, before resumes too and between them not; what a kill took is lost up to the last unit. */
@@ -202,8 +188,4 @@ function readTimingLines(folder: string): { readonly value: unknown }[] {
     const parsed = parseLine(line);
     return { value: 'value' in parsed ? parsed.value : undefined };
   });
-}
-
-function formatJson(value: unknown): string {
-  return `${JSON.stringify(value, undefined, 2)}\n`;
 }

@@ -117,7 +117,10 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
     } catch (cause) {
       if (cause instanceof TaskFailed && cause.workerError !== undefined)
         throw unpackError(cause.workerError);
-      if (cause instanceof TaskFailed) throw endedWorker(cause.message);
+      if (cause instanceof TaskFailed)
+        throw new MistletoeError('runtime', `The first worker failed: ${cause.message}.`, {
+          hint: 'Run with --workers 1 to see whether the run itself fails.',
+        });
       throw cause;
     } finally {
       this.release(slot);
@@ -225,10 +228,4 @@ export class UnitPool<Input = unknown> implements UnitExecutor<Input> {
     started.send({ kind: 'setup', setup: slot.worker.setup });
     return started;
   }
-}
-
-function endedWorker(message: string): MistletoeError {
-  return new MistletoeError('runtime', `The first worker failed: ${message}.`, {
-    hint: 'Run with --workers 1 to see whether the run itself fails.',
-  });
 }

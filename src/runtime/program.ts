@@ -92,12 +92,20 @@ export function pickRows(runtime: Runtime, source: RowBuffer, picks: ArrayLike<n
 }
 
 export function floatsOf(values: MixedValues, name: string): Float32Array {
-  const data = hostArrayOf(values[name]);
-  if (data instanceof Float32Array) return data;
-  throw new MistletoeError(
-    'runtime',
-    `The program has no float32 output "${name}"; it has ${Object.keys(values).join(', ')}.`,
-  );
+  const value = values[name];
+  if (value !== undefined && 'data' in value && value.data instanceof Float32Array) return value.data;
+  throw lacksOutput(`float32 output "${name}"`, values);
+}
+
+export function integersOf(values: MixedValues, name: string): Int32Array {
+  const value = values[name];
+  if (value !== undefined && 'data' in value && value.data instanceof Int32Array) return value.data;
+  throw lacksOutput(`int32 output "${name}"`, values);
+}
+
+function lacksOutput(wanted: string, values: MixedValues): MistletoeError {
+  const names = Object.keys(values).join(', ');
+  return new MistletoeError('runtime', `The program has no ${wanted}; it has ${names}.`);
 }
 
 export function bufferOf(values: MixedValues, name: string): RowBuffer {
@@ -106,30 +114,16 @@ export function bufferOf(values: MixedValues, name: string): RowBuffer {
   throw new MistletoeError('runtime', `The program left no output "${name}" with the runtime.`);
 }
 
-const hostArrayOf = (value: TensorValue | ResidentValue | undefined): TensorValue['data'] | undefined =>
-  value !== undefined && 'data' in value ? value.data : undefined;
-
-export function integersOf(values: MixedValues, name: string): Int32Array {
-  const data = hostArrayOf(values[name]);
-  if (data instanceof Int32Array) return data;
-  throw new MistletoeError(
-    'runtime',
-    `The program has no int32 output "${name}"; it has ${Object.keys(values).join(', ')}.`,
-  );
+class DeviceError extends MistletoeError {
+  constructor(message: string, hint: string) {
+    super('runtime', message, { hint });
+  }
 }
 
 /** The request does not fit; a smaller one may. */
-export class OutOfMemoryError extends MistletoeError {
-  constructor(message: string, hint: string) {
-    super('runtime', message, { hint });
-  }
-}
+export class OutOfMemoryError extends DeviceError {}
 
-export class DeviceLostError extends MistletoeError {
-  constructor(message: string, hint: string) {
-    super('runtime', message, { hint });
-  }
-}
+export class DeviceLostError extends DeviceError {}
 
 /** For cleanup: nothing is left to free on a lost device. */
 export function ignoreLoss(cause: unknown): void {

@@ -9,7 +9,7 @@ import type { UnitEvents } from '../units/audit-unit.js';
 import { type AuditPrompt, encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { type ArmTiming, PhaseClock } from './phase-clock.js';
-import { type RequestPrompt, givenFor, nameUnit, unitKey } from './drafter-units.js';
+import { type RequestPrompt, givenFor, nameUnit } from './drafter-units.js';
 import { type ArmKey, decodeFreely } from './measure-arm.js';
 import type { PassRows } from '../search/pass-rows.js';
 import { type PromptAudit, runArm } from './prompt-audit.js';
@@ -18,15 +18,11 @@ import type { UnitData } from '../result.js';
 import { Scorer } from '../search/scoring.js';
 import { type SearchPrograms, compileAudit } from '../search/search-programs.js';
 
-/** Takes what belongs to a unit beside its data. */
-export interface Recorder {
-  appendStep(step: object): void;
-  appendTiming(unit: string, timing: object): void;
-}
-
 export interface DrafterAudit {
   readonly request: AuditRequest;
-  readonly recorder: Recorder;
+  /** Take what belongs to a unit beside its data. */
+  readonly onStep: (step: object) => void;
+  readonly onTiming: (timing: ArmTiming) => void;
   readonly target: Target;
   readonly id: string;
   readonly drafter: Drafter;
@@ -54,8 +50,7 @@ export async function auditArm(
     const { value: outcome, times } = await prepared.clock.measure(() => runArm(prepared, key));
     if (outcome === undefined)
       return { skipped: `No ${key.arm} suffix of that length survives in this prompt.` };
-    const timing: ArmTiming = { drafter: audit.id, ...outcome.timing, phases: times };
-    audit.recorder.appendTiming(unitKey(audit.id, prompt.id, key), timing);
+    audit.onTiming({ drafter: audit.id, ...outcome.timing, phases: times });
     const { meanAcceptedLength } = outcome.result.sameAnswer;
     if (key.arm === 'clean' && meanAcceptedLength < minCleanLength) {
       return {
@@ -152,7 +147,7 @@ export async function preparePromptAudit(
     given,
     onStep: (key, point) => {
       const name = nameUnit(id, prompt.id, key);
-      audit.recorder.appendStep({ drafter: id, promptId: prompt.id, arm: name.arm, ...point });
+      audit.onStep({ drafter: id, promptId: prompt.id, arm: name.arm, ...point });
       audit.events.onStep?.(name, point, settings.steps);
     },
     signal: audit.signal,

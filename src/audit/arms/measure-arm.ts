@@ -26,7 +26,6 @@ import type {
   ArmName,
   ArmResult,
   EqualLengths,
-  HeldRecord,
   PreservationMeasures,
 } from '../result.js';
 import type { Scorer } from '../search/scoring.js';
@@ -34,9 +33,6 @@ import type { KeepBounds } from '../search/search-problem.js';
 import { type AuditPrompt, joinPrompt, suffixText } from './audit-prompt.js';
 import { type ArmTiming, PhaseClock } from './phase-clock.js';
 
-/**
- * How far a suffix keeps the answer: the target's distribution along the clean one, and the free-running answer.
- */
 type Answer = Pick<SpeculativeGeneration, 'tokenIds' | 'text'>;
 
 export function judgeAnswer(
@@ -143,7 +139,7 @@ export async function measureArm(
       suffix,
       suffixIds,
       withoutSuffix: null,
-      sameAnswer: recordHeld(held),
+      sameAnswer: { ...summarise(held.acceptance), origins: spellOrigins(held.origins) },
       answer: recordAnswer(target, free),
       freeRunning: summarise(free.acceptance),
       compared: compareLengths(free, await setup.clean()),
@@ -166,32 +162,20 @@ export async function measureArm(
   };
 }
 
-export function decodeHeld(
-  setup: DecodeSetup,
-  suffixIds: readonly number[],
-  batch: BatchContext = {},
-): Promise<SpeculativeGeneration> {
-  return decode(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...batch });
-}
-
-export function decodeFreely(
-  setup: DecodeSetup,
-  suffixIds: readonly number[],
-  batch: BatchContext = {},
-): Promise<SpeculativeGeneration> {
-  return decode(setup, suffixIds, batch);
-}
-
-/** What decodings of one prompt share. */
-export interface BatchContext {
+/** What decodings of one prompt share, and the answer that they are held to. */
+interface DecodeOptions {
   readonly prefix?: ReadPrefix | undefined;
   readonly scheduler?: PassScheduler | undefined;
+  readonly held?: readonly number[];
 }
 
-function decode(
+export const decodeHeld: typeof decodeFreely = (setup, suffixIds, options) =>
+  decodeFreely(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...options });
+
+export function decodeFreely(
   { target, drafter, policy, prompt, maxNewTokens, temperature, seed, clock = new PhaseClock() }: DecodeSetup,
   suffixIds: readonly number[],
-  options: BatchContext & { readonly held?: readonly number[] },
+  options: DecodeOptions = {},
 ): Promise<SpeculativeGeneration> {
   return clock.during(options.held === undefined ? 'decoding' : 'exactLengths', () =>
     decodeSpeculative(target.model, drafter, {
@@ -236,10 +220,6 @@ export function compareLengths(free: SpeculativeGeneration, clean: SpeculativeGe
 function summarise(acceptance: AcceptanceRecord): AcceptanceSummary {
   const { steps, proposed, accepted, emitted, meanAcceptedLength, acceptanceByDepth, histogram } = acceptance;
   return { steps, proposed, accepted, emitted, meanAcceptedLength, acceptanceByDepth, histogram };
-}
-
-function recordHeld({ acceptance, origins }: SpeculativeGeneration): HeldRecord {
-  return { ...summarise(acceptance), origins: spellOrigins(origins) };
 }
 
 const spellOrigins = (origins: readonly TokenOrigin[]): string =>

@@ -70,7 +70,7 @@ async function searchWith(
       starts: [start],
       random,
       onStep: (point) => {
-        audit.recorder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
+        audit.onStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
         audit.events.onStep?.(universalName(id), point, settings.steps);
       },
       signal: audit.signal,

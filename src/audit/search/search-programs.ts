@@ -1,5 +1,5 @@
 /** Compiled passes of a search: gradients of a suffix, and scores of many candidates. */
-import { lazily } from '../../core/lazy.js';
+import { lazily, lazilyBy } from '../../core/lazy.js';
 import { symbol } from '../../graph/dimension.js';
 import { gradient } from '../../graph/gradient.js';
 import { type Tensor, input } from '../../graph/tensor.js';
@@ -125,29 +125,21 @@ export function compileSearch(
     return { divergenceGradient: matmul(slice(ofRows, 1, 1, 1 + suffixLength), transpose(table, [1, 0])) };
   };
   const compiled = new Set<Program>();
-  const compileOnce = (outputs: () => NamedTensors): (() => Promise<Program>) =>
-    lazily(async () => {
-      const program = await runtime.compile(outputs(), stores);
-      compiled.add(program);
-      return program;
-    });
-  const rankings = new Map<number, () => Promise<Program>>();
+  const compile = async (outputs: NamedTensors): Promise<Program> => {
+    const program = await runtime.compile(outputs, stores);
+    compiled.add(program);
+    return program;
+  };
   return {
     objective,
     settings,
-    gradients: compileOnce(buildGradients),
-    marginLossGradient: compileOnce(() => ({
-      marginLossGradient: gradientOf(toScalar(answerMarginLoss(pass, answer))),
-    })),
-    scores: compileOnce(() => scoreOutputs),
-    positionGradients: compileOnce(buildPositionGradients),
-    ranking(count) {
-      const known = rankings.get(count);
-      if (known !== undefined) return known();
-      const fresh = compileOnce(() => buildRanking(suffixLength, configuration.vocabularySize, count));
-      rankings.set(count, fresh);
-      return fresh();
-    },
+    gradients: lazily(async () => compile(buildGradients())),
+    marginLossGradient: lazily(() =>
+      compile({ marginLossGradient: gradientOf(toScalar(answerMarginLoss(pass, answer))) }),
+    ),
+    scores: lazily(() => compile(scoreOutputs)),
+    positionGradients: lazily(() => compile(buildPositionGradients())),
+    ranking: lazilyBy((count) => compile(buildRanking(suffixLength, configuration.vocabularySize, count))),
     async dispose() {
       await Promise.all([...compiled].map((program) => program.dispose()));
     },

@@ -25,19 +25,15 @@ const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const keySchema = z.object({ arm: z.enum(arms), repeat: z.int().positive() });
 
 /** The part of a request that decides the output of a unit. */
-const partialRequest = z.object({
-  version: requestShape.version,
-  settings: requestShape.settings,
-  seed: requestShape.seed,
-  device: requestShape.device.unwrap(),
-  target: requestShape.target.extend({ sha256 }),
-  drafter: requestShape.drafters.element.omit({ folder: true }).extend({ sha256, policy: z.string() }),
-  taps: requestShape.taps,
-  prompts: requestShape.prompts,
-  suffixes: requestShape.suffixes,
-  chatTemplate: requestShape.chatTemplate,
-  date: requestShape.date,
-});
+const partialRequest = requestSchema
+  .pick({ version: true, settings: true, seed: true, taps: true, prompts: true, suffixes: true })
+  .extend({
+    device: requestShape.device.unwrap(),
+    target: requestShape.target.extend({ sha256 }),
+    drafter: requestShape.drafters.element.omit({ folder: true }).extend({ sha256 }),
+    chatTemplate: requestShape.chatTemplate,
+    date: requestShape.date,
+  });
 
 const auditUnitSchema = z.object({
   command: z.literal('audit'),

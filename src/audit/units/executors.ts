@@ -1,12 +1,19 @@
 /** Where the units of an audit run: in this thread, in workers on this machine, or on the workers of a queue. */
+import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import { MistletoeError } from '../../core/errors.js';
 import { countGpuBytes } from '../../decode/gpu-fit.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { thisMachine } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
+import { asSaved } from '../../runs/resumed-run.js';
+import { parseQueueUrl, QueueConnection } from '../../runs/queue/queue-connection.js';
+import { QueueExecutor } from '../../runs/queue/queue-executor.js';
+import type { RunNotice } from '../../runs/queue/queue-messages.js';
 import {
   countDefaultWorkers,
+  deviceOf,
   findSameDevice,
   requireRoom,
   requireSameKind,
@@ -16,20 +23,17 @@ import {
 import { UnitPool } from '../../runs/unit-pool.js';
 import { armKeys } from '../arms/drafter-units.js';
 import { openModels } from '../audit-models.js';
-import type { AuditRequest } from '../audit-request.js';
+import { type AuditRequest, requestSchema } from '../audit-request.js';
 import { estimateEffort } from '../effort.js';
 import { isSearched } from '../result.js';
 import type { AuditBackend, BackendOptions } from './run-units.js';
-import type { AuditUnitInput } from './audit-unit.js';
+import { type AuditUnitInput, policySchema } from './audit-unit.js';
 import { hooksFor, UnitRunner } from './unit-runner.js';
 import type { ProcessAnswer, ProcessSetup } from './unit-process.js';
 
 export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
   const { queue, runtime } = options;
-  if (queue !== undefined) {
-    const { openQueue } = await import('./queue-backend.js');
-    return openQueue(request, queue, options);
-  }
+  if (queue !== undefined) return openQueue(request, queue, options);
   const plan = options.workers ?? { count: runtime === undefined ? await countWorkers(request) : 1 };
   return plan.count === 1 ? openInProcess(request, options) : openPool(request, plan, options);
 }
@@ -135,4 +139,55 @@ async function openPool(
     await pool.close();
     throw cause;
   }
+}
+
+/** The submitter opens no models. */
+async function openQueue(
+  request: AuditRequest,
+  url: string,
+  { onNotice }: Pick<BackendOptions, 'onNotice'>,
+): Promise<AuditBackend> {
+  refuseTreeFiles(request);
+  const connection = await QueueConnection.open(parseQueueUrl(url), onNotice);
+  const executor = new QueueExecutor<AuditUnitInput>(connection, {
+    queue: nameQueue(request),
+    notice: describeNeeds(request),
+    onNotice,
+  });
+  return {
+    executor,
+    effort: null,
+    label: 'workers of a queue',
+    finish: () => executor.finish(),
+    async close() {
+      await executor.close();
+      connection.close();
+    },
+  };
+}
+
+/** The same for a resumed run, so that it finds its units. */
+function nameQueue(request: AuditRequest): string {
+  const saved = JSON.stringify(asSaved(requestSchema, request));
+  return `mistletoe-${createHash('sha256').update(saved).digest('hex').slice(0, 16)}`;
+}
+
+function describeNeeds(request: AuditRequest): RunNotice {
+  const device = deviceOf(request);
+  return {
+    schema: 'mistletoe.run/1',
+    command: 'audit',
+    version: request.version,
+    models: [request.target, ...request.drafters].map(({ name, sha256 }) => ({ name, sha256 })),
+    device: { kind: device.kind, dtype: device.dtype, name: device.kind === 'cuda' ? device.name : '' },
+  };
+}
+
+/** A worker on another machine does not have the file. */
+function refuseTreeFiles({ drafters }: AuditRequest): void {
+  const own = drafters.find(({ policy }) => !policySchema.safeParse(policy).success);
+  if (own === undefined) return;
+  throw new MistletoeError('usage', `The draft policy of ${own.id} is ${own.policy}, which names a file.`, {
+    hint: 'With --queue, use a chain, a dynamic tree or a tree by its name.',
+  });
 }

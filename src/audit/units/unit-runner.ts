@@ -93,10 +93,8 @@ export class UnitRunner {
       draftLevels: levelsOf(drafter.policy),
       ...this.sharedFor(target, request),
       signal: this.hooks?.signal,
-      recorder: {
-        appendStep: (step: object) => void this.steps.push(step),
-        appendTiming: (_: string, timing: object) => void (this.timing = timing),
-      },
+      onStep: (step: object) => void this.steps.push(step),
+      onTiming: (timing: object) => void (this.timing = timing),
       events: {
         onStep: (name: UnitName, point: TracePoint, steps: number) => this.hooks?.onStep(name, point, steps),
         onNotice: (message: string) => this.hooks?.onNotice(message),

@@ -110,7 +110,7 @@ export const runFolder: FuzzKind = {
           const data = JSON.stringify(resumed.get(unit, z.unknown()));
           ensure(data === JSON.stringify(dataOf(unit)), `the unit ${unit} came back as ${data}`);
         }
-        resumed.readTimings();
+        resumed.readTimings(z.unknown());
         ensure(Number.isFinite(resumed.elapsedMs()), 'a time that is no number');
         finishUnits(resumed);
       } finally {
