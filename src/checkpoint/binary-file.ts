@@ -1,6 +1,6 @@
 import { open, stat, type FileHandle } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { downloadAgain, refuse } from './stored-tensor.js';
+import { refuse } from './stored-tensor.js';
 
 /** System calls move less than 2 GiB at a time. */
 export const maximumTransferBytes = 1024 * 1024 * 1024;
@@ -68,7 +68,6 @@ export async function readExactly(file: BinaryFile, position: number, target: Ui
     if (bytesRead === 0) {
       throw refuse(
         `${file.path} ends at byte ${position + filled}, expected ${target.byteLength - filled} bytes more`,
-        downloadAgain,
       );
     }
     filled += bytesRead;
@@ -80,7 +79,6 @@ export async function readBytes(file: BinaryFile, position: number, sizeBytes: n
   if (position < 0 || sizeBytes < 0 || position + sizeBytes > file.sizeBytes) {
     throw refuse(
       `${file.path} has ${file.sizeBytes} bytes, but bytes ${position} to ${position + sizeBytes} are needed`,
-      downloadAgain,
     );
   }
   const bytes = Buffer.allocUnsafe(sizeBytes);

@@ -55,9 +55,8 @@ export function chooseLayout(folder: string, names: readonly string[]): WeightLa
     if (file !== undefined) return { kind: 'single', file };
   }
   const candidates = names.filter((name) => name.endsWith('.safetensors')).sort();
-  const [only] = candidates;
-  if (only !== undefined && candidates.length === 1) return { kind: 'single', file: only };
-  if (only !== undefined) {
+  if (candidates.length === 1) return { kind: 'single', file: candidates[0]! };
+  if (candidates.length > 1) {
     throw refuse(
       `${folder} has ${candidates.length} safetensors files (${candidates.slice(0, 3).join(', ')}, ...) and no index`,
       'Add model.safetensors.index.json, which says which tensor lies in which file.',

@@ -126,7 +126,7 @@ export function quote(name: string): string {
   return JSON.stringify(short).replace(/[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '?');
 }
 
-export function refuse(problem: string, remedy: string, cause?: unknown): MistletoeError {
+export function refuse(problem: string, remedy = downloadAgain, cause?: unknown): MistletoeError {
   return new MistletoeError('checkpoint', problem, { hint: remedy, cause });
 }
 

@@ -12,7 +12,8 @@ import { MistletoeError } from '../core/errors.js';
 import { maxThreads } from '../core/limits.js';
 import { bundledTarget, findDrafter } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-fit.js';
-import { type TapConvention, tapConventions } from '../draft/draft-system.js';
+import type { DrafterShape, TapConvention } from '../draft/draft-system.js';
+import { defaultHeads, drafterSizes, tapConventions } from '../draft/draft-system.js';
 import { refuseAtOnce } from '../draft/reading/checks.js';
 import { folderOf, recogniseCheckpoint, trainableSystems } from '../draft/systems.js';
 import { type DeviceWish, recordDevice } from '../runtime/device-choice.js';
@@ -20,7 +21,6 @@ import { readTemplate } from '../text/template/chat-template.js';
 import { hashData } from '../runs/json-lines.js';
 import { partialSchemaOf } from '../audit/settings.js';
 import { chooseTrainable } from '../draft/fresh/new-drafter.js';
-import { type DrafterShape, defaultHeads, drafterSizes } from '../draft/draft-system.js';
 import { type TrainSettings, completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { settleAnswers } from './data/answers-file.js';
 
@@ -203,11 +203,9 @@ export async function describeStart(
     });
   }
   if (Object.keys(plan.shape ?? {}).length > 0) {
-    throw new MistletoeError(
-      'usage',
-      'Sizes are those of the drafter that is gone on from; others cannot be had.',
-      { hint: 'Leave them out, or begin with fresh weights.' },
-    );
+    throw new MistletoeError('usage', 'A drafter that is gone on from keeps its sizes.', {
+      hint: 'Leave them out, or begin with fresh weights.',
+    });
   }
   const reading = plan.taps === undefined ? {} : { taps: plan.taps };
   return { system: system.name, heads: system.describe(checkpoint, refuseAtOnce, reading).facts.heads };

@@ -216,7 +216,7 @@ describe('what it refuses', () => {
     [
       'sizes of a drafter that has its own',
       () => ['--from', commands.models.writeDrafter('Hydra, one layer'), '--heads', '2'],
-      /Sizes are those of the drafter/,
+      /keeps its sizes/,
     ],
     [
       'sizes that its system does not have',

@@ -8,15 +8,7 @@
 import { fileLimits } from '../../core/limits.js';
 import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';
 import type { StoredDType } from '../stored-tensor.js';
-import {
-  blockSizeOf,
-  countElements,
-  downloadAgain,
-  formatShape,
-  isBlockDType,
-  quote,
-  refuse,
-} from '../stored-tensor.js';
+import { blockSizeOf, countElements, formatShape, isBlockDType, quote, refuse } from '../stored-tensor.js';
 import type { GgufMetadata, StoredValue, ValueType } from './gguf-metadata.js';
 import { HeaderCursor, MoreBytesNeeded, numberTypes, showSize } from './gguf-metadata.js';
 
@@ -77,15 +69,12 @@ function parseHeader(file: BinaryFile, cursor: HeaderCursor): GgufHeader {
     [metadataCount, 'metadata entries'],
   ] as const) {
     if (count > maxEntries)
-      throw refuse(
-        `${path} announces ${showSize(count)} ${what}; at most ${maxEntries} are read`,
-        downloadAgain,
-      );
+      throw refuse(`${path} announces ${showSize(count)} ${what}; at most ${maxEntries} are read`);
   }
   const metadata = new Map<string, StoredValue>();
   for (let entry = 0; entry < metadataCount; entry += 1) {
     const key = cursor.name(`key ${entry}`);
-    if (metadata.has(key)) throw refuse(`${path} has the key ${quote(key)} twice`, downloadAgain);
+    if (metadata.has(key)) throw refuse(`${path} has the key ${quote(key)} twice`);
     metadata.set(key, readValue(file, cursor, key));
   }
   const listed: ListedTensor[] = [];
@@ -125,7 +114,7 @@ function readValue(file: BinaryFile, cursor: HeaderCursor, key: string): StoredV
   if (type !== 'array') return { type, count: 1, start: cursor.skip(numberTypes[type][0], what) };
   const elementType = readValueType(file, cursor, what);
   if (elementType === 'array')
-    throw refuse(`${file.path} has arrays in ${quote(key)}, expected numbers or strings`, downloadAgain);
+    throw refuse(`${file.path} has arrays in ${quote(key)}, expected numbers or strings`);
   const count = cursor.size(what);
   const start = cursor.position;
   if (elementType !== 'string') cursor.skip(count * numberTypes[elementType][0], what);
@@ -137,17 +126,14 @@ function readValueType(file: BinaryFile, cursor: HeaderCursor, what: string): Va
   const number = cursor.uint32(what);
   const type = valueTypes[number];
   if (type !== undefined) return type;
-  throw refuse(`${file.path} has the type ${number} for ${what}, expected 0 to 12`, downloadAgain);
+  throw refuse(`${file.path} has the type ${number} for ${what}, expected 0 to 12`);
 }
 
 function readAlignment(path: string, bytes: Buffer, stored: StoredValue | undefined): number {
   if (stored === undefined) return defaultAlignment;
   const alignment = stored.type === 'uint32' ? bytes.readUInt32LE(stored.start) : 0;
   if (alignment >= 8 && alignment <= 65_536 && Number.isInteger(Math.log2(alignment))) return alignment;
-  throw refuse(
-    `${path} has the general.alignment ${alignment}, expected a power of two from 8 to 65536`,
-    downloadAgain,
-  );
+  throw refuse(`${path} has the general.alignment ${alignment}, expected a power of two from 8 to 65536`);
 }
 
 interface ListedTensor extends Omit<GgufTensor, 'offsetBytes'> {
@@ -160,7 +146,7 @@ function readTensor(file: BinaryFile, cursor: HeaderCursor, entry: number): List
   const where = `tensor ${quote(name)} in ${file.path}`;
   const dimensions = cursor.uint32(where);
   if (dimensions < 1 || dimensions > maxDimensions)
-    throw refuse(`${where} has ${dimensions} dimensions, expected 1 to ${maxDimensions}`, downloadAgain);
+    throw refuse(`${where} has ${dimensions} dimensions, expected 1 to ${maxDimensions}`);
   const sizes = Array.from({ length: dimensions }, () => cursor.size(where));
   const dtype = requireType(cursor.uint32(where), where);
   const offset = cursor.size(where);
@@ -168,12 +154,9 @@ function readTensor(file: BinaryFile, cursor: HeaderCursor, entry: number): List
   const { elements, bytes } = blockSizeOf(dtype);
   const count = countElements(shape);
   if (count === undefined || count === 0)
-    throw refuse(`${where} has the shape ${formatShape(shape)}, expected positive sizes`, downloadAgain);
+    throw refuse(`${where} has the shape ${formatShape(shape)}, expected positive sizes`);
   if (sizes[0]! % elements !== 0) {
-    throw refuse(
-      `${where} has rows of ${sizes[0]!} elements, but ${dtype} stores blocks of ${elements}`,
-      downloadAgain,
-    );
+    throw refuse(`${where} has rows of ${sizes[0]!} elements, but ${dtype} stores blocks of ${elements}`);
   }
   return { name, dtype, shape, offset, sizeBytes: (count / elements) * bytes };
 }
@@ -200,16 +183,12 @@ function placeTensors(
   let expected = 0;
   return listed.map(({ name, dtype, shape, offset, sizeBytes }) => {
     const where = `tensor ${quote(name)} in ${file.path}`;
-    if (names.has(name)) throw refuse(`${file.path} has the tensor ${quote(name)} twice`, downloadAgain);
+    if (names.has(name)) throw refuse(`${file.path} has the tensor ${quote(name)} twice`);
     names.add(name);
-    if (offset !== expected)
-      throw refuse(`${where} begins at ${offset}, expected ${expected}`, downloadAgain);
+    if (offset !== expected) throw refuse(`${where} begins at ${offset}, expected ${expected}`);
     const end = dataStart + offset + sizeBytes;
     if (end > file.sizeBytes) {
-      throw refuse(
-        `${where} ends at byte ${end}, but the file has ${file.sizeBytes} bytes: it is truncated`,
-        downloadAgain,
-      );
+      throw refuse(`${where} ends at byte ${end}, but the file has ${file.sizeBytes} bytes: it is truncated`);
     }
     expected += alignment * Math.ceil(sizeBytes / alignment);
     return { name, dtype, shape, offsetBytes: dataStart + offset, sizeBytes };

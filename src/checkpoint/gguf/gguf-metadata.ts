@@ -1,6 +1,6 @@
 /** Typed access to a GGUF file's metadata. A key of another type than expected is refused. */
 import type { MistletoeError } from '../../core/errors.js';
-import { downloadAgain, quote, refuse } from '../stored-tensor.js';
+import { quote, refuse } from '../stored-tensor.js';
 import { fileLimits } from '../../core/limits.js';
 import type { BinaryFile } from '../binary-file.js';
 
@@ -109,7 +109,7 @@ function find(
   const value = metadata.get(key);
   if (value === undefined || isExpected(value)) return value;
   const found = value.elementType === undefined ? value.type : `array of ${value.elementType}`;
-  throw refuse(`${path} has ${quote(key)} of the type ${found}, expected ${expected}`, downloadAgain);
+  throw refuse(`${path} has ${quote(key)} of the type ${found}, expected ${expected}`);
 }
 
 function isNumberType(type: string): type is NumberType {
@@ -118,7 +118,7 @@ function isNumberType(type: string): type is NumberType {
 
 function textAt({ path, bytes }: GgufMetadata, key: string, start: number, length: number): string {
   return decodeText(bytes.subarray(start, start + length), () =>
-    refuse(`${path} has text in ${quote(key)} that is not UTF-8`, downloadAgain),
+    refuse(`${path} has text in ${quote(key)} that is not UTF-8`),
   );
 }
 
@@ -128,7 +128,7 @@ function wrongCount(
   { count }: StoredValue,
   expected: string,
 ): MistletoeError {
-  return refuse(`${path} has ${count} elements in ${quote(key)}, expected ${expected}`, downloadAgain);
+  return refuse(`${path} has ${count} elements in ${quote(key)}, expected ${expected}`);
 }
 
 /** Reads the header of a GGUF file step by step; every length is checked before anything is read or allocated. */
@@ -155,10 +155,9 @@ export class HeaderCursor {
     if (end > this.readableBytes) {
       const { path, sizeBytes } = this.file;
       if (sizeBytes <= fileLimits.ggufHeader)
-        throw refuse(`${path} has ${sizeBytes} bytes and ends before ${what}`, downloadAgain);
+        throw refuse(`${path} has ${sizeBytes} bytes and ends before ${what}`);
       throw refuse(
         `${path} has a header of more than ${fileLimits.ggufHeader} bytes (${what} ends at ${showSize(end)})`,
-        downloadAgain,
       );
     }
     if (end > this.bytes.length) throw new MoreBytesNeeded();
@@ -178,11 +177,10 @@ export class HeaderCursor {
 
   name(what: string): string {
     const length = this.size(what);
-    if (length > maxNameBytes)
-      throw refuse(`${this.file.path} has ${what} of ${showSize(length)} bytes`, downloadAgain);
+    if (length > maxNameBytes) throw refuse(`${this.file.path} has ${what} of ${showSize(length)} bytes`);
     const start = this.skip(length, what);
     return decodeText(this.bytes.subarray(start, start + length), () =>
-      refuse(`${this.file.path} has ${what} that is not UTF-8`, downloadAgain),
+      refuse(`${this.file.path} has ${what} that is not UTF-8`),
     );
   }
 }

@@ -20,7 +20,6 @@ export interface HubId {
 const part = '(?!\\S*(?:--|\\.\\.))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?';
 const repositoryForm = new RegExp(`^${part}/${part}$`);
 const revisionForm = /^(?!.*(?:\.\.|\/\/))[A-Za-z0-9_](?:[A-Za-z0-9._/-]{0,198}[A-Za-z0-9_])?$/;
-const commitForm = /^[0-9a-f]{40}$/;
 
 export const hubIdForm = 'ORG/NAME or ORG/NAME@REVISION';
 
@@ -42,9 +41,7 @@ export function formatHubId({ repository, revision }: HubId): string {
   return revision === 'main' ? repository : `${repository}@${revision}`;
 }
 
-export function isCommit(revision: string): boolean {
-  return commitForm.test(revision);
-}
+export const isCommit = (revision: string): boolean => /^[0-9a-f]{40}$/.test(revision);
 
 export interface HubSettings {
   readonly cacheFolder: string;

@@ -25,22 +25,21 @@ import {
   plainDTypes,
 } from '../stored-tensor.js';
 
-/**
- * Finds what JSON.parse accepts although readers disagree on its meaning: repeated keys, numbers that are not plain
- * digits or not exact, lone surrogates, and deep nesting.
- */
-
 /** The limit of serde_json, which the reference implementation uses. */
 const deepest = 127;
 
-/** As a phrase before "in its header". The text must be valid JSON. */
+/**
+ * Finds what JSON.parse accepts although readers disagree on its meaning, as a phrase before "in its header". The text
+ * must be valid JSON.
+ */
 function findJsonFault(text: string): string | undefined {
   const open: (Set<string> | undefined)[] = []; // keys of the objects around this place; undefined for a list
   let expectsKey = false;
   for (let position = 0; position < text.length; position += 1) {
     const character = text[position]!;
     if (character === '"') {
-      const end = findStringEnd(text, position);
+      let end = position + 1;
+      while (text[end] !== '"') end += text[end] === '\\' ? 2 : 1;
       const value = JSON.parse(text.slice(position, end + 1)) as string;
       if (/\p{Cs}/u.test(value)) return `has half of a surrogate pair in the text ${quote(value)}`;
       const keys = expectsKey ? open.at(-1) : undefined;
@@ -66,12 +65,6 @@ function findJsonFault(text: string): string | undefined {
   return undefined;
 }
 
-function findStringEnd(text: string, start: number): number {
-  let position = start + 1;
-  while (text[position] !== '"') position += text[position] === '\\' ? 2 : 1;
-  return position;
-}
-
 const lengthBytes = 8;
 
 export function readSafetensorsHeader(path: string): Promise<StoredTensor[]> {
@@ -81,23 +74,22 @@ export function readSafetensorsHeader(path: string): Promise<StoredTensor[]> {
     for (const [name, entry] of Object.entries(header)) {
       if (name !== '__metadata__') tensors.push(parseEntry(file, dataStart, name, entry));
       else if (entry !== null && !z.record(z.string(), z.string()).safeParse(entry).success)
-        throw refuse(`${file.path} has a __metadata__ that is not an object of texts`, downloadAgain);
+        throw refuse(`${file.path} has a __metadata__ that is not an object of texts`);
     }
     checkCoverage(file, dataStart, tensors);
     return tensors;
   });
 }
 
-async function readHeader(file: BinaryFile): Promise<{ header: Record<string, unknown>; dataStart: number }> {
+async function readHeader(file: BinaryFile) {
   if (file.sizeBytes < lengthBytes + 2) {
-    throw refuse(`${file.path} has ${file.sizeBytes} bytes, too few for a safetensors file`, downloadAgain);
+    throw refuse(`${file.path} has ${file.sizeBytes} bytes, too few for a safetensors file`);
   }
   refuseGitPointer(file, await readBytes(file, 0, Math.min(file.sizeBytes, 32)));
   const length = (await readBytes(file, 0, lengthBytes)).readBigUInt64LE();
   if (length > BigInt(file.sizeBytes - lengthBytes)) {
     throw refuse(
       `${file.path} announces a header of ${length.toString()} bytes but has only ${file.sizeBytes} bytes in all`,
-      downloadAgain,
     );
   }
   if (length > BigInt(fileLimits.safetensorsHeader)) {
@@ -119,9 +111,8 @@ function parseHeader(file: BinaryFile, bytes: Uint8Array): Record<string, unknow
   } catch (cause) {
     throw refuse(`${file.path} has a header that is not JSON`, downloadAgain, cause);
   }
-  if (!isRecord(header)) throw refuse(`${file.path} has a header that is not a JSON object`, downloadAgain);
-  if (!text.startsWith('{'))
-    throw refuse(`${file.path} has a header that does not begin with its brace`, downloadAgain);
+  if (!isRecord(header)) throw refuse(`${file.path} has a header that is not a JSON object`);
+  if (!text.startsWith('{')) throw refuse(`${file.path} has a header that does not begin with its brace`);
   const fault = findJsonFault(text);
   if (fault !== undefined) {
     throw refuse(
@@ -134,7 +125,7 @@ function parseHeader(file: BinaryFile, bytes: Uint8Array): Record<string, unknow
 
 function parseEntry(file: BinaryFile, dataStart: number, name: string, entry: unknown): StoredTensor {
   const where = `tensor ${quote(name)} in ${file.path}`;
-  if (!isRecord(entry)) throw refuse(`${where} is not described by an object`, downloadAgain);
+  if (!isRecord(entry)) throw refuse(`${where} is not described by an object`);
   const { dtype, shape, data_offsets: offsets } = entry;
   if (!isPlainDType(dtype)) {
     const found = typeof dtype === 'string' ? quote(dtype) : 'no dtype';
@@ -147,23 +138,19 @@ function parseEntry(file: BinaryFile, dataStart: number, name: string, entry: un
   if (!Array.isArray(shape) || count === undefined) {
     const describe = (size: unknown): string => (typeof size === 'number' ? String(size) : typeof size);
     const found = Array.isArray(shape) ? formatShape(shape.map(describe)) : 'no shape';
-    throw refuse(`${where} has ${found}, expected a list of sizes with a sane product`, downloadAgain);
+    throw refuse(`${where} has ${found}, expected a list of sizes with a sane product`);
   }
   const [start, end] = Array.isArray(offsets) && offsets.length === 2 ? (offsets as unknown[]) : [];
   if (!isSize(start) || !isSize(end) || start > end) {
-    throw refuse(`${where} has no valid data_offsets, expected [start, end]`, downloadAgain);
+    throw refuse(`${where} has no valid data_offsets, expected [start, end]`);
   }
   const sizeBytes = count * bytesPerElement(dtype);
   if (end - start !== sizeBytes) {
-    throw refuse(
-      `${where} has ${end - start} bytes, but ${dtype} ${formatShape(shape)} needs ${sizeBytes}`,
-      downloadAgain,
-    );
+    throw refuse(`${where} has ${end - start} bytes, but ${dtype} ${formatShape(shape)} needs ${sizeBytes}`);
   }
   if (dataStart + end > file.sizeBytes) {
     throw refuse(
       `${where} ends at byte ${dataStart + end}, but the file has ${file.sizeBytes} bytes: it is truncated`,
-      downloadAgain,
     );
   }
   return {
@@ -185,15 +172,12 @@ function checkCoverage(file: BinaryFile, dataStart: number, tensors: readonly St
   for (const tensor of ordered) {
     if (tensor.offsetBytes !== covered) {
       const fault = tensor.offsetBytes < covered ? 'overlaps' : 'leaves a hole after';
-      throw refuse(`tensor ${quote(tensor.name)} in ${file.path} ${fault} ${previous}`, downloadAgain);
+      throw refuse(`tensor ${quote(tensor.name)} in ${file.path} ${fault} ${previous}`);
     }
     covered += tensor.sizeBytes;
     previous = `tensor ${quote(tensor.name)}`;
   }
   if (covered !== file.sizeBytes) {
-    throw refuse(
-      `${file.path} has ${file.sizeBytes} bytes, but its header describes ${covered}`,
-      downloadAgain,
-    );
+    throw refuse(`${file.path} has ${file.sizeBytes} bytes, but its header describes ${covered}`);
   }
 }

@@ -7,14 +7,7 @@ import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binar
 import { runPickle } from './pickle.js';
 import { isTensor, type PickleValue, type PickledDict, type PickledTensor } from './pickle-value.js';
 import type { StoredTensor } from '../stored-tensor.js';
-import {
-  bytesPerElement,
-  countElements,
-  downloadAgain,
-  formatShape,
-  quote,
-  refuse,
-} from '../stored-tensor.js';
+import { bytesPerElement, countElements, formatShape, quote, refuse } from '../stored-tensor.js';
 import { locateEntry, readZipDirectory, type ZipDirectory } from './zip.js';
 
 const maximumPickleBytes = 16 * 1024 * 1024;
@@ -55,7 +48,7 @@ async function refuseOtherFormats(file: BinaryFile): Promise<void> {
     );
   }
   if (opening.subarray(0, 2).toString('latin1') !== 'PK') {
-    throw refuse(`${file.path} is not a torch zip file: it does not begin with "PK"`, downloadAgain);
+    throw refuse(`${file.path} is not a torch zip file: it does not begin with "PK"`);
   }
 }
 
@@ -105,7 +98,7 @@ async function readEntry(
 
 function locate(file: BinaryFile, directory: ZipDirectory, name: string): Promise<ByteRange> {
   const entry = directory.entries.get(name);
-  if (entry === undefined) throw refuse(`${file.path} has no entry ${quote(name)}`, downloadAgain);
+  if (entry === undefined) throw refuse(`${file.path} has no entry ${quote(name)}`);
   return locateEntry(file, directory, entry);
 }
 
@@ -161,7 +154,6 @@ function placeTensor(
   if (elements * itemBytes !== storage.sizeBytes) {
     throw refuse(
       `${where} has a storage of ${storage.sizeBytes} bytes, but ${elements} elements of ${dtype} were announced`,
-      downloadAgain,
     );
   }
   const count = countElements(tensor.shape);
@@ -175,10 +167,7 @@ function placeTensor(
   let reach = count === 0 ? 0 : 1;
   if (count > 0) tensor.shape.forEach((size, axis) => (reach += (size - 1) * tensor.strides[axis]!));
   if (!Number.isSafeInteger(reach) || tensor.offset + reach > elements) {
-    throw refuse(
-      `${where} reaches element ${tensor.offset + reach} of a storage of ${elements} elements`,
-      downloadAgain,
-    );
+    throw refuse(`${where} reaches element ${tensor.offset + reach} of a storage of ${elements} elements`);
   }
   return {
     name,

@@ -3,7 +3,7 @@
  * range. Sizes and offsets are checked against the file, and an entry's own header must repeat its name.
  */
 import { readBytes, type BinaryFile } from '../binary-file.js';
-import { downloadAgain, quote, refuse } from '../stored-tensor.js';
+import { quote, refuse } from '../stored-tensor.js';
 
 export interface ZipEntry {
   readonly name: string;
@@ -15,12 +15,6 @@ export interface ZipEntry {
 export interface ZipDirectory {
   readonly entries: ReadonlyMap<string, ZipEntry>;
   readonly offsetBytes: number;
-}
-
-interface DirectoryLocation {
-  readonly offset: number;
-  readonly size: number;
-  readonly count: number;
 }
 
 const endSignature = 0x06054b50;
@@ -36,20 +30,19 @@ const localBytes = 30;
 const maximumDirectoryBytes = 32 * 1024 * 1024;
 
 export async function readZipDirectory(file: BinaryFile): Promise<ZipDirectory> {
-  const location = await locateDirectory(file);
-  if (location.offset + location.size > file.sizeBytes || location.size > maximumDirectoryBytes) {
-    throw damaged(file, `its directory claims ${location.size} bytes at byte ${location.offset}`);
-  }
-  const bytes = await readBytes(file, location.offset, location.size);
+  const { offset, size, count } = await locateDirectory(file);
+  if (offset + size > file.sizeBytes || size > maximumDirectoryBytes)
+    throw damaged(file, `its directory claims ${size} bytes at byte ${offset}`);
+  const bytes = await readBytes(file, offset, size);
   const entries = new Map<string, ZipEntry>();
   let position = 0;
-  for (let index = 0; index < location.count; index += 1) {
+  for (let index = 0; index < count; index += 1) {
     const { entry, next } = parseCentralEntry(file, bytes, position);
     if (entries.has(entry.name)) throw damaged(file, `it holds ${quote(entry.name)} twice`);
     entries.set(entry.name, entry);
     position = next;
   }
-  return { entries, offsetBytes: location.offset };
+  return { entries, offsetBytes: offset };
 }
 
 export async function locateEntry(
@@ -80,42 +73,32 @@ export async function locateEntry(
   return { offsetBytes, sizeBytes: entry.sizeBytes };
 }
 
-async function locateDirectory(file: BinaryFile): Promise<DirectoryLocation> {
+async function locateDirectory(file: BinaryFile) {
   const tailBytes = Math.min(file.sizeBytes, endBytes + 0xffff + locator64Bytes);
   const tailStart = file.sizeBytes - tailBytes;
   const tail = await readBytes(file, tailStart, tailBytes);
   const end = findEndRecord(tail);
   if (end === undefined) throw damaged(file, 'its end record is missing, so it is probably truncated');
-
   const locator = end - locator64Bytes;
-  if (locator >= 0 && tail.readUInt32LE(locator) === locator64Signature) {
+  if (locator >= 0 && tail.readUInt32LE(locator) === locator64Signature)
     return readEnd64(file, readSize(file, tail, locator + 8));
-  }
-  const location = {
-    count: tail.readUInt16LE(end + 10),
-    size: tail.readUInt32LE(end + 12),
-    offset: tail.readUInt32LE(end + 16),
-  };
-  if (location.count === 0xffff || location.size === 0xffffffff || location.offset === 0xffffffff) {
+  const count = tail.readUInt16LE(end + 10);
+  const [size, offset] = [tail.readUInt32LE(end + 12), tail.readUInt32LE(end + 16)];
+  if (count === 0xffff || size === 0xffffffff || offset === 0xffffffff)
     throw damaged(file, 'its zip64 record is missing');
-  }
-  return location;
+  return { count, size, offset };
 }
 
 /** Only a record whose comment ends the file counts. */
 function findEndRecord(tail: Buffer): number | undefined {
   for (let position = tail.byteLength - endBytes; position >= 0; position -= 1) {
-    if (
-      tail.readUInt32LE(position) === endSignature &&
-      position + endBytes + tail.readUInt16LE(position + 20) === tail.byteLength
-    ) {
-      return position;
-    }
+    if (tail.readUInt32LE(position) !== endSignature) continue;
+    if (position + endBytes + tail.readUInt16LE(position + 20) === tail.byteLength) return position;
   }
   return undefined;
 }
 
-async function readEnd64(file: BinaryFile, offset: number): Promise<DirectoryLocation> {
+async function readEnd64(file: BinaryFile, offset: number) {
   if (offset + end64Bytes > file.sizeBytes) throw damaged(file, 'its zip64 record lies outside of it');
   const record = await readBytes(file, offset, end64Bytes);
   if (record.readUInt32LE(0) !== end64Signature) throw damaged(file, 'its zip64 record is missing');
@@ -126,11 +109,7 @@ async function readEnd64(file: BinaryFile, offset: number): Promise<DirectoryLoc
   };
 }
 
-function parseCentralEntry(
-  file: BinaryFile,
-  bytes: Buffer,
-  position: number,
-): { entry: ZipEntry; next: number } {
+function parseCentralEntry(file: BinaryFile, bytes: Buffer, position: number) {
   if (position + centralBytes > bytes.byteLength || bytes.readUInt32LE(position) !== centralSignature) {
     throw damaged(file, 'its directory is shorter than it claims');
   }
@@ -147,15 +126,12 @@ function parseCentralEntry(
   const wide = readZip64Extra(file, bytes.subarray(nameEnd, extraEnd), [size, compressedSize, headerOffset]);
   const isPlain = method === 0 && !isEncrypted && wide[0] === wide[1];
   const name = bytes.toString('utf8', position + centralBytes, nameEnd);
-  return { entry: { name, headerOffset: wide[2], sizeBytes: wide[0], isPlain }, next };
+  const entry: ZipEntry = { name, headerOffset: wide[2], sizeBytes: wide[0], isPlain };
+  return { entry, next };
 }
 
 /** Fields of 0xffffffff continue, in this order, as 64-bit numbers in the extra block with id 1. */
-function readZip64Extra(
-  file: BinaryFile,
-  extra: Buffer,
-  fields: [number, number, number],
-): [number, number, number] {
+function readZip64Extra(file: BinaryFile, extra: Buffer, fields: [number, number, number]): typeof fields {
   if (!fields.includes(0xffffffff)) return fields;
   let position = 0;
   while (position + 4 <= extra.byteLength) {
@@ -184,5 +160,5 @@ function readSize(file: BinaryFile, bytes: Buffer, position: number): number {
 }
 
 function damaged(file: BinaryFile, why: string): Error {
-  return refuse(`${file.path} is not a whole torch zip file: ${why}`, downloadAgain);
+  return refuse(`${file.path} is not a whole torch zip file: ${why}`);
 }

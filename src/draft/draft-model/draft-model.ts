@@ -14,7 +14,7 @@ import {
   embeddingName,
   outputName,
 } from '../../model/weights.js';
-import type { DrafterDescription, DrafterOptions, WeightedSystem } from '../draft-system.js';
+import type { DrafterDescription, DrafterOptions, DrafterShape, WeightedSystem } from '../draft-system.js';
 import { holdsDecoder } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
@@ -36,7 +36,6 @@ import { MistletoeError } from '../../core/errors.js';
 import { parseConfiguration } from '../../model/configuration.js';
 import { makeFresh, type Start, describingFiles, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { llamaConfig, type LayerChoice, type NewTarget } from '../fresh/new-target.js';
-import type { DrafterShape } from '../draft-system.js';
 
 export const draftModel: WeightedSystem = {
   name: 'speculative-sampling',

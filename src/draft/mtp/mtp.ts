@@ -8,7 +8,7 @@ import { exponential, greater, select } from '../../graph/operations/elementwise
 import { sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, transpose } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
-import type { AttentionContext } from '../../model/decoder.js';
+import type { AttentionContext, LayerSizes } from '../../model/decoder.js';
 import { normalise, project, projectToVocabulary, runLayer } from '../../model/decoder.js';
 import {
   prepareDrafterWeights,
@@ -28,7 +28,6 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
-import type { LayerSizes } from '../../model/decoder.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';

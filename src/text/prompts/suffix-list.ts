@@ -144,11 +144,9 @@ const suffixPlaceholder = '{suffix}';
 export function splitAroundSuffix(text: string) {
   const [before, after, ...more] = text.split(suffixPlaceholder);
   if (more.length > 0) {
-    throw new MistletoeError(
-      'text',
-      `The prompt has ${suffixPlaceholder} ${more.length + 1} times; it may stand there once.`,
-      { hint: `Keep the one ${suffixPlaceholder} where the suffix belongs.` },
-    );
+    throw refuse(`The prompt has ${suffixPlaceholder} ${more.length + 1} times; it may stand there once.`, {
+      hint: `Keep the one ${suffixPlaceholder} where the suffix belongs.`,
+    });
   }
   return { before: before ?? '', after: after ?? '' };
 }
@@ -163,8 +161,7 @@ export function splitChatAroundSuffix(template: ChatTemplate, conversation: stri
   const parts = renderChatWithSuffix(template, conversation, marker).split(marker);
   const [before, after] = parts;
   if (parts.length !== 2 || before === undefined || after === undefined) {
-    throw new MistletoeError(
-      'text',
+    throw refuse(
       `The chat template in ${template.origin} writes the user's text ${parts.length - 1} times; ` +
         'a suffix needs it exactly once.',
       { hint: 'Use --raw with the prompt written out, or another chat_template.jinja.' },
