@@ -2,6 +2,7 @@
  * Mistletoe beside llama.cpp on the same weights in float32, taking turns in one process. Greedy answers are compared
  * first: timing means nothing between engines that answer differently. llama.cpp runs with its defaults (flash attention,
  * keys and values in float16), and once more the way Mistletoe does (plain attention, keys and values in float32).
+ * Then int8 and int4 beside q8_0 and q4_0; these round weights differently, so their answers are not compared.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
@@ -56,6 +57,7 @@ export async function compareWithLlamaCpp(isLargeIncluded: boolean): Promise<voi
   const folder = mkdtempSync(join(tmpdir(), 'mistletoe-llama-cpp-'));
   try {
     await compareBundled(llamaCpp, folder);
+    await compareQuantized(llamaCpp, folder);
     if (isLargeIncluded) await compareLarge(llamaCpp, folder);
   } finally {
     rmSync(folder, { recursive: true, force: true });
@@ -75,6 +77,31 @@ async function compareBundled(llamaCpp: LlamaCpp, folder: string): Promise<void>
     printComparison('bundled target', contenders, rows);
   });
   await runtime.dispose();
+}
+
+async function compareQuantized(llamaCpp: LlamaCpp, folder: string): Promise<void> {
+  for (const [quantization, type] of [
+    ['int8', 'Q8_0'],
+    ['int4', 'Q4_0'],
+  ] as const) {
+    const runtime = createOnnxRuntime({ threads, quantization });
+    const { model } = await openTarget(bundledTarget, { runtime });
+    await model.prepare();
+    const path = join(folder, `${type}.gguf`);
+    await writeGguf(await openCheckpoint(bundledTarget), path, { type });
+    const llamaModel = await llamaCpp.loadModel(path);
+    const context = await llamaModel.createContext({ threads, contextSize, batchSize: 512 });
+    const contenders: Contenders = [
+      [`Mistletoe, ${quantization}`, new MistletoeSequence(model)],
+      [`llama.cpp, ${type.toLowerCase()}`, context],
+    ];
+    const tasks = [decoding(64), decoding(512), decoding(1500), fourRows];
+    const rows = await measureAll(contenders, tasks, { turns: 10, passes: 20, limitMs: 20_000 });
+    printComparison(`bundled target, ${quantization}`, contenders, rows);
+    await context.dispose();
+    await llamaModel.dispose();
+    await runtime.dispose();
+  }
 }
 
 async function compareLarge(llamaCpp: LlamaCpp, folder: string): Promise<void> {
