@@ -17,7 +17,6 @@ export interface Side {
 /** The smaller product rate must be at least this share of the larger. */
 const minProductShare = 0.5;
 
-/** Whether times of the two sides may be compared. */
 export function isComparable(left: Side, right: Side): boolean {
   const [low, high] = [Math.min(left.gigaflops, right.gigaflops), Math.max(left.gigaflops, right.gigaflops)];
   return low > 0 && Number.isFinite(high) && low / high >= minProductShare;

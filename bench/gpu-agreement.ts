@@ -182,7 +182,6 @@ function overlaps(own: Float32Array, wanted: Float32Array, count: number): numbe
   });
 }
 
-/** Prints what differs between the GPU and the CPU. */
 export async function checkAgreement(): Promise<void> {
   if (findDevices().devices.length === 0) {
     printNote('There is no GPU: agreement was not checked.');

@@ -111,7 +111,6 @@ export async function measureProduct(runtime: Runtime): Promise<number> {
   return (2 * size ** 3) / bestMs / 1e6;
 }
 
-/** A prompt and an answer of random tokens. */
 export async function makeRandomPrompt(
   model: CausalModel,
   lengths: { readonly prompt: number; readonly tail: number; readonly window: number },

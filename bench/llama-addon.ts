@@ -112,9 +112,7 @@ async function loadModel(addon: Addon, path: string): Promise<LlamaModel> {
   };
 }
 
-/** One sequence of a context. */
 export class LlamaContext {
-  /** Positions in its cache. */
   private length = 0;
   /** Where in the last batch the scores of its last row lie. */
   private lastScores = 0;
@@ -142,7 +140,6 @@ export class LlamaContext {
     return this.context.sampleToken(this.lastScores, this.sampler);
   }
 
-  /** Forgets every position from `length` on. */
   truncate(length: number): void {
     if (!this.context.removeTokenCellsFromSequence(0, length, -1))
       throw new Error(`llama.cpp could not cut its cache to ${length} positions.`);

@@ -21,7 +21,6 @@ try {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Runs the command in a process of its own and watches its memory. */
 async function generate(): Promise<{ firstMs: number; peakBytes: number; anonymousBytes: number }> {
   const start = performance.now();
   const request = ['--target', folder, '--raw', '--prompt', 'Once upon a time', '--max-new-tokens', '4'];

@@ -28,10 +28,6 @@ const cases: Readonly<Record<string, BenchCase>> = {
     summary: 'speed, perplexity and greedy agreement of int8 and int4 beside float32 on the CPU',
     load: () => import('./quantization.js'),
   },
-  speculative: {
-    summary: 'accepted length and speedup of every drafter on every prompt set',
-    load: () => import('./speculative.js'),
-  },
   'auto-policy': {
     summary: 'the adaptive policy against fixed ones, with one sequence and with eight',
     load: () => import('./auto-policy.js'),
@@ -47,10 +43,6 @@ const cases: Readonly<Record<string, BenchCase>> = {
   'training-gradients': {
     summary: "training gradients against PyTorch's; --write updates test/golden/training.json",
     load: () => import('./training-gradients.js'),
-  },
-  memory: {
-    summary: 'resident memory over 1,000 generations',
-    load: () => import('./memory.js'),
   },
   loading: {
     summary: 'first token and peak memory of a 1.1 B checkpoint, cold and warm (npm run build first)',

@@ -3,5 +3,4 @@ import { packageRoot } from '../src/decode/bundled-models.js';
 
 export const promptSets = ['humaneval', 'gsm8k', 'mt-bench'] as const;
 
-/** Where the prompt sets are. */
 export const promptFolder = join(packageRoot, '../shared/data');

@@ -31,7 +31,6 @@ export interface Recording {
   readonly versions: Record<string, string>;
 }
 
-/** What the running case has reported so far. */
 export const recording: Recording = { tables: [], notes: [], versions: {} };
 
 /** The first row is the header. */

@@ -160,7 +160,6 @@ export const presets = {
 
 export type PresetName = keyof typeof presets;
 
-/** As the attack searches. */
 export const attackSearch = (settings: AuditSettings): SearchSettings => ({
   ...settings,
   projection: createProjection(settings.projection, settings.lambda),

@@ -42,11 +42,16 @@ export class MistletoeError extends Error {
   }
 }
 
-/** The message of an error, to include in another one. */
+/** ENOSPC and the like; undefined for errors that are not from the operating system. */
+export function codeOf(cause: unknown): string | undefined {
+  if (cause instanceof MistletoeError || !(cause instanceof Error) || !('code' in cause)) return undefined;
+  return typeof cause.code === 'string' ? cause.code : undefined;
+}
+
 export function describeCause(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);
   // Node's message repeats the path and names a system call.
-  return 'code' in cause && cause.code === 'ENOENT' ? 'no such file or directory' : cause.message;
+  return codeOf(cause) === 'ENOENT' ? 'no such file or directory' : cause.message;
 }
 
 /** fetch throws "fetch failed" with the reason as its cause, one per address that was tried. */

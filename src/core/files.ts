@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync, statSync, type Stats } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, relative } from 'node:path';
 import { fileLimits } from './limits.js';
-import { describeCause, MistletoeError } from './errors.js';
+import { codeOf, describeCause, MistletoeError } from './errors.js';
 import { parseJsonText } from './json-text.js';
 import { homedir } from 'node:os';
 
@@ -31,7 +31,7 @@ function requireBounded(status: Stats, maxBytes: number): void {
 }
 
 export function isMissing(cause: unknown): boolean {
-  return cause instanceof Error && 'code' in cause && cause.code === 'ENOENT';
+  return codeOf(cause) === 'ENOENT';
 }
 
 /**
@@ -92,17 +92,13 @@ export async function readTextFile(path: string, maxBytes: number): Promise<stri
   try {
     bytes = await readBoundedFile(path, maxBytes);
   } catch (cause) {
-    if (isMissing(cause) || isBelowFile(cause)) return undefined;
+    if (['ENOENT', 'ENOTDIR'].includes(codeOf(cause) ?? '')) return undefined;
     throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, {
       hint: 'Give a file that you may read, of the size that such files have.',
       cause,
     });
   }
   return decodeText(bytes, path);
-}
-
-function isBelowFile(cause: unknown): boolean {
-  return cause instanceof Error && 'code' in cause && cause.code === 'ENOTDIR';
 }
 
 export function decodeText(bytes: Uint8Array, place: string): string {

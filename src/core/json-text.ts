@@ -4,7 +4,6 @@
  */
 export const maxJsonDepth = 500;
 
-/** Like JSON.parse, with a depth limit. */
 export function parseJsonText(text: string): unknown {
   const value: unknown = JSON.parse(text);
   if (measureDepth(text) > maxJsonDepth)

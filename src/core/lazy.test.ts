@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { lazily, lazilyBy } from './lazy.js';
+import { lazily, lazilyBy } from './promises.js';
 
 describe('lazily', () => {
   it('makes a value when it is first asked for, and once', async () => {

@@ -5,6 +5,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { codeOf } from './errors.js';
 
 /** Unique for each call. */
 export function makeProcessTag(): string {
@@ -21,7 +22,7 @@ export function isRunning(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (cause) {
-    return cause instanceof Error && 'code' in cause && cause.code === 'EPERM'; // it runs as another user
+    return codeOf(cause) === 'EPERM'; // it runs as another user
   }
 }
 

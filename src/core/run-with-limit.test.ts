@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { runWithLimit } from './run-with-limit.js';
+import { runWithLimit } from './promises.js';
 
 /** Tasks that end when they are told to, and what has happened so far. */
 function createTasks(count: number) {

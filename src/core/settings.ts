@@ -37,7 +37,6 @@ export type SettingTable = Readonly<Record<string, Setting<unknown>>>;
 
 type SettingExtras = Pick<Setting<unknown>, 'flag' | 'short' | 'was' | 'shownDefault'>;
 
-/** `value` is the placeholder of the flag. */
 export const setting = <T>(
   type: ValueType<T>,
   value: string,
@@ -124,7 +123,6 @@ export function byteSize(min: number): ValueType<number> {
   };
 }
 
-/** A switch: present or not. */
 export const yesNo: ValueType<boolean> = {
   expected: 'true or false',
   choices: ['true', 'false'],
@@ -132,7 +130,6 @@ export const yesNo: ValueType<boolean> = {
   read: (text) => (text === 'true' ? true : text === 'false' ? false : undefined),
 };
 
-/** A flag that may be repeated, and a list in a file. */
 export function listOf<T>(type: ValueType<T>): ValueType<readonly T[]> {
   const checkAll = (values: readonly unknown[]): readonly T[] | undefined => {
     const checked = values.map((value) => type.check(value));
@@ -163,7 +160,6 @@ export const seedType = stricterFlag(integer(Number.MIN_SAFE_INTEGER), integer(0
 export const toFlagName = (name: string): string =>
   name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
-/** A table without one of its settings. */
 export function omitSetting<Table extends SettingTable, Name extends keyof Table>(
   table: Table,
   name: Name,

@@ -7,14 +7,12 @@ import { equalDimensions, equalShapes, subtractDimensions, type Dimension, type 
 import { slice } from './operations/shaping.js';
 import { sortTopologically, type OperationName, type Tensor } from './tensor.js';
 
-/** A stretch of one axis. */
 interface Cut {
   readonly axis: number;
   readonly start: Dimension;
   readonly end: Dimension;
 }
 
-/** What is wanted of a tensor. */
 type Wanted = Cut | 'all';
 
 export function cutEarly(outputs: Readonly<Record<string, Tensor>>): Readonly<Record<string, Tensor>> {

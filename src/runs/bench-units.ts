@@ -80,14 +80,12 @@ function createSystem(name: string, drafter: Drafter, policy: DraftPolicy): Benc
   return { name, policy: formatDraftPolicy(policy), drafter, createPolicy: create };
 }
 
-/** What a worker is started with. */
 export interface BenchSetup {
   readonly plan: BenchPlan;
   readonly device: RecordedDevice;
   readonly threads: number;
 }
 
-/** What it answers when it is asked. */
 export interface BenchAnswer {
   readonly units: readonly BenchmarkUnit[];
   readonly total: number;

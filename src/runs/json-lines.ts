@@ -93,7 +93,6 @@ async function measureFile(path: string, maxBytes: number): Promise<number> {
   return status.size;
 }
 
-/** SHA-256 of a data file, in hexadecimal. */
 export async function hashData(path: string): Promise<string> {
   try {
     const size = await measureFile(path, fileLimits.conversations);

@@ -2,14 +2,14 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { z } from 'zod';
-import { MistletoeError } from '../core/errors.js';
+import { codeOf, MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
 import { identifyModel, readVersion } from './identity.js';
 import { hashData } from './json-lines.js';
 import { lockRun } from './run-lock.js';
 import type { OpenedRun } from './run-place.js';
 import { configFile, readRunConfig } from './run-units.js';
-import { type RunCommand, codeOf, explainFailure, lostFolder } from './run-writes.js';
+import { type RunCommand, explainFailure, lostFolder } from './run-writes.js';
 
 /**
  * The request as a resumed run reads it back, keys in the order of the schema. Results quote parts of it, so that they are
@@ -19,7 +19,6 @@ export function asSaved<Request>(schema: z.ZodType<Request>, request: Request): 
   return schema.parse(JSON.parse(JSON.stringify(request)));
 }
 
-/** The request in a run's config.json. */
 export function readRequest<Request>(path: string, schema: z.ZodType<Request>, command: RunCommand): Request {
   const parsed = schema.safeParse(readRunConfig(path, command));
   if (parsed.success) return parsed.data;
@@ -34,7 +33,6 @@ export function readRequest<Request>(path: string, schema: z.ZodType<Request>, c
   );
 }
 
-/** What a run was started with. */
 export interface RunInputs {
   readonly version: string;
   readonly models: readonly { readonly folder: string; readonly sha256: string }[];
@@ -73,7 +71,6 @@ interface TrainingInputs {
 
 export interface OpenOptions<Request> {
   readonly command: RunCommand;
-  /** Of its config.json. */
   readonly schema: z.ZodType<Request>;
   readonly cacheFolder?: string | undefined;
 }

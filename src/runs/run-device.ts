@@ -70,7 +70,6 @@ export async function findSameDevice(
   });
 }
 
-/** A given runtime must be of the kind that the run records. */
 export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name'>): void {
   const device = deviceOf(request);
   if (name !== (device.kind === 'cuda' ? 'onnx' : 'cuda')) return;
@@ -81,7 +80,6 @@ export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name
   );
 }
 
-/** Adds how to resume after a device failure. */
 export function tellToResume(cause: unknown, path: string): unknown {
   const resume = `mistletoe audit --resume ${path}`;
   if (cause instanceof DeviceLostError) {
@@ -223,7 +221,6 @@ const maxDefaultWorkers = 8;
 export function countDefaultWorkers(limits: {
   readonly cores: number;
   readonly searches: number;
-  /** Of the device, free. */
   readonly freeBytes: number;
   /** Of the models of one worker. Its passes may take as much again. */
   readonly modelBytes: number;

@@ -13,8 +13,8 @@ import { existsSync, linkSync, readdirSync, readFileSync, rmSync, unlinkSync, wr
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
-import { MistletoeError } from '../core/errors.js';
-import { codeOf, readIfThere } from './run-writes.js';
+import { codeOf, MistletoeError } from '../core/errors.js';
+import { readIfThere } from './run-writes.js';
 
 export const lockName = 'run.lock';
 /** The lock and what comes and goes beside it. */

@@ -1,11 +1,11 @@
 /** Creates the folder of a new run: an empty folder, or the next free number of a name, locked by this process. */
 import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { describeCause, MistletoeError } from '../core/errors.js';
+import { codeOf, describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync, quoteWord } from '../core/files.js';
 import { type RunLock, isLockFile, lockRun } from './run-lock.js';
 import { configFile } from './run-units.js';
-import { type RunCommand, codeOf, syncFolder, writeAtomically } from './run-writes.js';
+import { type RunCommand, syncFolder, writeAtomically } from './run-writes.js';
 
 /** A folder of its own, or the next free number of a name. */
 export type RunPlace = string | { readonly parent: string; readonly name: string };

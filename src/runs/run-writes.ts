@@ -1,7 +1,7 @@
 /** Writes a run's files so that they survive a kill and a power cut, with readable errors. */
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { describeCause, MistletoeError } from '../core/errors.js';
+import { codeOf, describeCause, MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
 
 /** Commands whose runs are folders that can be resumed. */
@@ -109,12 +109,6 @@ export function lostFolder(path: string, cause: unknown): MistletoeError {
       cause,
     },
   );
-}
-
-/** ENOSPC and the like; undefined for errors that are not from the operating system. */
-export function codeOf(cause: unknown): string | undefined {
-  if (cause instanceof MistletoeError || !(cause instanceof Error) || !('code' in cause)) return undefined;
-  return typeof cause.code === 'string' ? cause.code : undefined;
 }
 
 export function readIfThere(path: string): string | undefined {

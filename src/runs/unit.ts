@@ -8,7 +8,6 @@ import { type ErrorCode, MistletoeError } from '../core/errors.js';
 import { DeviceLostError, OutOfMemoryError } from '../runtime/program.js';
 
 export interface Unit<Input = unknown> {
-  /** Unique in its run. */
   readonly key: string;
   /** JSON, and all that a worker needs beside the models. It names no paths. */
   readonly input: Input;
@@ -25,9 +24,7 @@ export const partSchema = z.object({
 export type UnitPart = Readonly<z.infer<typeof partSchema>>;
 
 export interface UnitHooks {
-  /** Called for each part, as soon as it is finished. */
   onPart(part: UnitPart, worker: WorkerName): void;
-  /** Progress of any kind, for display only. */
   onProgress?(progress: unknown, worker: WorkerName): void;
   onNotice?(message: string): void;
 }
@@ -167,7 +164,6 @@ export interface ProcessWork {
   dispose(): Promise<void>;
 }
 
-/** For the main module of a worker. */
 export function serveUnits(create: (setup: unknown, hooks: ProcessHooks) => ProcessWork): void {
   const send = (message: WorkerMessage): void => {
     if (parentPort !== null) parentPort.postMessage(JSON.stringify(message));

@@ -46,7 +46,6 @@ export interface CompileOptions {
 
 export interface Runtime {
   readonly name: string;
-  /** Takes weights as checkpoints store them. */
   readonly readsCheckpoints?: boolean | undefined;
   /**
    * Above this many bytes of float32 weights, it takes matrices in 16 bits, because it keeps a packed copy on disk.

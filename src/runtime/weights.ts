@@ -91,7 +91,6 @@ export interface FileWeights {
   readonly kind: 'file';
   readonly path: string;
   readonly tensors: ReadonlyMap<string, WeightLocation>;
-  /** Keeps files made from these weights. */
   readonly derived?: DerivedFiles | undefined;
   /** Only for matrix products of the runtime's own kernels: the bytes are not the plain values. */
   readonly isForProducts?: true | undefined;
@@ -140,7 +139,6 @@ export interface WeightValues {
   readonly dtype?: 'float32' | HalfType | undefined;
 }
 
-/** As in the checkpoint's files. */
 export interface CheckpointWeights {
   readonly kind: 'checkpoint';
   readonly tensors: ReadonlyMap<string, DirectWeight>;
@@ -156,7 +154,6 @@ export interface DirectWeight {
 export interface DirectPart {
   readonly dtype: 'float32' | HalfType;
   readonly shape: readonly number[];
-  /** Transposed before joining. */
   readonly isTransposed: boolean;
   /** Whole rows in order; a piece is valid until the next is requested. */
   readonly read: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>;

@@ -7,7 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { lazily } from '../../src/core/lazy.js';
+import { lazily } from '../../src/core/promises.js';
 import type * as Library from '../../src/index.js';
 import { readContents, startHub } from '../support/hub-server.js';
 import type { FakeHub } from '../support/hub-server.js';

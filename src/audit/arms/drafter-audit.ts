@@ -1,6 +1,6 @@
 /** Audits a drafter on a prompt, arm by arm. */
 import { MistletoeError } from '../../core/errors.js';
-import { lazily } from '../../core/lazy.js';
+import { lazily } from '../../core/promises.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';

@@ -2,7 +2,7 @@
  * Scores many suffixes. All share the prompt's caches; candidates with the same first edit also share the base's rows
  * before it.
  */
-import { runWithLimit } from '../../core/run-with-limit.js';
+import { runWithLimit } from '../../core/promises.js';
 import { type NamedValues, bufferOf, float32, floatsOf, int32 } from '../../runtime/program.js';
 import type { Target } from '../../decode/target.js';
 import { type AuditPrompt, joinPrompt, keepRoundTrips } from '../arms/audit-prompt.js';

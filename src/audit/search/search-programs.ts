@@ -1,5 +1,5 @@
 /** Compiled passes of a search: gradients of a suffix, and scores of many candidates. */
-import { lazily, lazilyBy } from '../../core/lazy.js';
+import { lazily, lazilyBy } from '../../core/promises.js';
 import { symbol } from '../../graph/dimension.js';
 import { gradient } from '../../graph/gradient.js';
 import { type Tensor, input } from '../../graph/tensor.js';

@@ -25,7 +25,6 @@ import type { AuditRequest } from '../audit-request.js';
 
 type RequestDrafter = AuditRequest['drafters'][number];
 
-/** One prompt on one drafter. */
 interface Pair {
   readonly drafter: RequestDrafter;
   readonly prompt: RequestPrompt;
@@ -72,7 +71,6 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
     return this.request.transfer ? this.nextTransfer() : undefined;
   }
 
-  /** To be called once a part is recorded. */
   noteRecorded(key: string): void {
     const pair = this.pairOfKey.get(key);
     if (pair !== undefined) this.refresh(pair);

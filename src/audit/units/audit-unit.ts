@@ -61,7 +61,6 @@ export const strangeUnitSchema = auditUnitSchema.refine(
   'a policy without a file and a chat template of usual size were expected',
 );
 
-/** Where the models of a unit are on this machine. */
 interface ModelFolders {
   readonly target: string;
   readonly drafter: string;
@@ -93,7 +92,6 @@ export interface UnitName {
   readonly arm: string;
 }
 
-/** Progress within one unit. */
 export interface UnitEvents {
   onStep?(unit: UnitName, point: TracePoint, steps: number): void;
   onNotice?(message: string): void;

@@ -24,12 +24,12 @@ import { UnitPool } from '../../runs/unit-pool.js';
 import { armKeys } from '../arms/drafter-units.js';
 import { openModels } from '../audit-models.js';
 import { type AuditRequest, requestSchema } from '../audit-request.js';
-import { estimateEffort } from '../effort.js';
+import { type Effort, estimateEffort } from '../effort.js';
 import { isSearched } from '../result.js';
 import type { AuditBackend, BackendOptions } from './run-units.js';
 import { type AuditUnitInput, policySchema } from './audit-unit.js';
 import { hooksFor, UnitRunner } from './unit-runner.js';
-import type { ProcessAnswer, ProcessSetup } from './unit-process.js';
+import type { ProcessSetup } from './unit-process.js';
 
 export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
   const { queue, runtime } = options;
@@ -128,7 +128,7 @@ async function openPool(
     onNotice,
   });
   try {
-    const { effort } = (await pool.ask({ open: request })) as ProcessAnswer;
+    const effort = (await pool.ask(request)) as Effort;
     return {
       effort: { ...effort, expectedMs: effort.expectedMs / plan.count },
       executor: pool,

@@ -11,7 +11,7 @@ import {
 import type { WorkerPlan } from '../../runs/run-device.js';
 import type { Runtime } from '../../runtime/program.js';
 import { withoutFolders } from '../arms/drafter-audit.js';
-import type { AuditEvents, AuditUnit, AuditUnitInput, UnitName } from './audit-unit.js';
+import type { AuditEvents, AuditUnit, AuditUnitInput } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { Effort } from '../effort.js';
 import { type FailedUnit, transferSchema, unitSchema, universalSchema } from '../result.js';
@@ -36,22 +36,15 @@ export interface BackendOptions {
   readonly cache: CacheOptions;
   readonly runtime?: Runtime | undefined;
   readonly workers?: WorkerPlan | undefined;
-  /** URL of a Redis or Valkey server. */
   readonly queue?: string | undefined;
   readonly onNotice: (message: string) => void;
 }
 
-interface RunOptions {
-  readonly events: AuditEvents;
-  readonly signal: AbortSignal | undefined;
-}
-
-/** Returns the units that failed. */
 export async function runUnits(
   folder: RunFolder,
   request: AuditRequest,
   { executor, effort }: AuditBackend,
-  { events, signal }: RunOptions,
+  { events, signal }: { readonly events: AuditEvents; readonly signal: AbortSignal | undefined },
 ): Promise<readonly FailedUnit[]> {
   const schedule = new AuditSchedule(request, folder);
   const names = schedule.listNames();
@@ -75,7 +68,14 @@ export async function runUnits(
     folder.complete(part.key, part.data);
     schedule.noteRecorded(part.key);
   };
-  const show = createDisplay(events, schedule, names.length);
+  const show = (sent: unknown, worker: WorkerName): void => {
+    const progress = progressSchema.safeParse(sent).data;
+    if (progress === undefined) return;
+    const { name } = progress;
+    if (progress.kind === 'start') events.onUnitStart?.(name, schedule.countDone(), names.length, worker);
+    else if (progress.kind === 'step') events.onStep?.(name, progress.point, progress.steps, worker);
+    else events.onUnitEnd?.(name, progress.acceptedLength ?? undefined, worker);
+  };
   await driveUnits<AuditUnitInput>({
     schedule,
     executor,
@@ -99,19 +99,6 @@ export async function runUnits(
     },
   });
   return failures;
-}
-
-type Show = (progress: unknown, worker: WorkerName) => void;
-
-function createDisplay(events: AuditEvents, schedule: AuditSchedule, total: number): Show {
-  return (sent, worker) => {
-    const progress = progressSchema.safeParse(sent).data;
-    if (progress === undefined) return;
-    const name: UnitName = progress.name;
-    if (progress.kind === 'start') events.onUnitStart?.(name, schedule.countDone(), total, worker);
-    else if (progress.kind === 'step') events.onStep?.(name, progress.point, progress.steps, worker);
-    else events.onUnitEnd?.(name, progress.acceptedLength ?? undefined, worker);
-  };
 }
 
 /** Parts from a queue are untrusted: they fit their unit, or the unit failed. */

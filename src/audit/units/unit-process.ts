@@ -12,7 +12,6 @@ import { type Effort, estimateEffort } from '../effort.js';
 import { type AuditUnitInput, toRequest } from './audit-unit.js';
 import { hooksFor, type OpenedUnit, UnitRunner } from './unit-runner.js';
 
-/** What a worker is started with. */
 export interface ProcessSetup {
   /** Folders of models on this machine, by the hash of the model. */
   readonly folders: Readonly<Record<string, string>>;
@@ -20,15 +19,6 @@ export interface ProcessSetup {
   readonly threads: number;
   readonly cacheFolder: string | null;
   readonly verifyCache: boolean;
-}
-
-/** Opens all models of a run and estimates its effort. */
-export interface ProcessQuestion {
-  readonly open: AuditRequest;
-}
-
-export interface ProcessAnswer {
-  readonly effort: Effort;
 }
 
 interface OpenModels {
@@ -62,11 +52,12 @@ class AuditProcess implements ProcessWork {
     return this.runner.run(input as AuditUnitInput, { ...hooks, ...hooksFor(hooks.onProgress) }, done);
   }
 
-  async ask(question: unknown): Promise<ProcessAnswer> {
-    const { open: request } = question as ProcessQuestion;
+  /** Opens all models of a run. */
+  async ask(question: unknown): Promise<Effort> {
+    const request = question as AuditRequest;
     try {
       const { target, drafters } = await openModels(request, await this.openRuntime(), this.cache);
-      return { effort: await estimateEffort(request, target, drafters) };
+      return await estimateEffort(request, target, drafters);
     } finally {
       await this.dispose();
     }

@@ -1,7 +1,7 @@
 import { lstat, readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { runWithLimit } from '../../core/run-with-limit.js';
+import { runWithLimit } from '../../core/promises.js';
 import { errnoOf, withFile } from '../binary-file.js';
 import type { CacheContent, CheckResult } from './cache-file.js';
 import { checkThoroughly, readFooter, readLastUse, readNote } from './cache-file.js';

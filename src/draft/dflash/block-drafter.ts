@@ -2,7 +2,7 @@
  * Programs and sessions of drafters that fill a block in one pass. One run reads the newly verified rows into the cache
  * and scores all levels behind them.
  */
-import { lazily } from '../../core/lazy.js';
+import { lazily } from '../../core/promises.js';
 import { type Tensor, input } from '../../graph/tensor.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { broadcast, concatenate, slice } from '../../graph/operations/shaping.js';

@@ -4,7 +4,7 @@
  * passes features through a transformer layer of its own.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { lazily, lazilyBy } from '../../core/lazy.js';
+import { lazily, lazilyBy } from '../../core/promises.js';
 import { add, silu } from '../../graph/operations/elementwise.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input, type Tensor } from '../../graph/tensor.js';

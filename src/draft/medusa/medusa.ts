@@ -3,7 +3,7 @@
  * a projection; it predicts the token i + 2 positions ahead, without seeing those between.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { lazily } from '../../core/lazy.js';
+import { lazily } from '../../core/promises.js';
 import { type Tensor, input } from '../../graph/tensor.js';
 import { add, silu } from '../../graph/operations/elementwise.js';
 import { concatenate } from '../../graph/operations/shaping.js';

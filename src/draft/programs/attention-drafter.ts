@@ -4,7 +4,7 @@
  * first reads the verified rows.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { lazily } from '../../core/lazy.js';
+import { lazily } from '../../core/promises.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input, type Tensor } from '../../graph/tensor.js';
 import { rowNumbers } from '../../model/attention-inputs.js';

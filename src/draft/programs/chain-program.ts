@@ -3,7 +3,7 @@
  * calls are a large part of a small drafter's cost.
  */
 import { blocked, maskInput, rowNumbers, type CombinedInput } from '../../model/attention-inputs.js';
-import { lazilyBy } from '../../core/lazy.js';
+import { lazilyBy } from '../../core/promises.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import { type Tensor, constant, input } from '../../graph/tensor.js';
 import { argmax, draw, gatherRows } from '../../graph/operations/indexing.js';

@@ -1,7 +1,7 @@
 /**
  * Draws siblings on the device without replacement, with the host's random numbers. Only tokens come back.
  */
-import { lazilyBy } from '../../core/lazy.js';
+import { lazilyBy } from '../../core/promises.js';
 import { drawWithoutReplacement, type Random } from '../../core/random.js';
 import { draw, oneHot } from '../../graph/operations/indexing.js';
 import { cast, greater, select } from '../../graph/operations/elementwise.js';

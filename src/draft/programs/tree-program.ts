@@ -2,7 +2,7 @@
  * A dynamic tree drafted in one program. Each round expands the `topK` best children of the previous one, by log
  * probability of the path, chosen on the device.
  */
-import { lazilyBy } from '../../core/lazy.js';
+import { lazilyBy } from '../../core/promises.js';
 import { constant, input, type Tensor } from '../../graph/tensor.js';
 import { add, divide } from '../../graph/operations/elementwise.js';
 import { gatherRows, pick, topIndices, topValues } from '../../graph/operations/indexing.js';

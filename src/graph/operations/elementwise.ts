@@ -76,7 +76,6 @@ export const minimum = binary('minimum');
 export const greater = binary('greater', 'bool');
 export const equal = binary('equal', 'bool');
 
-/** Takes from `whenTrue` where the condition holds, elsewhere from `whenFalse`. */
 export function select(condition: Tensor, whenTrue: Operand, whenFalse: Operand): Tensor {
   const inputs = [condition, asTensor(whenTrue), asTensor(whenFalse)] as const;
   requireDType('select', condition, 'bool');

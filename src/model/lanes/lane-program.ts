@@ -3,7 +3,7 @@
  * the outputs. A sequence's lane is that of its cache; programs without a past assign lanes in order.
  * A second form, compiled on first use, reads a shared prefix in place (cache-pool.ts).
  */
-import { lazily } from '../../core/lazy.js';
+import { lazily } from '../../core/promises.js';
 import { bareSymbol, type Shape } from '../../graph/dimension.js';
 import type {
   Destination,

@@ -3,7 +3,7 @@
  * row come back. Random numbers come from the host, so a seed gives the same tokens as on the host (core/sampling.ts,
  * decode/verification/verification.ts).
  */
-import { lazilyBy } from '../../core/lazy.js';
+import { lazilyBy } from '../../core/promises.js';
 import { checkSamplingOptions, type SamplingOptions } from '../../core/sampling.js';
 import { draw, keepLikeliest, oneHot, pick } from '../../graph/operations/indexing.js';
 import { divide, greater, maximum, multiply, select, subtract } from '../../graph/operations/elementwise.js';

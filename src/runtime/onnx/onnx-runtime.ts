@@ -8,7 +8,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type ort from 'onnxruntime-node';
-import { describeCause, MistletoeError } from '../../core/errors.js';
+import { codeOf, describeCause, MistletoeError } from '../../core/errors.js';
 import { maxThreads } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/processes.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
@@ -167,7 +167,8 @@ class OnnxRuntime implements Runtime {
       await writeFile(path, model.bytes);
       return await createSession(path, options);
     } catch (cause) {
-      if (isUnwritable(cause)) return await this.loadCopied(model, options);
+      // Where the model cannot be written next to the weights, they are read instead of mapped.
+      if (unwritable.includes(codeOf(cause))) return await this.loadCopied(model, options);
       throw cause;
     } finally {
       await rm(path, { force: true });
@@ -203,11 +204,7 @@ function checkThreads(threads: number): number {
   );
 }
 
-/** If the model cannot be written next to the weights, they are read instead of mapped. */
-function isUnwritable(cause: unknown): boolean {
-  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
-  return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
-}
+const unwritable: readonly (string | undefined)[] = ['EACCES', 'EPERM', 'EROFS'];
 
 function identify(model: LoweredModel, packed: boolean): string {
   const hash = createHash('sha256').update(model.bytes).update(String(packed));

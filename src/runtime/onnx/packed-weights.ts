@@ -189,7 +189,7 @@ async function packOne(store: FileWeights, { weight, alone }: WeightProduct, pla
       const piece = onlyPiece(copies);
       if (piece === undefined || piece.sizeBytes + page.length < sizeBytes) return undefined;
       await writeFile(standIn, joinParts(page, data, piece, sizeBytes - page.length));
-      const offsetBytes = await place(single(page));
+      const offsetBytes = await place([page]);
       const copyBytes = await place(readPart(data, piece.offsetBytes, piece.sizeBytes));
       return { offsetBytes, copy: `${copyBytes};${piece.sizeBytes};0` };
     });
@@ -252,10 +252,6 @@ async function saveProduct<Result>(
   } finally {
     for (const path of [model, saved, data]) await rm(path, { force: true });
   }
-}
-
-async function* single(bytes: Uint8Array): AsyncIterable<Uint8Array> {
-  yield await Promise.resolve(bytes);
 }
 
 async function* joinParts(

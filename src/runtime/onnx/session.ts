@@ -49,15 +49,13 @@ function hasNaN({ data }: SessionResult): boolean {
   return data instanceof Float32Array && data.some(Number.isNaN);
 }
 
-export interface SessionValue {
-  readonly type: 'float32' | 'int32' | 'bool';
+interface SessionResult {
   readonly data: Float32Array | Int32Array | Uint8Array;
   readonly dims: readonly number[];
 }
 
-export interface SessionResult {
-  readonly data: Float32Array | Int32Array | Uint8Array;
-  readonly dims: readonly number[];
+export interface SessionValue extends SessionResult {
+  readonly type: 'float32' | 'int32' | 'bool';
 }
 
 export interface Session {

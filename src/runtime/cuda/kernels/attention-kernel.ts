@@ -86,8 +86,7 @@ export function planAttention(
         text.line(`${vector} sum[${R}] = {};`);
         text.line('__syncthreads();');
         text.line(`${vector} kept[${R}][${perLane}];`);
-        text.line('#pragma unroll');
-        text.block(`for (int i = 0; i < ${perLane}; i++)`, () => {
+        text.unroll('i', perLane, () => {
           text.line('const int spot = lane + 32 * i;');
           eachRow(`kept[r][i] = spot < ${places} ? query[r][spot] : ${vector}${zero};`);
         });
@@ -105,8 +104,7 @@ export function planAttention(
             text.block(`for (int u = warp; u < length; u += ${warps})`, () => {
               text.line(`const ${vector}* const key = ${pointerTo(keys, text)} + ${element('first + u')};`);
               text.line(`float score[${R}] = {};`);
-              text.line('#pragma unroll');
-              text.block(`for (int i = 0; i < ${perLane}; i++)`, () => {
+              text.unroll('i', perLane, () => {
                 // Missing places meet a query of zeros.
                 text.line(`const ${vector} value = key[min(lane + 32 * i, ${places - 1})];`);
                 const products = fields.map((field) => `kept[r][i]${field} * value${field}`).join(' + ');
@@ -167,8 +165,7 @@ export function planAttention(
           });
           text.line(`before += ${length};`);
         });
-        text.line('#pragma unroll');
-        text.block(`for (int r = 0; r < ${R}; r++)`, () => {
+        text.unroll('r', R, () => {
           text.line('if (r >= own) break;');
           text.line('mixed[threadIdx.x] = sum[r];');
           text.line('__syncthreads();');
@@ -192,8 +189,7 @@ export function planAttention(
 function writeScatteredSums(text: KernelText): void {
   let step = 16;
   for (let half = R / 2; half >= 1; half /= 2, step /= 2) {
-    text.line('#pragma unroll');
-    text.block(`for (int r = 0; r < ${half}; r++)`, () => {
+    text.unroll('r', half, () => {
       text.line(`const float sent = (lane & ${step}) != 0 ? score[r] : score[r + ${half}];`);
       text.line(`const float own = (lane & ${step}) != 0 ? score[r + ${half}] : score[r];`);
       text.line(`score[r] = own + __shfl_xor_sync(0xffffffffu, sent, ${step});`);

@@ -93,8 +93,7 @@ function writeQueries(writing: BatchWriting): void {
   text.line(
     `const unsigned* const queries = (const unsigned*)keyRoom + (${tileRows} * warp + g) * ${words} + t;`,
   );
-  text.line('#pragma unroll');
-  text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
+  text.unroll('i', size / 16, () => {
     [0, 8 * words, 4, 8 * words + 4].forEach((offset, word) => {
       text.line(`query[i][${word}] = queries[8 * i + ${offset}];`);
     });
@@ -133,10 +132,8 @@ function writeSegment(writing: BatchWriting, index: number): void {
       text.block('if (tile < tiles)', () => {
         text.line(`float score[${chunk / 8}][4] = {};`);
         text.line(`const unsigned* const key = (const unsigned*)keyRoom + g * ${words} + t;`);
-        text.line('#pragma unroll');
-        text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
-          text.line('#pragma unroll');
-          text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, () => {
+        text.unroll('i', size / 16, () => {
+          text.unroll('n', chunk / 8, () => {
             const [even, odd] = [0, 4].map((offset) => `key[8 * n * ${words} + 8 * i + ${offset}]`);
             text.line(`if (8 * n < here) ${multiply}(score[n], query[i], ${even!}, ${odd!});`);
           });
@@ -164,8 +161,7 @@ function writeMixing({ text, size, type }: BatchWriting, multiply: string): void
       pairOf(type, `score[${group}][${e}]`, `score[${group}][${e + 1}]`);
     const weights = [pair('n', 0), pair('n', 2), pair('n + 1', 0), pair('n + 1', 2)];
     text.line(`const unsigned weights[4] = {${weights.join(', ')}};`);
-    text.line('#pragma unroll');
-    text.block(`for (int j = 0; j < ${size / 16}; j++)`, () => {
+    text.unroll('j', size / 16, () => {
       [0, 1, 8, 9].forEach((column, index) => {
         text.line(`const unsigned word${index} = value[(8 * n + ${column}) * ${words} + 8 * j];`);
       });
@@ -177,8 +173,7 @@ function writeMixing({ text, size, type }: BatchWriting, multiply: string): void
 
 /** A lane has four adjacent places of every 16. */
 function storeRows({ text, result, size }: BatchWriting): void {
-  text.line('#pragma unroll');
-  text.block('for (int r = 0; r < 2; r++)', () => {
+  text.unroll('r', 2, () => {
     for (const step of [1, 2]) text.line(`powers[r] += __shfl_xor_sync(0xffffffffu, powers[r], ${step});`);
   });
   for (const r of [0, 1])
@@ -186,8 +181,7 @@ function storeRows({ text, result, size }: BatchWriting): void {
       text.line(`const float share = 1.0f / powers[${r}];`);
       const to = `((long long)(sequence * rows + row${r}) * heads + head) * ${size} + 4 * t`;
       text.line(`const long long to = ${to};`);
-      text.line('#pragma unroll');
-      text.block(`for (int j = 0; j < ${size / 16}; j++)`, () => {
+      text.unroll('j', size / 16, () => {
         const values = [0, 1].flatMap((c) => [0, 1].map((e) => `mixed[2 * j + ${e}][${2 * r + c}] * share`));
         storeFour(text, result, 'to + 16 * j', values);
       });

@@ -118,8 +118,7 @@ function sumAlongColumns(text: KernelText, { rows, table, stride, length, column
   text.block(`for (int i = warp; i < ${length}; i += ${warps})`, () => {
     text.line(`const float a = ${text.load(table, `(long long)i * ${stride} + left`)};`);
     text.line(`const float b = ${text.load(table, `(long long)i * ${stride} + right`)};`);
-    text.line('#pragma unroll');
-    text.block(`for (int r = 0; r < ${many}; r++)`, () => {
+    text.unroll('r', many, () => {
       text.line(`const float x = ${text.load(rows, 'row[r] + i')};`);
       text.line('low[r] += x * a;');
       text.line('high[r] += x * b;');

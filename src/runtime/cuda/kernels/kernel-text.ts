@@ -135,6 +135,11 @@ export class KernelText {
     this.line('}');
   }
 
+  unroll(index: string, count: number, write: () => void): void {
+    this.line('#pragma unroll');
+    this.block(`for (int ${index} = 0; ${index} < ${count}; ${index}++)`, write);
+  }
+
   /**
    * The whole kernel; its first parameter holds the symbols' values.
    * @param bounds max threads per block and min blocks per processor, for the register limit

@@ -36,8 +36,7 @@ function writeNorm(
   const code = new ElementCode(text, find);
   const each = Math.ceil(inner / threads);
   const overRow = (write: () => void): void => {
-    text.line('#pragma unroll');
-    text.block(`for (int i = 0; i < ${each}; i++)`, () => {
+    text.unroll('i', each, () => {
       text.line(`const int j = i * ${threads} + threadIdx.x;`);
       text.block(inner % threads === 0 ? '' : `if (j < ${inner})`, write);
     });

@@ -226,8 +226,7 @@ function eachColumn(
   write: (overRows: (body: () => void) => void, row: string) => void,
 ): void {
   const all = (body: () => void): void => {
-    text.line('#pragma unroll');
-    text.block(`for (int r = 0; r < ${rows}; r++)`, body);
+    text.unroll('r', rows, body);
   };
   const one = (body: () => void): void => {
     body();
@@ -265,8 +264,7 @@ function writeScores(writing: SplitWriting): void {
         });
       });
     });
-    text.line('#pragma unroll');
-    text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+    text.unroll('r', rows, () => {
       text.line(
         `for (int step = ${group / 2}; step > 0; step >>= 1) score[r] += __shfl_xor_sync(0xffffffffu, score[r], step);`,
       );
@@ -334,8 +332,7 @@ const scratchAt = ({ rows, size }: SplitWriting, part: string): string =>
 
 /** Places of rows that each thread stores. */
 function overPlaces({ text, rows, size }: SplitWriting, write: () => void): void {
-  text.line('#pragma unroll');
-  text.block(`for (int e = 0; e < ${Math.ceil((rows * size) / threads)}; e++)`, () => {
+  text.unroll('e', Math.ceil((rows * size) / threads), () => {
     text.line(`const int i = threadIdx.x + ${threads} * e;`);
     text.line(`const int r = i / ${size};`);
     text.block('if (r < own)', write);

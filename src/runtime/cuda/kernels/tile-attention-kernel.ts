@@ -117,8 +117,7 @@ function readQueries({ text, size }: TileWriting): void {
   text.line(
     `const float4* const queries = room + (warp % tilesOfBlock) * ${(tileRows * (size + spacing)) / 4};`,
   );
-  text.line('#pragma unroll');
-  text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
+  text.unroll('i', size / 16, () => {
     for (const r of [0, 1])
       text.line(`query[i][${r}] = queries[(g + ${8 * r}) * ${(size + spacing) / 4} + 4 * i + t];`);
   });
@@ -134,16 +133,14 @@ function writeSegment(writing: TileWriting, index: number): void {
   const fours = (column: string, offset: string): string =>
     `((long long)(${start}${column}) * ${stride} + ${own}) * ${size / 4} + ${offset}`;
   const eachGroup = (write: () => void): void => {
-    text.line('#pragma unroll');
-    text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, write);
+    text.unroll('n', chunk / 8, write);
   };
   text.block('', () => {
     text.line(`const int length = ${text.dimension(keys.shape.at(-3)!)};`);
     text.line('const int skipped = (part + parts - chunksBefore % parts) % parts;');
     text.block(`for (int first = ${chunk} * skipped; first < length; first += ${chunk} * parts)`, () => {
       text.line(`float score[${chunk / 8}][4] = {};`);
-      text.line('#pragma unroll');
-      text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
+      text.unroll('i', size / 16, () => {
         eachGroup(() => {
           text.line('const int column = min(first + 8 * n + g, length - 1);');
           const key = loadFour(text, place(keys), fours('column', '4 * i + t'));
@@ -161,8 +158,7 @@ function writeSegment(writing: TileWriting, index: number): void {
       writeSoftmax(writing, (power) => `toTensorCore(${power})`);
       eachGroup(() => {
         text.line('const int column = first + 8 * n + 2 * t;');
-        text.line('#pragma unroll');
-        text.block(`for (int j = 0; j < ${size / 32}; j++)`, () => {
+        text.unroll('j', size / 32, () => {
           const [even, odd] = ['column', 'column + 1'].map((each) =>
             loadFour(text, place(values), fours(`min(${each}, length - 1)`, '8 * j + g')),
           );
@@ -194,8 +190,7 @@ function joinParts({ text, size }: TileWriting): void {
     text.line('__syncthreads();');
     text.block('if (isBusy && part < half)', () => {
       text.line('float own[2], others[2];');
-      text.line('#pragma unroll');
-      text.block('for (int r = 0; r < 2; r++)', () => {
+      text.unroll('r', 2, () => {
         text.line(`const float theirs = ${other}[32 * (${size / 2} + r) + lane];`);
         text.line('const float higher = fmaxf(top[r], theirs);');
         text.line('const float zero = higher == -INFINITY ? 0.0f : higher;');
@@ -206,8 +201,7 @@ function joinParts({ text, size }: TileWriting): void {
         );
         text.line('top[r] = higher;');
       });
-      text.line('#pragma unroll');
-      text.block(`for (int i = 0; i < ${size / 2}; i++)`, () => {
+      text.unroll('i', size / 2, () => {
         text.line(`const float theirs = ${other}[32 * i + lane] * others[i % 4 / 2];`);
         text.line('mixed[i / 4][i % 4] = mixed[i / 4][i % 4] * own[i % 4 / 2] + theirs;');
       });
@@ -219,8 +213,7 @@ function joinParts({ text, size }: TileWriting): void {
 /** A lane has eight adjacent places of every 32. */
 function storeRows({ text, result, size }: TileWriting): void {
   text.block('if (isBusy && part == 0)', () => {
-    text.line('#pragma unroll');
-    text.block('for (int r = 0; r < 2; r++)', () => {
+    text.unroll('r', 2, () => {
       for (const step of [1, 2]) text.line(`powers[r] += __shfl_xor_sync(0xffffffffu, powers[r], ${step});`);
       text.line('const int row = r == 0 ? row0 : row1;');
       text.line('if (row >= rows) continue;');
@@ -228,8 +221,7 @@ function storeRows({ text, result, size }: TileWriting): void {
       text.line(
         `const long long to = ((long long)(sequence * rows + row) * heads + head) * ${size} + 8 * t;`,
       );
-      text.line('#pragma unroll');
-      text.block(`for (int j = 0; j < ${size / 32}; j++)`, () => {
+      text.unroll('j', size / 32, () => {
         const values = Array.from(
           { length: 8 },
           (_, e) => `mixed[4 * j + ${e % 4}][2 * r + ${Math.floor(e / 4)}] * share`,

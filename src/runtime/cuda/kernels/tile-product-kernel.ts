@@ -121,8 +121,7 @@ function declare(writing: TileProduct): void {
   }
   text.block(`if (unit < ${units})`, () => {
     findLines(writing);
-    text.line('#pragma unroll');
-    text.block(`for (int u = 0; u < ${depth}; u++)`, () => {
+    text.unroll('u', depth, () => {
       loadAhead(writing, 'u');
     });
   });
@@ -168,8 +167,7 @@ type LoadRows = (name: string, place: string) => void;
 function writeRows({ text, tiles, loads }: TileProduct, element: string, name: string, place: string): void {
   text.block('', () => {
     text.line(`const int at = ${place};`);
-    text.line('#pragma unroll');
-    text.block(`for (int n = 0; n < ${tiles}; n++)`, () => {
+    text.unroll('n', tiles, () => {
       text.line(`const int row = ${tileRows} * n + g;`);
       text.line(`${name}[n] = row < rows && at < ${loads} ? ${element} : uint4{0u, 0u, 0u, 0u};`);
     });
@@ -194,8 +192,7 @@ function addUp(writing: TileProduct, loadRows: LoadRows): void {
       });
     });
     text.line(`const bool isMore = unit < ${units};`);
-    text.line('#pragma unroll');
-    text.block(`for (int u = 0; u < ${depth}; u++)`, () => {
+    text.unroll('u', depth, () => {
       for (const stream of streamsOf(writing)) {
         for (const name of lineNames) text.line(`uint4 ${name}Words${stream} = ${name}Ahead${stream}[u];`);
         for (const half of ['Upper', 'Lower'])
@@ -220,8 +217,7 @@ function multiplyStep(writing: TileProduct, step: 'even' | 'odd', loadNext: () =
   text.block('', () => {
     text.line(`uint4 next[${tiles}];`);
     loadNext();
-    text.line('#pragma unroll');
-    text.block(`for (int n = 0; n < ${tiles}; n++)`, () => {
+    text.unroll('n', tiles, () => {
       for (const stream of streamsOf(writing))
         for (const pair of [
           ['x', 'y'],
@@ -282,8 +278,7 @@ function writeNorm({ text, work, find, type }: TileProduct, norm: TensorOf<'rmsN
     text.block('for (int r = 0; r < rows; r++)', write);
   };
   const overRow = (write: () => void): void => {
-    text.line('#pragma unroll');
-    text.block(`for (int i = 0; i < ${Math.ceil(inner / 4 / normThreads)}; i++)`, () => {
+    text.unroll('i', Math.ceil(inner / 4 / normThreads), () => {
       text.line(`const int at = threadIdx.x + ${normThreads} * i;`);
       text.block(`if (at < ${inner / 4})`, () => {
         text.line(`const float4 value = ((const float4*)${text.pointer(rows)})[r * ${inner / 4} + at];`);

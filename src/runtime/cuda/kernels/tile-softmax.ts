@@ -49,10 +49,8 @@ export function writeSoftmax(
 ): void {
   const mask = place(tensor.inputs[1]!);
   const each = (write: () => void): void => {
-    text.line('#pragma unroll');
-    text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, () => {
-      text.line('#pragma unroll');
-      text.block('for (int e = 0; e < 2; e++)', write);
+    text.unroll('n', chunk / 8, () => {
+      text.unroll('e', 2, write);
     });
   };
   text.line('float higher[2] = {top[0], top[1]};');
@@ -67,8 +65,7 @@ export function writeSoftmax(
     }
   });
   text.line('float shrink[2], zero[2];');
-  text.line('#pragma unroll');
-  text.block('for (int r = 0; r < 2; r++)', () => {
+  text.unroll('r', 2, () => {
     for (const step of [1, 2])
       text.line(`higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], ${step}));`);
     // A row may have no column yet.

@@ -171,8 +171,7 @@ export function planWideNorm(
     text.line(`float4 kept[${kept}];`);
     text.line('float squares = 0.0f;');
     const each = (write: () => void): void => {
-      text.line('#pragma unroll');
-      text.block(`for (int i = 0; i < ${kept}; i++)`, () => {
+      text.unroll('i', kept, () => {
         text.line(`const int at = threadIdx.x + ${block} * i;`);
         text.block(`if (at < ${width / 4})`, write);
       });
