@@ -41,13 +41,12 @@ export function createRandom(seed: number | string, ...names: string[]): Random 
 }
 
 class Xoshiro128 implements Random {
-  readonly #seed: number | string;
-  readonly #names: readonly string[];
   readonly #words: Int32Array;
 
-  constructor(seed: number | string, names: readonly string[]) {
-    this.#seed = seed;
-    this.#names = names;
+  constructor(
+    private readonly seed: number | string,
+    private readonly names: readonly string[],
+  ) {
     // JSON keeps 1 apart from "1" and ["a", "b"] apart from ["a,b"].
     this.#words = hashText(JSON.stringify([seed, ...names]));
   }
@@ -78,7 +77,7 @@ class Xoshiro128 implements Random {
   }
 
   fork(name: string): Random {
-    return new Xoshiro128(this.#seed, [...this.#names, name]);
+    return new Xoshiro128(this.seed, [...this.names, name]);
   }
 
   state(): readonly number[] {

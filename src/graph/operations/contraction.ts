@@ -96,16 +96,14 @@ function refuseRepeated(operation: string, names: readonly string[], inputs: rea
 export const contractionGradients: GradientRules<'contract'> = {
   contract: ({ inputs: [left, right], attributes: names }, g) => [
     createContraction('gradient of contract', g, right!, {
+      ...names,
       left: names.output,
-      right: names.right,
       output: names.left,
-      scale: names.scale,
     }),
     createContraction('gradient of contract', left!, g, {
-      left: names.left,
+      ...names,
       right: names.output,
       output: names.right,
-      scale: names.scale,
     }),
   ],
 };

@@ -3,7 +3,7 @@ import { equalShapes, formatDimension } from '../dimension.js';
 import type { GradientRules, Tensor } from '../tensor.js';
 import { createTensor, refuse, requireDType, requireLastAxis } from '../tensor.js';
 import { greater, multiply, select } from './elementwise.js';
-import { reshape } from './shaping.js';
+import { reshape, sum } from './shaping.js';
 
 /** Rows of a table by index: table [row, ...], indices [...] -> [...indices, ...rest of a row]. */
 export function gatherRows(table: Tensor, indices: Tensor): Tensor {
@@ -103,9 +103,7 @@ function scatterTop(g: Tensor, places: Tensor): Tensor {
   const weighted = multiply(reshape(g, [...g.shape, 1]), places);
   const axis = weighted.shape.length - 2;
   const shape = weighted.shape.filter((_, index) => index !== axis);
-  const summed = weighted.shape.map((dimension, index) => (index === axis ? 1 : dimension));
-  const total = createTensor('sum', [weighted], { axes: [axis] }, { shape: summed, dtype: 'float32' });
-  return reshape(total, shape);
+  return reshape(sum(weighted, [axis]), shape);
 }
 
 // What drawing a token needs where its scores lie. Random numbers are inputs: whoever runs a program decides by which

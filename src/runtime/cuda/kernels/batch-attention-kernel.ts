@@ -152,9 +152,7 @@ function writeMixing({ text, size, type }: BatchWriting, multiply: string): void
   text.line(`const unsigned* const value = (const unsigned*)valueRoom + 2 * t * ${words} + g;`);
   text.line('#pragma unroll');
   const eachPair = (write: () => void): void => {
-    text.block(`for (int n = 0; n < ${chunk / 8}; n += 2)`, () => {
-      text.block('if (8 * n < here)', write);
-    });
+    text.block(`for (int n = 0; n < ${chunk / 8}; n += 2)`, () => text.block('if (8 * n < here)', write));
   };
   eachPair(() => {
     const pair = (group: string, e: number): string =>

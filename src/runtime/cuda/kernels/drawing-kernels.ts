@@ -57,9 +57,7 @@ export function writeKeepLikeliest(
 ): void {
   const { text, code, result, element } = writing;
   const overResult = (value: () => string): void => {
-    overRow(text, () => {
-      text.store(result, 'row * width + j', value());
-    });
+    overRow(text, () => text.store(result, 'row * width + j', value()));
   };
   text.line(`const int count = max(1, min(width, ${code.element(count!, { flat: 'row' })}));`);
   text.line(`const float mass = ${code.element(mass!, { flat: 'row' })};`);
@@ -126,9 +124,7 @@ export function writeDraw({ inputs: [, uniform] }: TensorOf<'draw'>, writing: Ro
   text.line('while (owner < warps - 1 && before + parts[owner] <= wanted) before += parts[owner++];');
   text.block('if (warp == owner)', () => {
     writeSearch(text, element);
-    text.block('if (lane == 0)', () => {
-      text.store(result, 'row', 'found < 0 ? possible : found');
-    });
+    text.block('if (lane == 0)', () => text.store(result, 'row', 'found < 0 ? possible : found'));
   });
   text.line('__syncthreads();');
 }

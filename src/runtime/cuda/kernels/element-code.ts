@@ -232,9 +232,7 @@ export class ElementCode {
     choices.forEach(({ when, then }, place) => {
       const head =
         when === undefined ? (place === 0 ? '' : 'else') : `${place === 0 ? '' : 'else '}if (${when})`;
-      text.block(head, () => {
-        text.line(`${name} = ${then()};`);
-      });
+      text.block(head, () => text.line(`${name} = ${then()};`));
     });
     return name;
   }

@@ -208,8 +208,6 @@ export function overRow(text: KernelText, write: () => void): void {
 
 export function writeMaximum({ text, element }: RowWriting): void {
   text.line('float part = -INFINITY;');
-  overRow(text, () => {
-    text.line(`part = fmaxf(part, ${element()});`);
-  });
+  overRow(text, () => text.line(`part = fmaxf(part, ${element()});`));
   text.line('const float largest = blockMaximum(part);');
 }

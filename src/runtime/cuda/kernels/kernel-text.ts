@@ -64,8 +64,8 @@ export class KernelText {
     return operand.type === 'float16' ? `fromFloat16(${element})` : element;
   }
 
-  store(operand: KernelOperand, at: string, value: string): void {
-    this.line(`${this.pointer(operand)}[${at}] = ${narrow(operand.type, value)};`);
+  store(operand: KernelOperand, at: string, value: string): this {
+    return this.line(`${this.pointer(operand)}[${at}] = ${narrow(operand.type, value)};`);
   }
 
   dimension(dimension: Dimension): string {
@@ -95,8 +95,9 @@ export class KernelText {
     return `s${this.symbols.length - 1}`;
   }
 
-  line(text: string): void {
+  line(text: string): this {
     this.scopes.at(-1)!.lines.push(`${'  '.repeat(this.scopes.length)}${text}`);
+    return this;
   }
 
   /**
@@ -126,18 +127,18 @@ export class KernelText {
   }
 
   /** Values computed inside are out of scope afterwards. */
-  block(head: string, write: () => void): void {
+  block(head: string, write: () => void): this {
     this.line(`${head} {`);
     this.scopes.push({ lines: [], known: new Map() });
     write();
     const { lines } = this.scopes.pop()!;
     this.scopes.at(-1)!.lines.push(...lines);
-    this.line('}');
+    return this.line('}');
   }
 
-  unroll(index: string, count: number, write: () => void): void {
+  unroll(index: string, count: number, write: () => void): this {
     this.line('#pragma unroll');
-    this.block(`for (int ${index} = 0; ${index} < ${count}; ${index}++)`, write);
+    return this.block(`for (int ${index} = 0; ${index} < ${count}; ${index}++)`, write);
   }
 
   /**

@@ -16,9 +16,7 @@ export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand
   const count = countElements(tensor.shape);
   return writeKernel(result, find, { kind: 'elements', count }, ({ text, code }) => {
     const loop = `for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < ${text.count(tensor.shape)}; at += gridDim.x * blockDim.x)`;
-    text.block(loop, () => {
-      text.store(result, 'at', code.element(tensor, { flat: 'at' }));
-    });
+    text.block(loop, () => text.store(result, 'at', code.element(tensor, { flat: 'at' })));
   });
 }
 
@@ -38,17 +36,13 @@ const rowOperations: {
   softmax: (_, writing) => {
     const { text, element, result } = writing;
     const total = writeExponentials(writing);
-    overRow(text, () => {
-      text.store(result, 'row * width + j', `expf(${element()} - largest) / ${total}`);
-    });
+    overRow(text, () => text.store(result, 'row * width + j', `expf(${element()} - largest) / ${total}`));
   },
   logSoftmax: (_, writing) => {
     const { text, element, result } = writing;
     const total = writeExponentials(writing);
     text.line(`const float logarithm = logf(${total});`);
-    overRow(text, () => {
-      text.store(result, 'row * width + j', `${element()} - largest - logarithm`);
-    });
+    overRow(text, () => text.store(result, 'row * width + j', `${element()} - largest - logarithm`));
   },
   rmsNorm: ({ attributes: { epsilon }, inputs: [, scale] }, { text, code, element, result }) => {
     text.line('float squares = 0.0f;');
@@ -64,19 +58,13 @@ const rowOperations: {
   },
   reduceMaximum: (_, writing) => {
     writeMaximum(writing);
-    writing.text.block('if (threadIdx.x == 0)', () => {
-      writing.text.store(writing.result, 'row', 'largest');
-    });
+    writing.text.block('if (threadIdx.x == 0)', () => writing.text.store(writing.result, 'row', 'largest'));
   },
   argmax: (_, writing) => {
-    writeRanks(writing, 1, ({ text, result }) => {
-      text.store(result, 'row', 'last');
-    });
+    writeRanks(writing, 1, ({ text, result }) => text.store(result, 'row', 'last'));
   },
   topIndices: ({ attributes: { count } }, writing) => {
-    writeRanks(writing, count, ({ text, result }) => {
-      text.store(result, `row * ${count} + rank`, 'last');
-    });
+    writeRanks(writing, count, ({ text, result }) => text.store(result, `row * ${count} + rank`, 'last'));
   },
   keepLikeliest: writeKeepLikeliest,
   draw: writeDraw,
@@ -86,9 +74,7 @@ function writeExponentials(writing: RowWriting): string {
   writeMaximum(writing);
   const { text, element } = writing;
   text.line('float powers = 0.0f;');
-  overRow(text, () => {
-    text.line(`powers += expf(${element()} - largest);`);
-  });
+  overRow(text, () => text.line(`powers += expf(${element()} - largest);`));
   text.line('const float total = blockSum(powers);');
   return 'total';
 }
@@ -160,9 +146,7 @@ export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: Fi
         text.line(`part += ${code.element(x!, { axes: index })};`);
       });
       text.line('const float total = blockSum(part);');
-      text.block('if (threadIdx.x == 0)', () => {
-        text.store(result, 'row', 'total');
-      });
+      text.block('if (threadIdx.x == 0)', () => text.store(result, 'row', 'total'));
     });
   });
 }

@@ -41,13 +41,9 @@ export function planSeen(mask: Tensor, result: KernelOperand, find: FindOperand)
         text.line('if (w < warp) place += counts[w];');
         text.line('before += counts[w];');
       });
-      text.block('if (isSeen)', () => {
-        text.store(result, '(long long)row * (columns + 1) + place', 'column');
-      });
+      text.block('if (isSeen)', () => text.store(result, '(long long)row * (columns + 1) + place', 'column'));
       text.line('__syncthreads();');
     });
-    text.block('if (threadIdx.x == 0)', () => {
-      text.store(result, '(long long)row * (columns + 1)', 'before');
-    });
+    text.block('if (threadIdx.x == 0)', () => text.store(result, '(long long)row * (columns + 1)', 'before'));
   });
 }

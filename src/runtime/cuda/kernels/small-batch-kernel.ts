@@ -44,9 +44,7 @@ function writeNorm(
   text.line(`__shared__ uint4 memory[${(rows * inner * bytesOf(type)) / 16}];`);
   text.line(`${storageTypes[type]}* const normed = (${storageTypes[type]}*)memory;`);
   text.line(`float scale[${each}];`);
-  overRow(() => {
-    text.line(`scale[i] = ${code.element(scale!, { flat: 'j' })};`);
-  });
+  overRow(() => text.line(`scale[i] = ${code.element(scale!, { flat: 'j' })};`));
   text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
     // Missing rows repeat the last one and are not stored.
     text.line('const int row = min(r, rows - 1);');
@@ -59,9 +57,7 @@ function writeNorm(
     });
     const { epsilon } = norm.attributes;
     text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / ${inner} + ${Math.fround(epsilon)}f);`);
-    overRow(() => {
-      text.line(`normed[r * ${inner} + j] = ${narrow(type, 'kept[i] * factor * scale[i]')};`);
-    });
+    overRow(() => text.line(`normed[r * ${inner} + j] = ${narrow(type, 'kept[i] * factor * scale[i]')};`));
   });
   text.line('__syncthreads();');
   return 'normed';
@@ -196,9 +192,7 @@ export interface UnitWriting {
 export function findUnit({ text, work, matrices, counts, pointers }: UnitWriting): void {
   const { parts } = work;
   const isEqual = parts.every(({ columns }) => columns === parts[0]!.columns);
-  range(matrices).forEach((m) => {
-    text.line(`const uint4* matrix${m} = (const uint4*)${pointers[0]![m]!};`);
-  });
+  range(matrices).forEach((m) => text.line(`const uint4* matrix${m} = (const uint4*)${pointers[0]![m]!};`));
   text.line('line = unit;');
   if (parts.length > 1) text.line('part = 0;');
   text.line(`columns = ${parts[0]!.columns};`);
@@ -208,9 +202,7 @@ export function findUnit({ text, work, matrices, counts, pointers }: UnitWriting
       text.line(`line = unit - ${first};`);
       text.line(`part = ${index + 1};`);
       if (!isEqual) text.line(`columns = ${columns};`);
-      range(matrices).forEach((m) => {
-        text.line(`matrix${m} = (const uint4*)${pointers[index + 1]![m]!};`);
-      });
+      range(matrices).forEach((m) => text.line(`matrix${m} = (const uint4*)${pointers[index + 1]![m]!};`));
     });
     first += counts[index + 1]!;
   });
@@ -262,9 +254,7 @@ function addUp(writing: SmallBatchWriting, source: string): void {
   text.line('const int ownLine = line;');
   text.line('const int ownColumns = columns;');
   if (parts.length > 1) text.line('const int ownPart = part;');
-  streams.forEach((index) => {
-    text.line(`float sum${index}[${rows}] = {};`);
-  });
+  streams.forEach((index) => text.line(`float sum${index}[${rows}] = {};`));
   // Unrolling would double the loads in flight and exceed the registers.
   text.line('#pragma unroll 1');
   text.block(`for (int at = lane; at < ${loads} + lane; at += ${32 * depth})`, () => {

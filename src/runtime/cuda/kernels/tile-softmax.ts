@@ -49,9 +49,7 @@ export function writeSoftmax(
 ): void {
   const mask = place(tensor.inputs[1]!);
   const each = (write: () => void): void => {
-    text.unroll('n', chunk / 8, () => {
-      text.unroll('e', 2, write);
-    });
+    text.unroll('n', chunk / 8, () => text.unroll('e', 2, write));
   };
   text.line('float higher[2] = {top[0], top[1]};');
   text.line('const int left = length - first - 2 * t;');

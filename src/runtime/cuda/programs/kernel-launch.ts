@@ -13,15 +13,15 @@ const slotCount = 256;
 const sharedBytesAtOnce = 48 << 10;
 const maximalSharedBytes = 8; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
+type HostMemory = Pick<Native, 'allocate' | 'free' | 'view'>;
+
 export class LaunchArguments {
   readonly pointers: Address;
   readonly #block: Address;
-  readonly #native: Pick<Native, 'allocate' | 'free' | 'view'>;
   readonly #addresses: BigUint64Array;
   readonly #integers: Int32Array;
 
-  constructor(native: Pick<Native, 'allocate' | 'free' | 'view'>) {
-    this.#native = native;
+  constructor(private readonly native: HostMemory) {
     this.#block = native.allocate(2 * slotCount * slotBytes);
     this.pointers = this.#block + BigInt(slotCount * slotBytes);
     const memory = native.view(this.#block, 2 * slotCount * slotBytes);
@@ -54,7 +54,7 @@ export class LaunchArguments {
   }
 
   dispose(): void {
-    this.#native.free(this.#block);
+    this.native.free(this.#block);
   }
 }
 
@@ -67,12 +67,13 @@ const attributeBytes = 72;
 /** Launches that start while the one before still runs (programmatic dependent launch). */
 export class EarlyLaunch {
   readonly configuration: Address;
-  readonly #native: Pick<Native, 'allocate' | 'free' | 'view'>;
   readonly #sizes: Uint32Array;
 
-  constructor(native: Pick<Native, 'allocate' | 'free' | 'view'>, stream: Address) {
+  constructor(
+    private readonly native: HostMemory,
+    stream: Address,
+  ) {
     const bytes = configurationBytes + attributeBytes;
-    this.#native = native;
     this.configuration = native.allocate(bytes);
     const view = new DataView(native.view(this.configuration, bytes));
     for (let at = 0; at < bytes; at += 4) view.setUint32(at, 0, true);
@@ -89,21 +90,18 @@ export class EarlyLaunch {
   }
 
   dispose(): void {
-    this.#native.free(this.configuration);
+    this.native.free(this.configuration);
   }
 }
 
 export class CudaKernel implements Kernel {
-  readonly name: string;
-  readonly module: CudaModule;
-  readonly handle: bigint;
   #sharedBytes = sharedBytesAtOnce;
 
-  constructor(name: string, module: CudaModule, handle: bigint) {
-    this.name = name;
-    this.module = module;
-    this.handle = handle;
-  }
+  constructor(
+    readonly name: string,
+    readonly module: CudaModule,
+    readonly handle: bigint,
+  ) {}
 
   allowShared(driver: Driver, bytes: number): void {
     if (bytes <= this.#sharedBytes) return;
@@ -116,10 +114,8 @@ export class CudaKernel implements Kernel {
 }
 
 export class CudaModule implements KernelModule {
-  readonly #driver: Driver;
   /** [kernel] */
   readonly #handles: ReadonlyMap<string, bigint>;
-  readonly #enter: () => void;
   readonly #kernels = new Map<string, CudaKernel>();
   #loaded = true;
 
@@ -127,9 +123,11 @@ export class CudaModule implements KernelModule {
    * @param codes [kernel] each compiled on its own
    * @param enter makes the context current, or throws if the device is closed
    */
-  constructor(driver: Driver, codes: ReadonlyMap<string, Uint8Array>, enter: () => void) {
-    this.#driver = driver;
-    this.#enter = enter;
+  constructor(
+    private readonly driver: Driver,
+    codes: ReadonlyMap<string, Uint8Array>,
+    private readonly enter: () => void,
+  ) {
     this.#handles = new Map(
       [...codes].map(([name, code]) => [name, driver.pointer('cuModuleLoadData', code)]),
     );
@@ -140,7 +138,7 @@ export class CudaModule implements KernelModule {
   }
 
   kernel(name: string): CudaKernel {
-    this.#enter();
+    this.enter();
     const known = this.#kernels.get(name);
     if (known !== undefined) return known;
     const found = new BigUint64Array(1);
@@ -148,13 +146,13 @@ export class CudaModule implements KernelModule {
     const status =
       handle === undefined
         ? statusCodes.notFound
-        : this.#driver.status('cuModuleGetFunction', found, handle, name);
+        : this.driver.status('cuModuleGetFunction', found, handle, name);
     if (status === statusCodes.notFound) {
       throw new MistletoeError('runtime', `The compiled source has no kernel ${name}.`, {
         hint: 'Kernels are declared as extern "C" __global__ void.',
       });
     }
-    if (status !== 0) throw this.#driver.failure('cuModuleGetFunction', status, name);
+    if (status !== 0) throw this.driver.failure('cuModuleGetFunction', status, name);
     const kernel = new CudaKernel(name, this, found[0]!);
     this.#kernels.set(name, kernel);
     return kernel;
@@ -162,8 +160,8 @@ export class CudaModule implements KernelModule {
 
   unload(): void {
     if (!this.#loaded) return;
-    this.#enter();
+    this.enter();
     this.#loaded = false;
-    for (const handle of this.#handles.values()) this.#driver.call('cuModuleUnload', handle);
+    for (const handle of this.#handles.values()) this.driver.call('cuModuleUnload', handle);
   }
 }

@@ -61,11 +61,8 @@ interface Plan {
 }
 
 export class MatrixProducts {
-  readonly #native: Native;
   readonly #functions: Readonly<Record<ProductCall, StatusFunction>>;
   readonly #describe: (status: number) => string;
-  readonly #stream: bigint;
-  readonly #workspace: bigint;
   readonly #handle: bigint;
   readonly #preference: bigint;
   /** alpha and beta. */
@@ -74,13 +71,15 @@ export class MatrixProducts {
   readonly #plans = new Map<string, Plan>();
 
   /** @param workspace `workspaceBytes` on the device */
-  constructor(native: Native, library: NativeLibrary, stream: bigint, workspace: bigint) {
-    this.#native = native;
+  constructor(
+    private readonly native: Native,
+    library: NativeLibrary,
+    private readonly stream: bigint,
+    private readonly workspace: bigint,
+  ) {
     this.#functions = bindFunctions(library, parameters);
     const name = library.bind('void *cublasLtGetStatusName(int status)') as (status: number) => bigint;
     this.#describe = (status) => native.readString(name(status));
-    this.#stream = stream;
-    this.#workspace = workspace;
     this.#handle = this.#create('cublasLtCreate');
     this.#preference = this.#create('cublasLtMatmulPreferenceCreate');
     this.#setPreference(preference.workspaceBytes, BigUint64Array.of(BigInt(workspaceBytes)));
@@ -116,9 +115,9 @@ export class MatrixProducts {
       d.address,
       layouts[2],
       algorithm,
-      this.#workspace,
+      this.workspace,
       workspaceBytes,
-      this.#stream,
+      this.stream,
     );
   }
 
@@ -127,7 +126,7 @@ export class MatrixProducts {
     this.#plans.clear();
     this.#call('cublasLtMatmulPreferenceDestroy', this.#preference);
     this.#call('cublasLtDestroy', this.#handle);
-    this.#native.free(this.#scales);
+    this.native.free(this.#scales);
   }
 
   #plan(product: Product, shapes: ColumnMajorProduct): Plan {
@@ -158,12 +157,10 @@ export class MatrixProducts {
       bigint,
       bigint,
     ];
-    const plan: Plan = { description, layouts, algorithm: this.#native.allocate(resultBytes) };
+    const plan: Plan = { description, layouts, algorithm: this.native.allocate(resultBytes) };
     const { alignments } = preference;
-    this.#setPreference(alignments.a, Uint32Array.of(a.alignment));
-    this.#setPreference(alignments.b, Uint32Array.of(b.alignment));
-    this.#setPreference(alignments.c, Uint32Array.of(d.alignment));
-    this.#setPreference(alignments.d, Uint32Array.of(d.alignment));
+    for (const [side, { alignment }] of Object.entries({ a, b, c: d, d }))
+      this.#setPreference(alignments[side as keyof typeof alignments], Uint32Array.of(alignment));
     const status = this.#findAlgorithm(plan);
     if (status === 0) return plan;
     this.#destroy(plan);
@@ -186,7 +183,7 @@ export class MatrixProducts {
     );
     if (status !== 0) return status;
     if (count[0] === 0) return notSupported;
-    return new DataView(this.#native.view(algorithm, resultBytes)).getInt32(stateOffset, true);
+    return new DataView(this.native.view(algorithm, resultBytes)).getInt32(stateOffset, true);
   }
 
   #createLayout(
@@ -214,7 +211,7 @@ export class MatrixProducts {
   #destroy({ description, layouts, algorithm }: Plan): void {
     for (const each of layouts) this.#call('cublasLtMatrixLayoutDestroy', each);
     this.#call('cublasLtMatmulDescDestroy', description);
-    this.#native.free(algorithm);
+    this.native.free(algorithm);
   }
 
   #create(name: ProductCall, ...values: NativeValue[]): bigint {

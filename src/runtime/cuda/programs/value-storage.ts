@@ -18,8 +18,6 @@ export interface StorageOptions {
 
 export class ValueStorage {
   private readonly outputs: ReadonlySet<Tensor>;
-  private readonly productType: FloatType;
-  private readonly narrowsAttention: boolean;
 
   /**
    * @param order all tensors, inputs first
@@ -29,16 +27,14 @@ export class ValueStorage {
     private readonly order: readonly Tensor[],
     outputs: NamedTensors,
     private readonly resident: ReadonlySet<Tensor>,
-    { productType, narrowsAttention }: StorageOptions,
+    private readonly options: StorageOptions,
   ) {
-    this.productType = productType;
-    this.narrowsAttention = narrowsAttention;
     this.outputs = new Set(Object.values(outputs).map(rootOf));
   }
 
   typeOf(tensor: Tensor): ElementType {
     const { dtype, operation } = tensor;
-    if (dtype !== 'float32' || this.productType === 'float32') return dtype;
+    if (dtype !== 'float32' || this.options.productType === 'float32') return dtype;
     if (operation === 'input' || operation === 'constant') return dtype;
     const isForProducts = this.readersOf(tensor).every(
       (reader) =>
@@ -47,11 +43,11 @@ export class ValueStorage {
         reader.operation === 'reshape' ||
         (reader.operation === 'attention' && this.isNarrowIn(reader, tensor)),
     );
-    if (operation === 'weight') return isForProducts ? this.productType : dtype;
+    if (operation === 'weight') return isForProducts ? this.options.productType : dtype;
     // A value too large for float16 may become small before it is stored.
-    const mayRound = operation === 'contract' && this.productType === 'bfloat16';
+    const mayRound = operation === 'contract' && this.options.productType === 'bfloat16';
     const isNarrow = isForProducts || (mayRound && this.isRounded(tensor));
-    return isNarrow && !this.outputs.has(tensor) ? this.productType : dtype;
+    return isNarrow && !this.outputs.has(tensor) ? this.options.productType : dtype;
   }
 
   isTransposed(tensor: Tensor): boolean {
@@ -87,20 +83,22 @@ export class ValueStorage {
     const isKept = (reader: Tensor): boolean =>
       isElementwise(reader) ||
       movesElements.has(reader.operation) ||
-      (this.narrowsAttention && reader.operation === 'rotate' && reader.inputs[0] === tensor);
+      (this.options.narrowsAttention && reader.operation === 'rotate' && reader.inputs[0] === tensor);
     return (
       readers.length > 0 &&
       readers.every((reader) =>
         reader.operation === 'attention'
           ? this.isNarrowIn(reader, tensor)
           : isKept(reader) &&
-            (this.resident.has(reader) ? this.typeOf(reader) === this.productType : this.isRounded(reader)),
+            (this.resident.has(reader)
+              ? this.typeOf(reader) === this.options.productType
+              : this.isRounded(reader)),
       )
     );
   }
 
   private isNarrowIn({ inputs: [, mask] }: Tensor, tensor: Tensor): boolean {
-    return this.narrowsAttention && rootOf(mask!) !== tensor;
+    return this.options.narrowsAttention && rootOf(mask!) !== tensor;
   }
 
   private readersOf(tensor: Tensor): readonly Tensor[] {
