@@ -1,9 +1,4 @@
-/**
- * Random models in the shapes that people serve, for measurements on a GPU: the target in memory, its EAGLE-3 head in a
- * folder. `tiny` is for trying a benchmark where there is no GPU.
- */
-import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from 'node:fs';
-import { join } from 'node:path';
+/** Random targets in memory for measurements on a GPU, in the shapes of random-checkpoint.ts. */
 import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
 import type { Random } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
@@ -21,42 +16,8 @@ import { findDevices } from '../src/runtime/cuda/driver/find-devices.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { type Runtime, float32 } from '../src/runtime/program.js';
 import type { MemoryWeights, WeightValues } from '../src/runtime/weights.js';
+import { configOf, countElements, type ShapeName, shapes } from './random-checkpoint.js';
 import { time } from './stopwatch.js';
-
-export interface Shape {
-  readonly hidden_size: number;
-  readonly intermediate_size: number;
-  readonly num_hidden_layers: number;
-  readonly num_attention_heads: number;
-  readonly num_key_value_heads: number;
-  readonly vocab_size: number;
-}
-
-export const shapes = {
-  '1B': { ...shape(2048, 5632, 22, 32, 32_000), num_key_value_heads: 4 }, // TinyLlama's
-  '7B': shape(4096, 11_008, 32, 32, 32_000),
-  '13B': shape(5120, 13_824, 40, 40, 32_000),
-  tiny: shape(64, 160, 4, 4, 512),
-} as const;
-export type ShapeName = keyof typeof shapes;
-
-function shape(hidden: number, inner: number, layers: number, heads: number, vocabulary: number): Shape {
-  return {
-    hidden_size: hidden,
-    intermediate_size: inner,
-    num_hidden_layers: layers,
-    num_attention_heads: heads,
-    num_key_value_heads: heads,
-    vocab_size: vocabulary,
-  };
-}
-
-function configOf(sizes: Shape): Readonly<Record<string, unknown>> {
-  return {
-    ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', hidden_act: 'silu', ...sizes },
-    ...{ max_position_embeddings: 4096, rms_norm_eps: 1e-5, rope_theta: 10_000, tie_word_embeddings: false },
-  };
-}
 
 export interface BenchDevice {
   readonly runtime: Runtime;
@@ -134,9 +95,6 @@ export async function makeRandomPrompt(
   };
 }
 
-const countElements = (sizes: readonly number[]): number =>
-  sizes.reduce((product, size) => product * size, 1);
-
 /** A prime, so that no two rows of a matrix are alike. */
 const period = 4_194_301;
 
@@ -154,87 +112,4 @@ function drawWeights(sizes: ReadonlyMap<string, readonly number[]>): MemoryWeigh
     ]),
   );
   return { kind: 'memory', tensors };
-}
-
-type NamedShapes = readonly (readonly [name: string, shape: readonly number[]])[];
-
-const elementBytes = 2;
-const one = 0x3f80;
-
-/** A head with the target's whole vocabulary and three taps. */
-export function writeRandomEagle3(folder: string, shape: Shape): string {
-  const { hidden_size: hidden, vocab_size: vocabulary } = shape;
-  const tensors: NamedShapes = [
-    ['fc.weight', [hidden, 3 * hidden]],
-    ...layerTensors('midlayer', shape, 2 * hidden),
-    ['midlayer.hidden_norm.weight', [hidden]],
-    ['norm.weight', [hidden]],
-    ['lm_head.weight', [vocabulary, hidden]],
-  ];
-  mkdirSync(folder, { recursive: true });
-  writeTensors(join(folder, 'model.safetensors'), tensors);
-  const config = { ...configOf({ ...shape, num_hidden_layers: 1 }), draft_vocab_size: vocabulary };
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
-  return folder;
-}
-
-function layerTensors(name: string, shape: Shape, inputSize = shape.hidden_size): NamedShapes {
-  const { hidden_size: hidden, intermediate_size: inner } = shape;
-  return [
-    [`${name}.input_layernorm.weight`, [hidden]],
-    ...['q_proj', 'k_proj', 'v_proj'].map(
-      (part) => [`${name}.self_attn.${part}.weight`, [hidden, inputSize]] as const,
-    ),
-    [`${name}.self_attn.o_proj.weight`, [hidden, hidden]],
-    [`${name}.post_attention_layernorm.weight`, [hidden]],
-    [`${name}.mlp.gate_proj.weight`, [inner, hidden]],
-    [`${name}.mlp.up_proj.weight`, [inner, hidden]],
-    [`${name}.mlp.down_proj.weight`, [hidden, inner]],
-  ];
-}
-
-function writeTensors(path: string, tensors: NamedShapes): void {
-  const header: Record<string, unknown> = {};
-  let offset = 0;
-  for (const [name, shape] of tensors) {
-    const end = offset + elementBytes * countElements(shape);
-    header[name] = { dtype: 'BF16', shape, data_offsets: [offset, end] };
-    offset = end;
-  }
-  const json = Buffer.from(JSON.stringify(header));
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(json.length));
-  const file = openSync(path, 'w');
-  try {
-    writeSync(file, length);
-    writeSync(file, json);
-    for (const [, shape] of tensors) {
-      const count = countElements(shape);
-      if (shape.length === 1) writeSync(file, new Uint16Array(count).fill(one));
-      else for (let rest = count; rest > 0;) rest -= writeSync(file, nextValues(rest)) / elementBytes;
-    }
-  } finally {
-    closeSync(file);
-  }
-}
-
-/** Small values of both signs, used over and over; their number is a prime, so that no two rows of a matrix are alike. */
-const block = drawValues(16_777_213);
-let used = 0;
-
-function nextValues(most: number): Uint16Array {
-  const values = block.subarray(used, used + most);
-  used = (used + values.length) % block.length;
-  return values;
-}
-
-/** Exponents around 2^-6, the rest of the bits by a linear congruence. */
-function drawValues(count: number): Uint16Array {
-  const values = new Uint16Array(count);
-  let state = 1;
-  for (let index = 0; index < count; index++) {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    values[index] = ((state >>> 16) & 0x80ff) | 0x3c00;
-  }
-  return values;
 }

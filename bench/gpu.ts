@@ -21,15 +21,8 @@ import { loadDrafter } from '../src/draft/systems.js';
 import type { Recording } from '../src/runtime/cuda/driver/device.js';
 import { describeProducts, formatSpeedup } from './comparison.js';
 import { checkAgreement } from './gpu-agreement.js';
-import type { ShapeName } from './gpu-models.js';
-import {
-  makeRandomPrompt,
-  measureProduct,
-  openBenchDevice,
-  openRandomTarget,
-  shapes,
-  writeRandomEagle3,
-} from './gpu-models.js';
+import { makeRandomPrompt, measureProduct, openBenchDevice, openRandomTarget } from './gpu-models.js';
+import { type ShapeName, shapes, writeRandomEagle3 } from './random-checkpoint.js';
 import { printNote, printTable, recording, time } from './stopwatch.js';
 
 const [parts = 'decoding,rows,audit-step,agreement', chosen = '1B,7B,13B'] = process.argv.slice(2);
