@@ -82,7 +82,7 @@ export const countBlocks = ({ inner, columns }: Pick<QuantizedMatrix, 'inner' | 
 export const countQuantizedBytes = (matrix: QuantizedMatrix): number =>
   (countBlocks(matrix) * quantizedBlock * matrix.bits) / 8;
 
-const countElements = (shape: readonly number[]): number =>
+export const countElements = (shape: readonly number[]): number =>
   shape.reduce((product, size) => product * size, 1);
 
 export type WeightStore = FileWeights | MemoryWeights | CheckpointWeights;

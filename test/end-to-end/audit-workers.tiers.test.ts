@@ -116,7 +116,7 @@ it('a thread computes the parts of a process', async () => {
     });
     const parts: UnitPart[] = [];
     try {
-      expect(await pool.ask({ open: request })).toHaveProperty('effort');
+      expect(await pool.ask(request)).toHaveProperty('expectedMs');
       await pool.run(unit, { onPart: (part) => void parts.push({ ...part, timing: null }) });
     } finally {
       await pool.close();

@@ -74,8 +74,8 @@ export const mutations = [
   {
     name: 'attention sums over columns where they lie, not in the order of what a row sees',
     file: 'src/runtime/cuda/kernels/seen-columns-kernel.ts',
-    search: "text.store(result, '(long long)row * (columns + 1) + place', 'column');",
-    replace: "text.store(result, '(long long)row * (columns + 1) + 1 + before + threadIdx.x', 'column');",
+    search: "'(long long)row * (columns + 1) + place'",
+    replace: "'(long long)row * (columns + 1) + 1 + before + threadIdx.x'",
     tests: ['test/conformance/cuda-small-batch-attention.test.ts'],
   },
   {

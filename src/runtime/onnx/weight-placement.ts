@@ -54,9 +54,7 @@ export class WeightPlacement {
     const store = this.find(tensor, reader !== undefined && isProduct(reader));
     const ofStore = this.placed.get(store) ?? new Map<string, PlacedWeight>();
     this.placed.set(store, ofStore);
-    const known = ofStore.get(name);
-    if (known !== undefined) return known;
-    const placed = this.placeNew(builder, tensor, store);
+    const placed = ofStore.get(name) ?? this.placeNew(builder, tensor, store);
     ofStore.set(name, placed);
     return placed;
   }

@@ -2,7 +2,13 @@
 import { open } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../../../core/errors.js';
 import type { TensorOf } from '../../../graph/tensor.js';
-import { type DirectPart, type FileWeights, type WeightStore, findWeight } from '../../weights.js';
+import {
+  countElements,
+  type DirectPart,
+  type FileWeights,
+  type WeightStore,
+  findWeight,
+} from '../../weights.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import type { Allocation } from '../driver/device-rows.js';
 import type { Address, ElementType, FloatType, KernelModule } from '../driver/device.js';
@@ -84,9 +90,7 @@ class PartPlacement {
 
   private findModule(stored: FloatType, wanted: FloatType): KernelModule {
     const key = `${stored} ${wanted}`;
-    const known = this.modules.get(key);
-    if (known !== undefined) return known;
-    const module = this.memory.device.compile(writeSource(stored, wanted));
+    const module = this.modules.get(key) ?? this.memory.device.compile(writeSource(stored, wanted));
     this.modules.set(key, module);
     return module;
   }
@@ -184,9 +188,6 @@ export class DeviceWeights {
     this.placement.dispose();
   }
 }
-
-const countElements = (shape: readonly number[]): number =>
-  shape.reduce((product, size) => product * size, 1);
 
 /** A cache file has one part, in the program's layout. */
 function partsOf(store: WeightStore, name: string, tensor: TensorOf<'weight'>): readonly DirectPart[] {
