@@ -10,7 +10,7 @@ import { add, multiply, silu } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { weight, type SegmentKind, type Tensor } from '../graph/tensor.js';
 import { rmsNorm } from '../graph/operations/reductions.js';
-import { concatenate, reshape } from '../graph/operations/shaping.js';
+import { concatenate, reshape, transpose } from '../graph/operations/shaping.js';
 import type { ModelConfiguration } from './configuration.js';
 import { expertsOf, mixExperts, type Experts } from './experts.js';
 
@@ -249,12 +249,31 @@ export function projectToVocabulary(
   scope: string,
   features: Tensor,
 ): Tensor {
-  const { hiddenSize, vocabularySize, tiedEmbeddings } = configuration;
+  if (configuration.tiedEmbeddings) return scoreTokens(features, embeddingTable(configuration, scope));
+  return matmul(features, outputMatrix(configuration, scope));
+}
+
+/** The logits of some tokens [token]. */
+export function projectToTokens(
+  configuration: ModelConfiguration,
+  scope: string,
+  features: Tensor,
+  tokens: Tensor,
+): Tensor {
+  const table = configuration.tiedEmbeddings
+    ? embeddingTable(configuration, scope)
+    : transpose(outputMatrix(configuration, scope), [1, 0]);
+  return scoreTokens(features, gatherRows(table, tokens));
+}
+
+const outputMatrix = ({ hiddenSize, vocabularySize }: ModelConfiguration, scope: string): Tensor =>
+  weight(`${scope}lm_head.weight`, [hiddenSize, vocabularySize]);
+
+/** features [..., hidden], table [token, hidden] */
+function scoreTokens(features: Tensor, table: Tensor): Tensor {
   const leading = features.shape
     .slice(0, -1)
     .map((_, axis) => `a${axis}`)
     .join(' ');
-  return tiedEmbeddings
-    ? contract(features, embeddingTable(configuration, scope), `${leading} h, v h -> ${leading} v`)
-    : matmul(features, weight(`${scope}lm_head.weight`, [hiddenSize, vocabularySize]));
+  return contract(features, table, `${leading} h, v h -> ${leading} v`);
 }

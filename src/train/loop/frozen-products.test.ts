@@ -3,7 +3,7 @@ import { symbol } from '../../graph/dimension.js';
 import { matmul } from '../../graph/operations/contraction.js';
 import { add, multiply } from '../../graph/operations/elementwise.js';
 import { input, weight, type Tensor, sortTopologically } from '../../graph/tensor.js';
-import { rmsNorm, sum } from '../../graph/operations/reductions.js';
+import { logSoftmax, rmsNorm, softmax, sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import { weightGradients } from '../../graph/gradient.js';
 import { createInterpreter } from '../../../test/oracle/interpreter.js';
@@ -77,5 +77,65 @@ describe('products with frozen rows', () => {
     const all = new Set([...names, 'back']);
     const plain = reshape(sum(matmul(features, weight('feed', [width, width])), [0, 1, 2]), [1]);
     expect(shareFrozenProducts({ plain }, all).plain).toEqual(plain);
+  });
+});
+
+describe('cross-entropies of several levels with one distribution', () => {
+  const vocabulary = 5;
+  const output = weight('output', [width, vocabulary]);
+  const taught = softmax(input('taught', [2, rows, vocabulary]));
+
+  /** Level d reads the distribution from row d on, and counts its rows differently. */
+  function entropyOf(level: number): Tensor {
+    const states = matmul(slice(features, 1, 0, 4 - level), weight('feed', [width, width]));
+    const scores = logSoftmax(matmul(states, output));
+    const rowSums = sum(multiply(slice(taught, 1, level, 4), scores), [-1]);
+    return reshape(multiply(sum(multiply(rowSums, rowSums), [0, 1, 2]), level + 1), [1]);
+  }
+
+  const several = add(add(entropyOf(0), entropyOf(1)), entropyOf(2));
+  const trained = ['feed', 'output'];
+  const learned: WeightStore = {
+    kind: 'memory',
+    tensors: new Map([
+      ['feed', { shape: [width, width], data: values(width * width, 3) }],
+      ['output', { shape: [width, vocabulary], data: values(width * vocabulary, 7) }],
+    ]),
+  };
+
+  async function evaluateLearned(loss: Tensor): Promise<Record<string, number[]>> {
+    const outputs = { loss, ...Object.fromEntries(weightGradients(loss, trained)) };
+    const program = await createInterpreter().compile(outputs, [learned]);
+    const given = { ...inputs, taught: float32(values(2 * 4 * vocabulary, 8), [2, 4, vocabulary]) };
+    const results = await program.run(
+      Object.fromEntries(program.inputs.map(({ name }) => [name, given[name as keyof typeof given]])),
+    );
+    return Object.fromEntries(
+      Object.entries(results).map(([name, { data }]) => [name, [...data].map(Number)]),
+    );
+  }
+
+  it('have the same value and gradients without a logarithm of every probability', async () => {
+    const shared = shareFrozenProducts({ several }, new Set(trained)).several!;
+    const operations = sortTopologically([shared]).map(({ operation }) => operation);
+    expect(operations).not.toContain('logSoftmax');
+    const [found, expected] = [await evaluateLearned(shared), await evaluateLearned(several)];
+    for (const [name, list] of Object.entries(expected))
+      list.forEach((value, index) => {
+        expect(found[name]![index], `${name} ${index}`).toBeCloseTo(value, 4);
+      });
+  });
+
+  it('multiply the distribution with the matrix once', () => {
+    const shared = shareFrozenProducts({ several }, new Set(trained)).several!;
+    const products = sortTopologically([shared]).filter(
+      ({ operation, inputs: [left] }) => operation === 'contract' && left === taught,
+    );
+    expect(products).toHaveLength(1);
+  });
+
+  it('keep the logarithm where only one level learns', () => {
+    const shared = shareFrozenProducts({ one: entropyOf(1) }, new Set(trained)).one!;
+    expect(sortTopologically([shared]).map(({ operation }) => operation)).toContain('logSoftmax');
   });
 });

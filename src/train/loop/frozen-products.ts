@@ -7,11 +7,19 @@
  *   rows(x) W         becomes    rows(x W), so all levels share one product and one weight gradient
  *
  * wherever x does not depend on a trained weight. The sums are the same in another order.
+ *
+ * Where several levels learn one distribution t, the cross-entropy of the logits h W passes over the vocabulary only once
+ * per level. With p = softmax(h W):
+ *
+ *   sum(t log p)      becomes    <h, t W'> - <h, p W'> - entropy(p)
+ *
+ * The first product is shared by all levels, the second is part of the gradient, and entropy(p) is a constant: seen from
+ * the weights, p only has to be right in value, because the derivative of log p has no term in dp.
  */
 import { contract } from '../../graph/operations/contraction.js';
-import { add, multiply } from '../../graph/operations/elementwise.js';
-import { constant, type Tensor, type TensorOf } from '../../graph/tensor.js';
-import { rmsNorm } from '../../graph/operations/reductions.js';
+import { add, logarithm, multiply, stopGradient, subtract } from '../../graph/operations/elementwise.js';
+import { constant, sortTopologically, type Tensor, type TensorOf } from '../../graph/tensor.js';
+import { reduceMaximum, rmsNorm, softmax, sum } from '../../graph/operations/reductions.js';
 import { reshape, slice } from '../../graph/operations/shaping.js';
 import { type RewriteRule, rewrite } from '../../graph/simplify.js';
 
@@ -73,7 +81,38 @@ export function shareFrozenProducts(
     return moveSlice(rows, (whole) => multiplyRows(tensor, whole, matrix));
   };
 
-  return rewrite(outputs, [splitProduct, moveScale, sliceNorm, sliceProduct]);
+  const findEntropy = (tensor: Tensor) => {
+    const [product] = tensor.inputs;
+    if (tensor.operation !== 'sum' || product?.operation !== 'multiply') return undefined;
+    const [shares, scores] = product.inputs as [Tensor, Tensor];
+    const whole = shares.operation === 'slice' ? shares.inputs[0]! : shares;
+    if (whole.operation !== 'softmax' || !isFrozen(whole) || scores.operation !== 'logSoftmax')
+      return undefined;
+    const logits = scores.inputs[0]!;
+    return isRowProduct(logits) && tensor.shape.at(-1) === 1 ? { shares, logits } : undefined;
+  };
+  const levels = sortTopologically(Object.values(outputs)).filter(
+    (tensor) => findEntropy(tensor) !== undefined,
+  );
+
+  const splitEntropy: RewriteRule = (tensor) => {
+    const entropy = findEntropy(tensor);
+    if (entropy === undefined || levels.length < 2) return undefined;
+    const { shares, logits } = entropy;
+    const [rows, matrix] = logits.inputs as [Tensor, Tensor];
+    const { left, right, output, scale } = logits.attributes;
+    const equation = `${output.join(' ')}, ${right.join(' ')} -> ${left.join(' ')}`;
+    const embed = (weights: Tensor): Tensor => contract(weights, matrix, equation, scale);
+    const along = (embedded: Tensor): Tensor => sum(multiply(rows, embedded), [-1]);
+    const probabilities = stopGradient(softmax(logits));
+    const taught = along(moveSlice(shares, embed) ?? embed(shares));
+    const own = along(embed(probabilities));
+    // log(sum(exp(x))) from the largest value and its probability.
+    const normalizer = subtract(reduceMaximum(logits), logarithm(reduceMaximum(probabilities)));
+    return subtract(subtract(taught, own), stopGradient(subtract(normalizer, own)));
+  };
+
+  return rewrite(outputs, [splitProduct, moveScale, sliceNorm, sliceProduct, splitEntropy]);
 }
 
 /** [..., rows, inner] times [inner, columns]. */

@@ -14,7 +14,7 @@
 import type { DraftedLogits, Drafter } from '../../draft/drafter.js';
 import { dropFirst, dropLast } from '../../draft/programs/states.js';
 import { requireGraph } from '../../draft/reading/checks.js';
-import { multiplyDimensions, symbol } from '../../graph/dimension.js';
+import { symbol } from '../../graph/dimension.js';
 import {
   add,
   exponential,
@@ -28,10 +28,10 @@ import {
 } from '../../graph/operations/elementwise.js';
 import { argmax, gatherRows, pick } from '../../graph/operations/indexing.js';
 import { input, type Tensor } from '../../graph/tensor.js';
-import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reductions.js';
-import { concatenate, reshape, transpose } from '../../graph/operations/shaping.js';
+import { logSoftmax, mean, reduceMaximum, softmax, sum } from '../../graph/operations/reductions.js';
+import { concatenate, reshape } from '../../graph/operations/shaping.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import { type AttentionContext, projectToVocabulary } from '../../model/decoder.js';
+import { type AttentionContext, projectToTokens, projectToVocabulary } from '../../model/decoder.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import { type NamedValues, float32, int32 } from '../../runtime/program.js';
 import { type TextBatch, maskTexts } from '../data/batches.js';
@@ -192,17 +192,18 @@ export function buildChoices(pair: Pair, depth: number): readonly Tensor[] {
  */
 function describeTeacher({ target, drafter }: Pair, features: Tensor) {
   const { configuration, scope } = target;
-  const { vocabularySize } = configuration;
-  const logits = projectToVocabulary(configuration, scope, features);
   if (drafter.graph?.targetTokens === undefined)
-    return { distribution: softmax(logits), isInside: undefined };
-  const places = features.shape.slice(0, -1);
-  const count = places.reduce(multiplyDimensions);
-  const byToken = transpose(reshape(logits, [count, vocabularySize]), [1, 0]);
-  const drafted = gatherRows(byToken, input('draftTokens', [drafter.vocabularySize], 'int32'));
-  const within = reshape(transpose(drafted, [1, 0]), [...places, drafter.vocabularySize]);
-  const inside = gatherRows(input('isDrafted', [vocabularySize, 1]), argmax(logits));
-  return { distribution: softmax(within), isInside: reshape(inside, places) };
+    return {
+      distribution: softmax(projectToVocabulary(configuration, scope, features)),
+      isInside: undefined,
+    };
+  const logitsOf = (name: string, count: number): Tensor =>
+    projectToTokens(configuration, scope, features, input(name, [count], 'int32'));
+  const inside = logitsOf('draftTokens', drafter.vocabularySize);
+  const others = configuration.vocabularySize - drafter.vocabularySize;
+  if (others === 0) return { distribution: softmax(inside), isInside: undefined };
+  const isOutside = greater(reduceMaximum(logitsOf('otherTokens', others)), reduceMaximum(inside));
+  return { distribution: softmax(inside), isInside: flatten(select(isOutside, 0, 1)) };
 }
 
 export function labelInputs({ target, drafter }: Pair, { tokens, shape }: TextBatch): NamedValues {
@@ -222,7 +223,7 @@ export function labelInputs({ target, drafter }: Pair, { tokens, shape }: TextBa
   const labelWeights = Float32Array.from(tokens, (token) => isDrafted[token]!);
   return {
     draftTokens: int32(drafted),
-    isDrafted: float32(isDrafted, [vocabularySize, 1]),
+    otherTokens: int32(Int32Array.from(isDrafted.keys()).filter((token) => isDrafted[token] === 0)),
     labels: int32(labels, shape),
     labelWeights: float32(labelWeights, shape),
   };

@@ -3,6 +3,7 @@
  * another updates all parameters in place. Only losses are copied to the host.
  */
 import { createRandom } from '../../core/random.js';
+import { cutEarly } from '../../graph/cut-early.js';
 import { add } from '../../graph/operations/elementwise.js';
 import { input, type Tensor } from '../../graph/tensor.js';
 import { feedWeights, listWeights, weightGradients } from '../../graph/gradient.js';
@@ -81,7 +82,7 @@ export class Trainer {
     const plain = { loss, ...nameLevels('level', levels), ...nameLevels('rows', rows), ...parts };
     // Measured on the CPU only.
     const isShared = pair.target.runtime.name === 'onnx';
-    const losses = isShared ? shareFrozenProducts(plain, new Set(names)) : plain;
+    const losses = isShared ? shareFrozenProducts(cutEarly(plain), new Set(names)) : plain;
     const outputs = { ...losses, ...sumGradients(losses.loss, ties) };
     const trainer = new Trainer(
       pair,
