@@ -65,11 +65,11 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
       if (answered === undefined) return;
       file.add(answered, asked.get(conversation.id)!);
       done += 1;
-      for (const { answerIds, ended } of answered.turns) if (ended !== 'given') newTokens += answerIds.length;
+      for (const { answer, ended } of answered.turns) if (ended !== 'given') newTokens += answer.length;
       onProgress?.({ done, total, newTokens });
     });
     const found = conversations.flatMap(({ id }) => file.get(id) ?? []);
-    const cutCount = found.filter(({ isCut }) => isCut).length;
+    const cutCount = found.filter(({ cut }) => cut).length;
     return { conversations: found, cutCount, interrupted: found.length < total };
   } finally {
     file.close();

@@ -61,7 +61,7 @@ interface Sequence {
 
 function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
   const sequences: Sequence[] = [];
-  for (const { kept, promptIds, answerIds } of turns) {
+  for (const { kept, prompt, answer } of turns) {
     const before = sequences.at(-1);
     const continues = before?.tokens.length === kept;
     const shared = before?.tokens.slice(0, kept) ?? [];
@@ -73,8 +73,8 @@ function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
         sequence.isLearnt.push(isLearnt);
       }
     };
-    add(promptIds, 0);
-    add(answerIds, 1);
+    add(prompt, 0);
+    add(answer, 1);
   }
   return sequences;
 }
