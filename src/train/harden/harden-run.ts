@@ -25,8 +25,8 @@ import { type AuditedDrafter, type WriteAuditReports, auditHardened } from './ha
 import { compareAudit, hardeningResultVersion } from './hardening-result.js';
 import type { AuditComparison, HardeningResult } from './hardening-result.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
-import type { HuntSetup } from './suffix-hunt.js';
-import type { HuntInput } from './suffixed-texts.js';
+import type { HuntSetup } from './hunt-process.js';
+import type { HuntInput } from './suffix-hunt.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
   readonly onNotice?: ((text: string) => void) | undefined;
@@ -119,8 +119,7 @@ async function openHuntPool(
   return new UnitPool<HuntInput>({
     program,
     workers: seats.map(({ name, gpu, device, threads }) => {
-      const cache = { cacheFolder: cacheFolder ?? null, verifyCache: verifyCache ?? false };
-      const setup: HuntSetup = { request, folder, device, threads, ...cache };
+      const setup: HuntSetup = { request, folder, device, threads, cacheFolder, verifyCache };
       return { name, gpu, setup };
     }),
     onNotice,

@@ -10,7 +10,6 @@ import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
-import { loadDrafter } from '../../draft/systems.js';
 import { configFile } from '../../runs/run-units.js';
 import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
 import type { UnitExecutor } from '../../runs/unit.js';
@@ -25,14 +24,13 @@ import { findLengths } from '../train-run.js';
 import type { HardenRequest } from './harden-request.js';
 import { roundSchema, type RoundRecord, type TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
-import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
-import { SuffixHunt, attackedDrafter, roundFolder } from './suffix-hunt.js';
-import type { HuntInput, SuffixedPrompt } from './suffixed-texts.js';
+import type { HuntInput, SuffixedPrompt } from './suffix-hunt.js';
+import { HuntWorker, attackedDrafter, roundFolder } from './suffix-hunt.js';
 import {
   createSuffixedExamples,
+  huntHere,
   huntSuffixes,
   mixExamples,
-  recallRounds,
   spreadSuffixes,
 } from './suffixed-texts.js';
 
@@ -99,7 +97,6 @@ export interface FinishedRounds {
 
 export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   const { role, request, folder, signal } = work;
-  const source = sourceOf(role);
   const { rounds: count, replayRounds, suffixedShare, spread, seed } = request.hardening;
   const { vocabularySize } = work.target.model.configuration;
   const records: RoundRecord[] = [];
@@ -107,59 +104,44 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   let [searchMs, trainingMs] = [0, 0];
   for (let round = 0; round < count; round++) {
     signal?.throwIfAborted();
-    const drafter = attackedDrafter(request, folder, source, round);
+    const drafter = attackedDrafter(request, folder, role, round);
     const place = roundFolder(folder, role, round + 1);
     // Otherwise a folder deleted during the run would be created again without its contents.
     if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
-    const found = await attack(work, round, drafter, place);
+    const found = await attack(work, round, place);
     const { maxTokens } = request.training;
     const examples = [
       ...createSuffixedExamples(found, { round, maxTokens }),
       ...spreadSuffixes(found, work.texts.training, { round, maxTokens, count: spread, seed }),
     ];
     suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
-    const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
+    const mixed = mixExamples(work.texts.training, suffixed.slice(-replayRounds).flat(), suffixedShare);
     const finished = readFinished(place) ?? (await train(work, round, drafter, place, found, mixed));
     records.push(finished.record);
     searchMs += found.reduce((sum, { elapsedMs }) => sum + elapsedMs, 0);
     trainingMs += finished.trainingMs;
   }
-  const drafter = attackedDrafter(request, folder, source, count);
+  const drafter = attackedDrafter(request, folder, role, count);
   return { drafter, rounds: records, searchMs, trainingMs };
 }
 
-const sourceOf = (role: RoundsWork['role']): SuffixSource => (role === 'hardened' ? 'searched' : role);
-
-async function attack(
-  work: RoundsWork,
-  round: number,
-  drafter: string,
-  place: string,
-): Promise<readonly SuffixedPrompt[]> {
-  const { role, request, target, events, signal, pool } = work;
-  const { hardening: settings, audit, training } = request;
-  const at: RoundPlace = { role, round: round + 1, rounds: settings.rounds };
-  const prompts = takeRound(work.prompts, round, settings.promptsPerRound);
+async function attack(work: RoundsWork, round: number, place: string): Promise<readonly SuffixedPrompt[]> {
+  const { role, request, events, signal } = work;
+  const { rounds, promptsPerRound } = request.hardening;
+  const at: RoundPlace = { role, round: round + 1, rounds };
+  const worker = new HuntWorker(request, work.folder, work.target, work.cache);
   const found = await huntSuffixes({
-    target,
-    pool,
-    prompts,
-    settings,
-    audit: audit.settings,
+    request,
+    role,
     round,
     signal,
+    prompts: takeRound(work.prompts, round, promptsPerRound),
+    executor: work.pool ?? huntHere((input) => worker.run(input, signal)),
     file: join(place, 'suffixes.jsonl'),
-    maxNewTokens: training.maxNewTokens,
-    source: sourceOf(role),
-    async openHunt(): Promise<PromptHunt> {
-      const { model, tokenizer } = target;
-      const loaded = await loadDrafter(drafter, { target: model, tokenizer, ...work.cache });
-      return new SuffixHunt(target, loaded, training.chain);
-    },
     onStart: (done, total) => events.onPhase?.(at, 'search', done, total),
     onPrompt: (line, done, total) => events.onHunt?.(at, line, done, total),
-  });
+  }).finally(() => worker.dispose());
   if (found.every(({ texts }) => texts.length === 0)) reportNothingFound(work, round, found);
   return found;
 }
