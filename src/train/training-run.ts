@@ -5,11 +5,13 @@
 import { join } from 'node:path';
 import type { z } from 'zod';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import { MistletoeError } from '../core/errors.js';
+import { quoteWord } from '../core/files.js';
 import { type Target, openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { requireGraph } from '../draft/reading/checks.js';
 import { loadDrafter } from '../draft/systems.js';
-import { asSaved, openTrainingRun } from '../runs/resumed-run.js';
+import { asSaved, openTrainingRun, withResumption } from '../runs/resumed-run.js';
 import { findSameDevice, requireSameKind } from '../runs/run-device.js';
 import { type OpenedRun, type RunPlace, createRun, refuseUsedFolder } from '../runs/run-place.js';
 import { writeAtomically } from '../runs/run-writes.js';
@@ -69,7 +71,6 @@ interface RunKind<Request, Options, Outcome> {
   /** Refuses what the target cannot be used for, before there is a folder. */
   readonly check?: ((ready: ReadyRun<Request>) => void) | undefined;
   readonly work: (folder: string, ready: ReadyRun<Request>, options: Options) => Promise<Outcome | undefined>;
-  readonly explain: (folder: string, failure: unknown) => unknown;
 }
 
 export function defineRuns<Request extends SharedRequest, Options extends Opened<Request>, Outcome>(
@@ -113,13 +114,23 @@ async function execute<Request extends SharedRequest, Options extends Opened<Req
       return (await kind.work(folder, ready, options)) ?? { status: 'interrupted', folder };
     } catch (failure) {
       if (signal?.aborted === true && failure === signal.reason) return { status: 'interrupted', folder };
-      throw kind.explain(folder, failure);
+      throw explainResumption(folder, kind.command, failure);
     } finally {
       lock.release();
     }
   } finally {
     if (options.runtime === undefined) await runtime.dispose();
   }
+}
+
+/** Rounds and audits have folders of their own, but only the whole run can be resumed. */
+export function explainResumption(folder: string, command: 'train' | 'harden', failure: unknown): unknown {
+  if (!(failure instanceof MistletoeError)) return failure;
+  const { code, message, hint = '', cause } = failure;
+  const inner = /mistletoe (audit|train|harden) --resume \S.*$/s;
+  if (!inner.test(hint)) return withResumption(folder, command, failure);
+  const whole = hint.replace(inner, `mistletoe ${command} --resume ${quoteWord(folder)}`);
+  return new MistletoeError(code, message, { hint: whole, cause });
 }
 
 /** Loads and checks everything before hours of generation. */

@@ -131,19 +131,23 @@ async function attack(work: RoundsWork, round: number, place: string): Promise<r
   const { rounds, promptsPerRound } = request.hardening;
   const at: RoundPlace = { role, round: round + 1, rounds };
   const worker = new HuntWorker(request, work.folder, work.target, work.cache);
-  const found = await huntSuffixes({
-    request,
-    role,
-    round,
-    signal,
-    prompts: takeRound(work.prompts, round, promptsPerRound),
-    executor: work.pool ?? huntHere((input) => worker.run(input, signal)),
-    file: join(place, 'suffixes.jsonl'),
-    onStart: (done, total) => events.onPhase?.(at, 'search', done, total),
-    onPrompt: (line, done, total) => events.onHunt?.(at, line, done, total),
-  }).finally(() => worker.dispose());
-  if (found.every(({ texts }) => texts.length === 0)) reportNothingFound(work, round, found);
-  return found;
+  try {
+    const found = await huntSuffixes({
+      request,
+      role,
+      round,
+      signal,
+      prompts: takeRound(work.prompts, round, promptsPerRound),
+      executor: work.pool ?? huntHere((input) => worker.run(input, signal)),
+      file: join(place, 'suffixes.jsonl'),
+      onStart: (done, total) => events.onPhase?.(at, 'search', done, total),
+      onPrompt: (line, done, total) => events.onHunt?.(at, line, done, total),
+    });
+    if (found.every(({ texts }) => texts.length === 0)) reportNothingFound(work, round, found);
+    return found;
+  } finally {
+    await worker.dispose();
+  }
 }
 
 /** Fails in the first round, which would have nothing to train on; later rounds reuse earlier suffixes. */
