@@ -3,7 +3,7 @@
  * so that a killed round repeats none of them.
  */
 import { createRandom } from '../../core/random.js';
-import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
+import { readValidLines } from '../../runs/json-lines.js';
 import { appendText } from '../../runs/run-writes.js';
 import { type UnitExecutor, driveUnits } from '../../runs/unit.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
@@ -80,18 +80,7 @@ export function huntHere(hunt: (input: HuntInput) => Promise<SuffixedPrompt>): U
 }
 
 /** Prompts from the first invalid line on are searched again. */
-export function readFound(file: string): SuffixedPrompt[] {
-  const lines = readLines(file);
-  const found: SuffixedPrompt[] = [];
-  for (const line of lines) {
-    const parsed = parseLine(line);
-    const checked = 'value' in parsed ? suffixedPromptSchema.safeParse(parsed.value) : undefined;
-    if (checked?.success !== true) break;
-    found.push(checked.data);
-  }
-  cutToLines(file, lines.slice(0, found.length));
-  return found;
-}
+export const readFound = (file: string): SuffixedPrompt[] => readValidLines(file, suffixedPromptSchema);
 
 export function createSuffixedExamples(
   found: readonly SuffixedPrompt[],
