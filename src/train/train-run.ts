@@ -15,13 +15,9 @@ import { type TrainingStart, prepareStart, prepareWithVocabulary } from './train
 
 export const resultVersion = 'mistletoe-training/1';
 
-export interface MeasuredLengths {
-  readonly first: LengthLine;
-  readonly best: LengthLine;
-  readonly last: LengthLine;
-}
+export type MeasuredLengths = NonNullable<ReturnType<typeof findLengths>>;
 
-export function findLengths(log: readonly LogLine[]): MeasuredLengths | undefined {
+export function findLengths(log: readonly LogLine[]) {
   const lengths = log.filter((line): line is LengthLine => line.kind === 'length');
   const [first] = lengths;
   if (first === undefined) return undefined;

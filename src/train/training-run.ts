@@ -19,9 +19,8 @@ import { openRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
 import { answersFile, takeAnswers } from './data/answers-file.js';
 import { type AnswersProgress, answerConversations, refuseUnanswered } from './data/answers.js';
-import { type BatchPlan, type TextBatch, planBatches } from './data/batches.js';
+import { planBatches } from './data/batches.js';
 import { type Conversation, readConversations } from './data/conversations.js';
-import type { Example, ExampleCounts } from './data/examples.js';
 import {
   countTokens,
   createExamples,
@@ -155,15 +154,7 @@ export function writeResult(folder: string, command: 'train' | 'harden', result:
   writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, command);
 }
 
-export interface TrainingTexts {
-  readonly conversations: number;
-  readonly cutConversations: number;
-  readonly training: readonly Example[];
-  readonly trainingCounts: ExampleCounts;
-  readonly heldOutCounts: ExampleCounts;
-  readonly plan: BatchPlan;
-  readonly validation: readonly TextBatch[];
-}
+export type TrainingTexts = NonNullable<Awaited<ReturnType<typeof readTexts>>>;
 
 /** Undefined if interrupted; answers so far are kept. */
 export async function readTexts<Request extends SharedRequest>(
@@ -172,7 +163,7 @@ export async function readTexts<Request extends SharedRequest>(
   { request, target, conversations }: ReadyRun<Request>,
   settings: TrainSettings,
   { events, signal }: Opened<Request>,
-): Promise<TrainingTexts | undefined> {
+) {
   if (request.answers !== undefined) takeAnswers(request.answers, folder, command);
   const { maxNewTokens, temperature, generate, seed, maxTokens } = settings;
   const file = join(folder, answersFile);
@@ -194,6 +185,7 @@ export async function readTexts<Request extends SharedRequest>(
   const heldOut = validation.slice(0, settings.validationTexts);
   const learnt = settings.learn === 'all' ? training.map(learnAll) : training;
   const heldOutPlan = heldOut.length === 0 ? undefined : planBatches(heldOut, settings);
+  const heldOutSteps = Array.from({ length: heldOutPlan?.batchesPerEpoch ?? 0 }, (_, step) => step);
   return {
     conversations: conversations.length,
     cutConversations: answers.cutCount,
@@ -201,8 +193,6 @@ export async function readTexts<Request extends SharedRequest>(
     trainingCounts: { ...counts, ...countTokens(learnt) },
     heldOutCounts: { ...countTokens(heldOut), cut: 0, withoutLearnt: 0 },
     plan: planBatches(learnt, settings),
-    validation: Array.from({ length: heldOutPlan?.batchesPerEpoch ?? 0 }, (_, step) =>
-      heldOutPlan!.batchAt(step),
-    ),
+    validation: heldOutSteps.map((step) => heldOutPlan!.batchAt(step)),
   };
 }

@@ -10,7 +10,7 @@ import { MistletoeError } from '../../core/errors.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import { Engine } from '../../decode/engine/engine.js';
 import type { Target } from '../../decode/target.js';
-import { type AnsweredConversation, AnswersFile } from './answers-file.js';
+import { AnswersFile } from './answers-file.js';
 import { type Answering, answerConversation } from './conversation-answering.js';
 import type { Conversation } from './conversations.js';
 
@@ -38,13 +38,7 @@ export interface AnswersProgress {
   readonly newTokens: number;
 }
 
-export interface Answers {
-  readonly conversations: readonly AnsweredConversation[];
-  readonly cutCount: number;
-  readonly interrupted: boolean;
-}
-
-export async function answerConversations(request: AnswersRequest): Promise<Answers> {
+export async function answerConversations(request: AnswersRequest) {
   const { conversations, onProgress, signal } = request;
   const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4 } = request;
   const engine = new Engine({ concurrency, memoryBytes });

@@ -5,11 +5,8 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
-import type { Target } from '../../decode/target.js';
-import type { ReadingOptions } from '../../draft/draft-system.js';
 import { configFile } from '../../runs/run-units.js';
 import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
 import type { UnitExecutor } from '../../runs/unit.js';
@@ -17,7 +14,7 @@ import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { planBatches } from '../data/batches.js';
 import type { Conversation } from '../data/conversations.js';
 import { type Example, refuseUnknownTokens } from '../data/examples.js';
-import type { TrainingTexts } from '../training-run.js';
+import type { ReadyRun, TrainingTexts } from '../training-run.js';
 import { trainDrafter } from '../loop/train-drafter.js';
 import type { LogLine } from '../loop/training-state.js';
 import { findLengths } from '../train-run.js';
@@ -74,28 +71,20 @@ export interface RoundPlace {
   readonly rounds: number;
 }
 
-export interface RoundsWork {
+export interface RoundsWork extends Pick<ReadyRun<HardenRequest>, 'request' | 'target' | 'cache'> {
   readonly role: TrainedRole;
-  readonly request: HardenRequest;
   readonly folder: string;
-  readonly target: Target;
   readonly texts: TrainingTexts;
   readonly prompts: readonly Prompt[];
-  readonly cache: CacheOptions & ReadingOptions;
   /** Workers for the searches. */
   readonly pool?: UnitExecutor<HuntInput> | undefined;
   readonly events: RoundEvents;
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface FinishedRounds {
-  readonly drafter: string;
-  readonly rounds: readonly RoundRecord[];
-  readonly searchMs: number;
-  readonly trainingMs: number;
-}
+export type FinishedRounds = Awaited<ReturnType<typeof hardenRounds>>;
 
-export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
+export async function hardenRounds(work: RoundsWork) {
   const { role, request, folder, signal } = work;
   const { rounds: count, replayRounds, suffixedShare, spread, seed } = request.hardening;
   const { vocabularySize } = work.target.model.configuration;
