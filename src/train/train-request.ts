@@ -204,11 +204,11 @@ export async function describeStart(
   }
   if (plan.system !== undefined && plan.system !== system.name) {
     throw new MistletoeError('usage', `${folder} holds ${system.title}; "${plan.system}" was asked for.`, {
-      hint: 'Leave the system out where a drafter is gone on from.',
+      hint: 'Leave the system out to continue a drafter.',
     });
   }
   if (Object.keys(plan.shape ?? {}).length > 0) {
-    throw new MistletoeError('usage', 'A drafter that is gone on from keeps its sizes.', {
+    throw new MistletoeError('usage', 'A drafter that is continued keeps its sizes.', {
       hint: 'Leave them out, or begin with fresh weights.',
     });
   }

@@ -42,8 +42,8 @@ export async function answerConversations(request: AnswersRequest) {
   const { conversations, onProgress, signal } = request;
   const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4 } = request;
   const engine = new Engine({ concurrency, memoryBytes });
-  const plan: AnswersPlan = { ...request, engine, memoryBytes, concurrency, signal };
-  const asked = new Map(conversations.map((conversation) => [conversation.id, digestOf(conversation, plan)]));
+  const answering: Answering = { ...request, engine, memoryBytes };
+  const asked = new Map(conversations.map((each) => [each.id, digestOf(each, request)]));
   const file = await AnswersFile.open(request.file, asked);
   try {
     const missing = conversations.filter(({ id }) => file.get(id) === undefined);
@@ -54,8 +54,8 @@ export async function answerConversations(request: AnswersRequest) {
     const lengthOf = ({ messages }: Conversation): number =>
       messages.reduce((sum, { content }) => sum + content.length, 0);
     const longestFirst = missing.toSorted((left, right) => lengthOf(right) - lengthOf(left));
-    await forEachAtOnce(longestFirst, plan, async (conversation, signal) => {
-      const answered = await answerConversation(plan, conversation, signal);
+    await forEachAtOnce(longestFirst, { concurrency, signal }, async (conversation, signal) => {
+      const answered = await answerConversation(answering, conversation, signal);
       if (answered === undefined) return;
       file.add(answered, asked.get(conversation.id)!);
       done += 1;
@@ -73,11 +73,6 @@ export async function answerConversations(request: AnswersRequest) {
 /** Higher than for serving: only the total time matters. */
 const defaultConcurrency = 32;
 
-interface AnswersPlan extends Answering {
-  readonly concurrency: number;
-  readonly signal: AbortSignal | undefined;
-}
-
 /** Without the target's answers, the data must have every one. */
 export function refuseUnanswered(conversations: readonly Conversation[]): void {
   const first = conversations.find(({ messages }) =>
@@ -92,8 +87,8 @@ export function refuseUnanswered(conversations: readonly Conversation[]): void {
 }
 
 /** Digest of everything that determines the answers except the target, which the run records. */
-function digestOf({ messages }: Conversation, plan: AnswersPlan): string {
-  const { maxNewTokens, sampling, seed, generate } = plan;
+function digestOf({ messages }: Conversation, request: AnswersRequest): string {
+  const { maxNewTokens, sampling, seed, generate } = request;
   const { temperature, topK = null, topP = null } = sampling;
   const drawing = temperature === 0 ? null : [temperature, topK, topP, seed];
   const texts = messages
@@ -106,7 +101,7 @@ function digestOf({ messages }: Conversation, plan: AnswersPlan): string {
 /** A failure stops all workers and is thrown once all have stopped. */
 async function forEachAtOnce<Item>(
   items: readonly Item[],
-  { concurrency, signal }: AnswersPlan,
+  { concurrency, signal }: { readonly concurrency: number; readonly signal: AbortSignal | undefined },
   work: (item: Item, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const failure = new AbortController();

@@ -11,7 +11,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import { type AuditRequest, createRequest } from '../../audit/audit-request.js';
+import { type AuditPlan, type AuditRequest, createRequest } from '../../audit/audit-request.js';
 import type { AuditResult } from '../../audit/result.js';
 import { resumeAudit, startAudit } from '../../audit/run-audit.js';
 import type { AuditSettings } from '../../audit/settings.js';
@@ -31,7 +31,6 @@ import type { HuntSetup } from './hunt-process.js';
 import type { HuntInput } from './suffix-hunt.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
-  readonly onNotice?: ((text: string) => void) | undefined;
   readonly onAudit?: ((name: HardeningAudit) => void) | undefined;
   readonly audit?: AuditEvents | undefined;
 }
@@ -121,11 +120,6 @@ async function openHuntPool(
 
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
 
-interface AuditedDrafter {
-  readonly role: DrafterRole;
-  readonly folder: string;
-}
-
 /**
  * On prompts, seeds and suffix lengths that training never saw. `other-objective` uses an objective that training did not
  * search with; `stronger` has ten times the steps. Each is a run of `mistletoe audit`.
@@ -136,13 +130,8 @@ async function auditDrafters(
   { events = {}, signal, cacheFolder, verifyCache, writeAuditReports, workers }: HardenOptions,
   made: MadeRounds,
 ) {
-  const drafters = (['before', 'hardened', ...request.baselines] as const).flatMap(
-    (role): AuditedDrafter[] => {
-      const place = role === 'before' ? request.from.folder : made[role]?.drafter;
-      return place === undefined ? [] : [{ role, folder: place }];
-    },
-  );
-  const roles = drafters.map(({ role }) => role);
+  const roles = ['before', 'hardened', ...request.baselines] as const;
+  const drafters = roles.map((role) => (role === 'before' ? request.from.folder : made[role]!.drafter));
   const options = { runtime, signal, events: events.audit, cacheFolder, verifyCache, workers };
   const audits: AuditComparison[] = [];
   let auditMs = 0;
@@ -152,7 +141,11 @@ async function auditDrafters(
     const place = join(folder, 'audits', name);
     const outcome = existsSync(join(place, configFile))
       ? await resumeAudit(place, options)
-      : await startAudit(place, await describeAudit(request, drafters, name, cacheFolder), options);
+      : await startAudit(
+          place,
+          await describeAudit(request, name, { roles, drafters, cacheFolder }),
+          options,
+        );
     if (outcome.status === 'interrupted') return undefined;
     const { result, timings } = outcome;
     await writeAuditReports?.(place, result, timings);
@@ -164,18 +157,19 @@ async function auditDrafters(
 
 async function describeAudit(
   request: HardenRequest,
-  drafters: readonly AuditedDrafter[],
   name: HardeningAudit,
-  cacheFolder: string | undefined,
+  {
+    roles,
+    ...plan
+  }: Pick<AuditPlan, 'drafters' | 'cacheFolder'> & { readonly roles: readonly DrafterRole[] },
 ): Promise<AuditRequest> {
   const { audit, targetFolder, threads, device } = request;
   const isStronger = name === 'stronger';
   const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
   const planned = await createRequest({
     target: targetFolder,
-    drafters: drafters.map(({ folder }) => folder),
+    ...plan,
     threads,
-    cacheFolder,
     seed: audit.seed,
     date: request.date,
     taps: request.from.taps,
@@ -188,7 +182,7 @@ async function describeAudit(
   });
   // The folders have the same names, so reports use the roles.
   const named = planned.drafters.map((drafter, index) => {
-    const id = [request.from.name, ...(index === 0 ? [] : [drafters[index]!.role])].join('-');
+    const id = [request.from.name, ...(index === 0 ? [] : [roles[index]!])].join('-');
     return { ...drafter, id, name: id };
   });
   const { chatTemplate, date } = request;

@@ -133,10 +133,8 @@ export class SuffixHunt {
 
   private compile(settings: AuditSettings): SearchPrograms {
     const key = `${settings.objective} ${settings.suffixLength}`;
-    const known = this.programs.get(key);
-    if (known !== undefined) return known;
     const models = { target: this.target.model, drafter: this.drafter };
-    const programs = compileAudit(models, settings, this.levels);
+    const programs = this.programs.get(key) ?? compileAudit(models, settings, this.levels);
     this.programs.set(key, programs);
     return programs;
   }

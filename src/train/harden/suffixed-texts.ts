@@ -88,12 +88,23 @@ export function createSuffixedExamples(
 ): readonly Example[] {
   return found.flatMap(({ prompt, texts }) =>
     texts.flatMap(({ promptIds, answerIds }, index) => {
-      const tokens = Int32Array.from([...promptIds, ...answerIds]).slice(0, maxTokens);
-      const isLearnt = Uint8Array.from(tokens, (_, position) => +(position >= promptIds.length));
       const id = `${prompt}+suffix ${round + 1}.${index + 1}`;
-      return tokens.length > promptIds.length ? [{ id, tokens, isLearnt, conversationId: id }] : [];
+      return cutExample(id, [...promptIds, ...answerIds], promptIds.length, maxTokens);
     }),
   );
+}
+
+/** None if the prompt fills it. */
+function cutExample(
+  id: string,
+  tokens: readonly number[],
+  promptLength: number,
+  maxTokens: number,
+): readonly Example[] {
+  const kept = Int32Array.from(tokens.slice(0, maxTokens));
+  if (kept.length <= promptLength) return [];
+  const isLearnt = new Uint8Array(kept.length).fill(1, promptLength);
+  return [{ id, tokens: kept, isLearnt, conversationId: id }];
 }
 
 /** Repeats the smaller kind to reach the share. */
@@ -138,15 +149,14 @@ export function spreadSuffixes(
       const behind = countShared(promptIds, promptOf(own));
       const end = promptIds.length - behind;
       const suffix = promptIds.slice(end - suffixLength, end);
-      return Array.from({ length: count }, (_, copy): Example => {
+      const copies = Array.from({ length: count }, (_, copy) => {
         const host = single[random.nextInteger(single.length)]!;
         const place = promptOf(host).length - behind;
         const tokens = [...host.tokens.subarray(0, place), ...suffix, ...host.tokens.subarray(place)];
-        const length = Math.min(tokens.length, maxTokens);
-        const isLearnt = Uint8Array.from({ length }, (_, at) => +(at >= place + suffix.length + behind));
         const id = `${host.id}+suffix ${round + 1} of ${prompt} ${index + 1}.${copy + 1}`;
-        return { id, tokens: Int32Array.from(tokens.slice(0, length)), isLearnt, conversationId: id };
-      }).filter(({ isLearnt }) => isLearnt.includes(1));
+        return cutExample(id, tokens, place + suffix.length + behind, maxTokens);
+      });
+      return copies.flat();
     });
   });
 }
