@@ -139,13 +139,10 @@ async function auditDrafters(
     signal?.throwIfAborted();
     events.onAudit?.(name);
     const place = join(folder, 'audits', name);
+    const describe = () => describeAudit(request, name, roles, { drafters, cacheFolder });
     const outcome = existsSync(join(place, configFile))
       ? await resumeAudit(place, options)
-      : await startAudit(
-          place,
-          await describeAudit(request, name, { roles, drafters, cacheFolder }),
-          options,
-        );
+      : await startAudit(place, await describe(), options);
     if (outcome.status === 'interrupted') return undefined;
     const { result, timings } = outcome;
     await writeAuditReports?.(place, result, timings);
@@ -158,10 +155,8 @@ async function auditDrafters(
 async function describeAudit(
   request: HardenRequest,
   name: HardeningAudit,
-  {
-    roles,
-    ...plan
-  }: Pick<AuditPlan, 'drafters' | 'cacheFolder'> & { readonly roles: readonly DrafterRole[] },
+  roles: readonly DrafterRole[],
+  plan: Pick<AuditPlan, 'drafters' | 'cacheFolder'>,
 ): Promise<AuditRequest> {
   const { audit, targetFolder, threads, device } = request;
   const isStronger = name === 'stronger';

@@ -106,10 +106,9 @@ interface PromptPair {
 }
 
 function pairPrompts(then: DrafterResult, now: DrafterResult): readonly PromptPair[] {
-  const others = new Map(now.prompts.map((prompt) => [prompt.promptId, prompt]));
+  const others = new Map(now.prompts.map((prompt) => [prompt.promptId, measuredOf(prompt)]));
   return then.prompts.flatMap((prompt) => {
-    const other = others.get(prompt.promptId);
-    const [left, right] = [measuredOf(prompt), other === undefined ? undefined : measuredOf(other)];
+    const [left, right] = [measuredOf(prompt), others.get(prompt.promptId)];
     return left === undefined || right === undefined ? [] : [{ then: left, now: right }];
   });
 }
