@@ -61,6 +61,7 @@ export class Exchange {
     const { metrics, logsPrompts, log } = this.context;
     const { generations, cut } = answer;
     const usage = usageOf(generations, this.request?.choices ?? 1);
+    const tokens = { promptTokens: usage.prompt_tokens, completionTokens: usage.completion_tokens };
     const hasLeft = cut === 'client';
     const status = hasLeft ? clientLeft : 200;
     const finishes = [...new Set(generations.map(({ finishReason }) => finishReason))];
@@ -72,8 +73,7 @@ export class Exchange {
     const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
     const totalMs = performance.now() - this.startMs;
     metrics.ended({
-      promptTokens: usage.prompt_tokens,
-      completionTokens: usage.completion_tokens,
+      ...tokens,
       totalMs,
       finishedReasons: generations.map(finishedReasonOf),
       firstTokenMs: this.firstTokenMs,
@@ -83,8 +83,7 @@ export class Exchange {
     });
     log.info({
       ...this.entry(status),
-      promptTokens: usage.prompt_tokens,
-      completionTokens: usage.completion_tokens,
+      ...tokens,
       finish: finishes.length === 1 ? finishes[0] : finishes,
       // The log leaves out what is undefined.
       cut,
@@ -96,8 +95,7 @@ export class Exchange {
       answers: logsPrompts ? generations.map(({ text }) => text) : undefined,
     });
     this.record(status, hasLeft ? 'client-left' : 'complete', totalMs, {
-      promptTokens: usage.prompt_tokens,
-      completionTokens: usage.completion_tokens,
+      ...tokens,
       speculation,
       ...(steps.length > 1 ? { choiceSpeculation: steps.map(summarizeSteps) } : {}),
       ...(switches.length === 0 ? {} : { switches }),

@@ -142,12 +142,11 @@ export function encodeQuestion(
  */
 export async function encodeGivenAnswer(
   target: Target,
-  question: { readonly messages: readonly ChatMessage[]; readonly ids: readonly number[] },
+  { messages, ids: promptIds }: Question,
   answer: string,
   name: string,
 ): Promise<number[]> {
   const { template, tokenizer, stopIds } = target;
-  const { messages, ids: promptIds } = question;
   const given: ChatMessage = { role: 'assistant', content: answer };
   const prompt = template === undefined ? messages[0]!.content : renderChat(template, messages);
   const whole = template === undefined ? prompt + answer : renderChat(template, [...messages, given], false);
