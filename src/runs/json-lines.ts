@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, statSync, truncateSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import type { z } from 'zod';
 import { readBoundedFileSync } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
@@ -30,6 +31,24 @@ export function cutToLines(path: string, lines: readonly Buffer[]): void {
   if (!existsSync(path)) return;
   const size = lines.reduce((total, { length }) => total + length + 1, 0);
   if (statSync(path).size !== size) truncateSync(path, size);
+}
+
+/** The values of the first lines. The file is cut at the first line that is not valid or not accepted. */
+export function readValidLines<Value>(
+  path: string,
+  schema: z.ZodType<Value>,
+  accept: (value: Value) => boolean = () => true,
+): Value[] {
+  const lines = readLines(path);
+  const values: Value[] = [];
+  for (const line of lines) {
+    const parsed = parseLine(line);
+    const checked = 'value' in parsed ? schema.safeParse(parsed.value) : undefined;
+    if (checked?.success !== true || !accept(checked.data)) break;
+    values.push(checked.data);
+  }
+  cutToLines(path, lines.slice(0, values.length));
+  return values;
 }
 
 function readRunFile(path: string): Buffer {

@@ -125,10 +125,7 @@ export function tooBusy(waiting: number, seconds: number): ApiError {
 }
 
 /** The body as JSON. Too large a body is refused by its declared length, or while it is read. */
-export async function readJsonBody(
-  request: Request,
-  { bodyBytes }: Pick<ServerLimits, 'bodyBytes'>,
-): Promise<unknown> {
+export async function readJsonBody(request: Request, { bodyBytes }: ServerLimits): Promise<unknown> {
   const type = request.headers.get('content-type') ?? '';
   // Browsers send this type to another origin only after a CORS preflight.
   if (!/^application\/json\s*(;|$)/i.test(type))
@@ -137,16 +134,10 @@ export async function readJsonBody(
       code: 'unsupported_media_type',
     });
   const bytes = await readBytes(request, bodyBytes);
-  let text: string;
   try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch {
-    throw badRequest('The body is not UTF-8 text.', undefined, 'invalid_json');
-  }
-  try {
-    return parseJsonText(text);
-  } catch {
-    throw badRequest('The body is not valid JSON.', undefined, 'invalid_json'); // the cause would quote it
+    throw badRequest('The body is not JSON in UTF-8.', undefined, 'invalid_json'); // the cause would quote it
   }
 }
 

@@ -73,44 +73,37 @@ async function respondStreaming(context: CompletionContext): Promise<Response> {
     if (text !== '' && !left.signal.aborted) controller?.enqueue(encoder.encode(text));
   };
   let hasBegun = false;
-  let reportStart: (failure?: { readonly cause: unknown }) => void = () => undefined;
-  const started = new Promise<{ readonly cause: unknown } | undefined>((resolve) => {
-    reportStart = resolve;
+  let reportBegun: () => void = () => undefined;
+  const begun = new Promise<void>((resolve) => {
+    reportBegun = resolve;
   });
   const begin = (): void => {
     if (!hasBegun) send(events.begin());
     hasBegun = true;
-    reportStart();
+    reportBegun();
   };
-  const answering = host.answer(request, {
-    signal: AbortSignal.any([signal, left.signal]),
-    onProgress(progress, choice) {
-      begin();
-      exchange.progress(progress, choice);
-      send(events.progress(progress, choice));
-    },
-  });
-  const ended = answering.then(
-    (answer) => {
+  const write = async (): Promise<void> => {
+    try {
+      const answer = await host.answer(request, {
+        signal: AbortSignal.any([signal, left.signal]),
+        onProgress(progress, choice) {
+          begin();
+          exchange.progress(progress, choice);
+          send(events.progress(progress, choice));
+        },
+      });
       begin();
       exchange.answered(answer);
       send(events.end(answer, reportOf(context, answer)));
-    },
-    (cause: unknown) => {
-      if (!hasBegun) {
-        reportStart({ cause });
-        return;
-      }
+    } catch (cause) {
+      if (!hasBegun) throw cause;
       const error = apiErrorOf(cause);
       exchange.failed(error, 200);
       send(events.fail(error));
-    },
-  );
-  void ended.finally(() => {
+    }
     if (!left.signal.aborted) controller?.close();
-  });
-  const failure = await started;
-  if (failure !== undefined) throw failure.cause;
+  };
+  await Promise.race([begun, write()]);
   return new Response(stream, { headers: streamHeaders });
 }
 

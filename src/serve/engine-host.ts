@@ -46,16 +46,12 @@ export interface AskOptions {
   readonly onProgress: (progress: AnswerProgress, choice: number) => void;
 }
 
-interface Running {
-  readonly sequences: number;
-  readonly cut: (reason: Cut) => void;
-}
-
 export class EngineHost {
   readonly model: ServedModel;
   readonly limits: ServerLimits;
-  private readonly running = new Set<Running>();
-  private readonly idleListeners = new Set<() => void>();
+  /** [aborted with a Cut] sequences of the request */
+  private readonly running = new Map<AbortController, number>();
+  private onIdle: () => void = () => undefined;
   private isDraining = false;
   private fault: Error | undefined;
   /** Decaying mean of the duration of an answer. */
@@ -75,9 +71,7 @@ export class EngineHost {
   }
 
   get sequences(): number {
-    let total = 0;
-    for (const { sequences } of this.running) total += sequences;
-    return total;
+    return [...this.running.values()].reduce((total, count) => total + count, 0);
   }
 
   load(): Promise<EngineLoad> {
@@ -105,27 +99,19 @@ export class EngineHost {
   async answer(request: AnswerRequest, options: AskOptions): Promise<HostedAnswer> {
     this.admit(request);
     const drafting = this.draftingFor(request);
-    const controller = new AbortController();
-    let cut: Cut | undefined;
-    const running: Running = {
-      sequences: request.prompts.length * request.choices,
-      cut: (reason) => {
-        cut ??= reason;
-        controller.abort();
-      },
+    const ending = new AbortController();
+    const endWith = (cut: Cut) => () => {
+      ending.abort(cut);
     };
-    const leave = (): void => {
-      running.cut('client');
-    };
-    this.running.add(running);
-    const timer = setTimeout(() => {
-      running.cut('time');
-    }, this.limits.seconds * 1000);
+    const leave = endWith('client');
+    this.running.set(ending, request.prompts.length * request.choices);
+    const timer = setTimeout(endWith('time'), this.limits.seconds * 1000);
     options.signal.addEventListener('abort', leave, { once: true });
     if (options.signal.aborted) leave();
     const startMs = performance.now();
     try {
-      const generations = await this.ask(request, drafting, controller, options.onProgress);
+      const generations = await this.ask(request, drafting, ending, options.onProgress);
+      const cut = ending.signal.reason as Cut | undefined;
       if (cut === 'time' && generations.every(({ tokenIds }) => tokenIds.length === 0))
         throw new ApiError('The time for a request ended before there was room for it.', overTime);
       this.meanSeconds += 0.1 * ((performance.now() - startMs) / 1000 - this.meanSeconds);
@@ -133,8 +119,8 @@ export class EngineHost {
     } finally {
       clearTimeout(timer);
       options.signal.removeEventListener('abort', leave);
-      this.running.delete(running);
-      if (this.running.size === 0) for (const notify of this.idleListeners) notify();
+      this.running.delete(ending);
+      if (this.running.size === 0) this.onIdle();
     }
   }
 
@@ -142,18 +128,14 @@ export class EngineHost {
   async close(graceMs: number): Promise<void> {
     this.isDraining = true;
     const timer = setTimeout(() => {
-      for (const { cut } of this.running) cut('shutdown');
+      for (const ending of this.running.keys()) ending.abort('shutdown' satisfies Cut);
     }, graceMs);
-    await this.idle();
+    await new Promise<void>((resolve) => {
+      this.onIdle = resolve;
+      if (this.running.size === 0) resolve();
+    });
     clearTimeout(timer);
     await this.options.worker.close();
-  }
-
-  private idle(): Promise<void> {
-    if (this.running.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.idleListeners.add(resolve);
-    });
   }
 
   private admit(request: AnswerRequest): void {
@@ -177,7 +159,7 @@ export class EngineHost {
   private async ask(
     request: AnswerRequest,
     drafting: Drafting | undefined,
-    controller: AbortController,
+    ending: AbortController,
     onProgress: AskOptions['onProgress'],
   ): Promise<readonly Generation[]> {
     const { prompts, choices, maxNewTokens, sampling, seed, stopStrings, topLikelihoods } = request;
@@ -194,7 +176,7 @@ export class EngineHost {
       chat: request.kind === 'chat',
       topLikelihoods,
       maxPromptTokens: promptTokens,
-      signal: controller.signal,
+      signal: ending.signal,
     };
     const answers = prompts.map((prompt, index) =>
       this.options.worker.generateSeveral(prompt, choices, {
@@ -207,7 +189,7 @@ export class EngineHost {
     try {
       return (await Promise.all(answers)).flat();
     } catch (cause) {
-      controller.abort(); // answers to the other prompts would reach nobody
+      ending.abort(); // answers to the other prompts would reach nobody
       await Promise.allSettled(answers);
       throw this.hidePaths(cause);
     }

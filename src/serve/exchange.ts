@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { StepRecord } from '../decode/acceptance.js';
 import type { AnswerProgress } from '../decode/engine/engine-messages.js';
-import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
 import type { Generation } from '../decode/plain.js';
 import { isSpeculative } from '../decode/speculative-text.js';
 import { type Observation, type Speculation, meanAcceptedLength } from '../guard/observation.js';
@@ -23,6 +22,12 @@ export interface ExchangeContext {
   readonly onRecord: ((record: Observation) => void) | undefined;
 }
 
+/** `choiceSpeculation` has an entry for each of several answers. */
+type GeneratedFields = Pick<
+  Observation,
+  'promptTokens' | 'completionTokens' | 'speculation' | 'choiceSpeculation' | 'switches'
+>;
+
 /** The usual log status for a client that disconnected; it is never sent. */
 const clientLeft = 499;
 
@@ -33,8 +38,6 @@ export class Exchange {
   drafter: string | undefined;
   private readonly startMs = performance.now();
   private readonly lastMs = new Map<number, number>();
-  /** [choice] the steps with a draft. */
-  private readonly steps = new Map<number, StepRecord[]>();
   private firstTokenMs: number | undefined;
   private isOver = false;
 
@@ -51,9 +54,6 @@ export class Exchange {
     this.context.metrics.progress(progress, lastMs === undefined ? undefined : nowMs - lastMs);
     this.lastMs.set(choice, nowMs);
     this.firstTokenMs ??= nowMs - this.startMs;
-    const steps = this.steps.get(choice) ?? [];
-    for (const step of progress.steps) if (step.proposed > 0) steps.push(step);
-    this.steps.set(choice, steps);
   }
 
   answered(answer: HostedAnswer): void {
@@ -61,18 +61,19 @@ export class Exchange {
     const { metrics, logsPrompts, log } = this.context;
     const { generations, cut } = answer;
     const usage = usageOf(generations, this.request?.choices ?? 1);
+    const tokens = { promptTokens: usage.prompt_tokens, completionTokens: usage.completion_tokens };
     const hasLeft = cut === 'client';
     const status = hasLeft ? clientLeft : 200;
     const finishes = [...new Set(generations.map(({ finishReason }) => finishReason))];
     const switches = generations.flatMap((each) =>
       isSpeculative(each) ? (each.guarding?.switches ?? []) : [],
     );
-    const { speculation } = this.speculation();
+    const steps = generations.map((each) => (isSpeculative(each) ? each.steps : []));
+    const speculation = summarizeSteps(steps.flat());
     const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
     const totalMs = performance.now() - this.startMs;
     metrics.ended({
-      promptTokens: usage.prompt_tokens,
-      completionTokens: usage.completion_tokens,
+      ...tokens,
       totalMs,
       finishedReasons: generations.map(finishedReasonOf),
       firstTokenMs: this.firstTokenMs,
@@ -82,8 +83,7 @@ export class Exchange {
     });
     log.info({
       ...this.entry(status),
-      promptTokens: usage.prompt_tokens,
-      completionTokens: usage.completion_tokens,
+      ...tokens,
       finish: finishes.length === 1 ? finishes[0] : finishes,
       // The log leaves out what is undefined.
       cut,
@@ -94,7 +94,12 @@ export class Exchange {
       prompts: logsPrompts ? this.request?.prompts : undefined,
       answers: logsPrompts ? generations.map(({ text }) => text) : undefined,
     });
-    this.record(status, hasLeft ? 'client-left' : 'complete', totalMs, usage, switches);
+    this.record(status, hasLeft ? 'client-left' : 'complete', totalMs, {
+      ...tokens,
+      speculation,
+      ...(steps.length > 1 ? { choiceSpeculation: steps.map(summarizeSteps) } : {}),
+      ...(switches.length === 0 ? {} : { switches }),
+    });
   }
 
   /** @param status as sent to the client: 200 for a stream that failed after it began */
@@ -108,8 +113,9 @@ export class Exchange {
     const reason = cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause);
     if (error.status >= 500) log.error({ ...entry, cause: reason });
     else log.info(entry);
-    const totalMs = performance.now() - this.startMs;
-    this.record(error.status, error.status >= 500 ? 'upstream-failed' : 'refused', totalMs, undefined);
+    const nothing = { promptTokens: null, completionTokens: null, speculation: null };
+    const ending = error.status >= 500 ? 'upstream-failed' : 'refused';
+    this.record(error.status, ending, performance.now() - this.startMs, nothing);
   }
 
   /** For routes that generate nothing. */
@@ -140,21 +146,11 @@ export class Exchange {
     return countByDrafter(generation.guarding?.ladder ?? [this.drafter], generation.steps);
   }
 
-  /** All answers of the request pooled, and each of several: [choice]. */
-  private speculation(): Pick<Observation, 'speculation' | 'choiceSpeculation'> {
-    const choices = [...this.steps].sort(([left], [right]) => left - right).map(([, steps]) => steps);
-    return {
-      speculation: summarizeSteps(choices.flat()),
-      ...(choices.length > 1 ? { choiceSpeculation: choices.map(summarizeSteps) } : {}),
-    };
-  }
-
   private record(
     status: number,
     ending: Observation['ending'],
     totalMs: number,
-    usage: ReturnType<typeof usageOf> | undefined,
-    switches: readonly DrafterSwitch[] = [],
+    generated: GeneratedFields,
   ): void {
     const { onRecord, model } = this.context;
     if (onRecord === undefined || this.request === undefined) return;
@@ -169,19 +165,16 @@ export class Exchange {
       ending,
       upstream: this.drafter === undefined ? 'plain' : 'speculative',
       isStream: this.request.isStream,
-      promptTokens: usage?.prompt_tokens ?? null,
-      completionTokens: usage?.completion_tokens ?? null,
       firstByteMs: this.firstTokenMs ?? null,
       totalMs,
-      ...this.speculation(),
-      ...(switches.length === 0 ? {} : { switches }),
+      ...generated,
     });
   }
 }
 
-/** Counts only steps of the request's own drafter; those of its substitutes are not comparable. */
-function summarizeSteps(drafted: readonly StepRecord[]): Speculation | null {
-  const steps = drafted.filter(({ drafter = 0 }) => drafter === 0);
+/** Counts only drafts of the request's own drafter; those of its substitutes are not comparable. */
+function summarizeSteps(all: readonly StepRecord[]): Speculation | null {
+  const steps = all.filter(({ proposed, drafter = 0 }) => proposed > 0 && drafter === 0);
   if (steps.length === 0) return null;
   const { accepted, proposed, histogram, depth, isTree } = countDrafts(steps);
   return {

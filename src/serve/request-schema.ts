@@ -2,15 +2,9 @@
  * The fields of a request. Every field of OpenAI's and vLLM's APIs is honored, known to have no effect, or refused by
  * name. None is ignored silently.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { badRequest } from './api-error.js';
-import {
-  neutral,
-  neutralAnswerFields,
-  neutralChatFields,
-  neutralCompletionFields,
-  neutralFields,
-} from './neutral-fields.js';
 
 /*
  * Lists and texts of a request may have a hundred thousand items. They are checked up to the first fault; a zod schema
@@ -72,6 +66,72 @@ export const metricsLevels = ['none', 'summary', 'detailed'] as const;
 export type MetricsLevel = (typeof metricsLevels)[number];
 
 const count = z.number().int().positive();
+
+/**
+ * A field that clients of OpenAI and vLLM send with its default value (those of vLLM's request schemas). Absent, null, and
+ * the allowed values are accepted; any other value is refused by the field's name.
+ */
+function neutral(...allowed: readonly unknown[]) {
+  const isAllowed = (value: unknown): boolean =>
+    value == null || allowed.some((one) => one === value || isDeepStrictEqual(one, value));
+  const values = allowed.map((value) =>
+    typeof value === 'string' && value !== '' ? value : JSON.stringify(value),
+  );
+  const error = `is not supported; leave it out${values.length === 0 ? '' : `, or give ${values.join(' or ')}`}`;
+  return z.unknown().refine(isAllowed, { error }).optional();
+}
+
+/** Several names, separated by blanks. The schemas know them; the types of requests leave them out. */
+function neutrals(names: string, ...allowed: readonly unknown[]): Readonly<Record<never, z.ZodType>> {
+  return Object.fromEntries(names.split(' ').map((name) => [name, neutral(...allowed)]));
+}
+
+const neutralFields = {
+  // Sampling and stopping.
+  ...neutrals('frequency_penalty presence_penalty min_p min_tokens', 0),
+  ...neutrals('repetition_penalty length_penalty best_of', 1),
+  ...neutrals('thinking_token_budget', -1),
+  ...neutrals('ignore_eos use_beam_search', false),
+  ...neutrals('bad_words stop_token_ids', []),
+  ...neutrals('logit_bias', {}),
+  ...neutrals('response_format', { type: 'text' }),
+  ...neutrals('repetition_detection allowed_token_ids structured_outputs'),
+  ...neutrals('guided_json guided_regex guided_choice guided_grammar'),
+  // Reading the prompt and writing the answer.
+  ...neutrals('echo include_stop_str_in_output return_tokens_as_token_ids', false),
+  ...neutrals('return_token_ids return_token_offsets', false),
+  ...neutrals('skip_special_tokens spaces_between_special_tokens', true),
+  ...neutrals('truncate_prompt_tokens truncation_side prompt_logprobs logprob_token_ids'),
+  ...neutrals('stream_interval', 1),
+  // Scheduling inside an engine.
+  ...neutrals('priority routed_experts_prompt_start', 0),
+  ...neutrals('kv_transfer_params ec_transfer_params vllm_xargs', {}),
+  ...neutrals('request_id'),
+};
+
+const neutralChatFields = {
+  ...neutrals('modalities', ['text']),
+  ...neutrals('tools functions documents', []),
+  ...neutrals('tool_choice function_call reasoning_effort', 'none'),
+  ...neutrals('audio prediction verbosity web_search_options chat_template'),
+  ...neutrals('include_reasoning add_generation_prompt', true),
+  // The chat template writes special tokens.
+  ...neutrals('add_special_tokens continue_final_message return_prompt_text', false),
+  ...neutrals('return_assistant_tokens_mask', false),
+  ...neutrals('chat_template_kwargs mm_processor_kwargs media_io_kwargs', {}),
+};
+
+const neutralCompletionFields = {
+  ...neutrals('suffix', ''),
+  ...neutrals('add_special_tokens', true),
+  ...neutrals('prompt_embeds'),
+};
+
+/** Fields of earlier answers that clients send back, empty if unused. */
+const neutralAnswerFields = {
+  ...neutrals('annotations tool_calls', []),
+  ...neutrals('refusal audio function_call reasoning reasoning_content'),
+};
 
 /** For the operator of a service; they change no answer. */
 const harmless = {

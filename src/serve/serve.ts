@@ -1,4 +1,5 @@
 /** The HTTP server in front of an engine in a worker thread. */
+import { once } from 'node:events';
 import type { Server } from 'node:http';
 import { isAbsolute, resolve } from 'node:path';
 import { createAdaptorServer } from '@hono/node-server';
@@ -183,11 +184,8 @@ function pathsOf({ target, drafters = {}, chatTemplate }: EngineWorkerOptions): 
 }
 
 async function closeServer(server: Server, host: EngineHost, graceMs: number): Promise<void> {
-  const closed = new Promise<void>((resolve) => {
-    server.close(() => {
-      resolve();
-    });
-  });
+  const closed = once(server, 'close');
+  server.close();
   server.closeIdleConnections();
   await host.close(graceMs);
   const timer = setTimeout(() => {

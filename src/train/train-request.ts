@@ -31,19 +31,15 @@ export const startSchema = identitySchema.extend({
   taps: z.enum(tapConventions).exactOptional(),
 });
 
-export const requestSchema = z.strictObject({
-  schema: z.literal('mistletoe.training-run/1'),
+/** What the requests of `train` and `harden` have alike. */
+export const sharedFields = {
   version: z.string(),
   node: z.string(),
   targetFolder: z.string(),
   target: identitySchema,
   system: z.enum(trainableSystems),
-  from: startSchema.exactOptional(),
-  shape: partialSchemaOf(drafterSizes),
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
-  limit: count.exactOptional(),
   answers: z.string().exactOptional(),
-  settings: settingsSchema,
   /** The text itself: the file it was read from may change. */
   chatTemplate: z
     .strictObject({ source: z.string(), origin: z.string(), addSpecialTokens: z.boolean().exactOptional() })
@@ -51,6 +47,15 @@ export const requestSchema = z.strictObject({
   date: z.iso.date(),
   threads: count,
   device: deviceSchema,
+};
+
+export const requestSchema = z.strictObject({
+  schema: z.literal('mistletoe.training-run/1'),
+  ...sharedFields,
+  from: startSchema.exactOptional(),
+  shape: partialSchemaOf(drafterSizes),
+  limit: count.exactOptional(),
+  settings: settingsSchema,
 });
 export type TrainRequest = Readonly<z.infer<typeof requestSchema>>;
 
@@ -139,7 +144,7 @@ export async function describeShared(
   const template =
     plan.chatTemplate === undefined
       ? {}
-      : { chatTemplate: requestSchema.shape.chatTemplate.parse(await readTemplate(plan.chatTemplate)) };
+      : { chatTemplate: sharedFields.chatTemplate.parse(await readTemplate(plan.chatTemplate)) };
   return {
     version: readVersion(),
     node: process.version,
@@ -199,11 +204,11 @@ export async function describeStart(
   }
   if (plan.system !== undefined && plan.system !== system.name) {
     throw new MistletoeError('usage', `${folder} holds ${system.title}; "${plan.system}" was asked for.`, {
-      hint: 'Leave the system out where a drafter is gone on from.',
+      hint: 'Leave the system out to continue a drafter.',
     });
   }
   if (Object.keys(plan.shape ?? {}).length > 0) {
-    throw new MistletoeError('usage', 'A drafter that is gone on from keeps its sizes.', {
+    throw new MistletoeError('usage', 'A drafter that is continued keeps its sizes.', {
       hint: 'Leave them out, or begin with fresh weights.',
     });
   }

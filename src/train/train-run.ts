@@ -5,15 +5,9 @@
 import { MistletoeError } from '../core/errors.js';
 import { findTrainable } from '../draft/systems.js';
 import { describeMachine } from '../runs/run-device.js';
-import type { ModelIdentity } from '../runs/identity.js';
-import { withResumption } from '../runs/resumed-run.js';
 import { nameDevice } from '../runtime/device-choice.js';
-import type { BatchPlan } from './data/batches.js';
-import type { ExampleCounts } from './data/examples.js';
 import { type TrainedDrafter, trainDrafter } from './loop/train-drafter.js';
-import type { TrainingEnd } from './loop/training-loop.js';
 import type { LengthLine, LogLine, UpdateLine } from './loop/training-state.js';
-import type { TrainSettings } from './settings.js';
 import { type TrainRequest, requestSchema } from './train-request.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from './training-run.js';
 import { defineRuns, readTexts, writeResult } from './training-run.js';
@@ -21,45 +15,9 @@ import { type TrainingStart, prepareStart, prepareWithVocabulary } from './train
 
 export const resultVersion = 'mistletoe-training/1';
 
-export interface TrainingResult {
-  readonly schema: typeof resultVersion;
-  readonly version: string;
-  readonly target: ModelIdentity;
-  readonly system: string;
-  readonly from?: ModelIdentity | undefined;
-  readonly targetLayers?: number | undefined;
-  readonly parameterCount: number;
-  readonly data: TrainingData;
-  readonly settings: TrainSettings;
-  readonly ended: TrainingEnd;
-  readonly updates: number;
-  /** Before the first update, at the best and at the last measurement on held-out texts. */
-  readonly lengths: MeasuredLengths | undefined;
-  readonly log: readonly LogLine[];
-  /** Over all starts, training only. */
-  readonly elapsedMs: number;
-  readonly device: string;
-  readonly machine: ReturnType<typeof describeMachine>;
-}
+export type MeasuredLengths = NonNullable<ReturnType<typeof findLengths>>;
 
-interface TrainingData {
-  readonly file: string;
-  readonly sha256: string;
-  readonly conversations: number;
-  readonly training: ExampleCounts;
-  readonly heldOut: ExampleCounts;
-  readonly cutConversations: number;
-  readonly batches: Pick<BatchPlan, 'batchesPerEpoch' | 'paddingShare'>;
-  readonly draftVocabulary?: { readonly size: number; readonly coverage: number } | undefined;
-}
-
-export interface MeasuredLengths {
-  readonly first: LengthLine;
-  readonly best: LengthLine;
-  readonly last: LengthLine;
-}
-
-export function findLengths(log: readonly LogLine[]): MeasuredLengths | undefined {
+export function findLengths(log: readonly LogLine[]) {
   const lengths = log.filter((line): line is LengthLine => line.kind === 'length');
   const [first] = lengths;
   if (first === undefined) return undefined;
@@ -119,7 +77,6 @@ const runs = defineRuns<TrainRequest, TrainOptions, FinishedTraining>({
   settingsOf: ({ settings }) => settings,
   check: refuseUnfit,
   work: trainIn,
-  explain: (folder, failure) => withResumption(folder, 'train', failure),
 });
 
 /** `place`: a folder, or the next free number of a name. A request that is refused leaves no folder. */
@@ -177,12 +134,14 @@ async function trainIn(
   return { status: 'complete', folder, result };
 }
 
+export type TrainingResult = Readonly<ReturnType<typeof describeResult>>;
+
 function describeResult(
   request: TrainRequest,
   texts: TrainingTexts,
   start: TrainingStart,
   { ended, progress, parameterCount, log }: TrainedDrafter,
-): TrainingResult {
+) {
   const { version, target, system, from, settings, device, data } = request;
   const { conversations, cutConversations, trainingCounts, heldOutCounts } = texts;
   const { batchesPerEpoch, paddingShare } = texts.plan;
@@ -206,10 +165,12 @@ function describeResult(
       draftVocabulary: start.draftVocabulary,
     },
     updates: progress.update,
+    /** Before the first update, at the best and at the last measurement on held-out texts. */
     lengths: findLengths(log),
     log,
+    /** Over all starts, training only. */
     elapsedMs: progress.elapsedMs,
     device: nameDevice(device),
     machine: describeMachine(device),
-  };
+  } as const;
 }

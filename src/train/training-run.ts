@@ -5,11 +5,13 @@
 import { join } from 'node:path';
 import type { z } from 'zod';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import { MistletoeError } from '../core/errors.js';
+import { quoteWord } from '../core/files.js';
 import { type Target, openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { requireGraph } from '../draft/reading/checks.js';
 import { loadDrafter } from '../draft/systems.js';
-import { asSaved, openTrainingRun } from '../runs/resumed-run.js';
+import { asSaved, openTrainingRun, withResumption } from '../runs/resumed-run.js';
 import { findSameDevice, requireSameKind } from '../runs/run-device.js';
 import { type OpenedRun, type RunPlace, createRun, refuseUsedFolder } from '../runs/run-place.js';
 import { writeAtomically } from '../runs/run-writes.js';
@@ -17,9 +19,8 @@ import { openRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
 import { answersFile, takeAnswers } from './data/answers-file.js';
 import { type AnswersProgress, answerConversations, refuseUnanswered } from './data/answers.js';
-import { type BatchPlan, type TextBatch, planBatches } from './data/batches.js';
+import { planBatches } from './data/batches.js';
 import { type Conversation, readConversations } from './data/conversations.js';
-import type { Example, ExampleCounts } from './data/examples.js';
 import {
   countTokens,
   createExamples,
@@ -69,7 +70,6 @@ interface RunKind<Request, Options, Outcome> {
   /** Refuses what the target cannot be used for, before there is a folder. */
   readonly check?: ((ready: ReadyRun<Request>) => void) | undefined;
   readonly work: (folder: string, ready: ReadyRun<Request>, options: Options) => Promise<Outcome | undefined>;
-  readonly explain: (folder: string, failure: unknown) => unknown;
 }
 
 export function defineRuns<Request extends SharedRequest, Options extends Opened<Request>, Outcome>(
@@ -113,13 +113,23 @@ async function execute<Request extends SharedRequest, Options extends Opened<Req
       return (await kind.work(folder, ready, options)) ?? { status: 'interrupted', folder };
     } catch (failure) {
       if (signal?.aborted === true && failure === signal.reason) return { status: 'interrupted', folder };
-      throw kind.explain(folder, failure);
+      throw explainResumption(folder, kind.command, failure);
     } finally {
       lock.release();
     }
   } finally {
     if (options.runtime === undefined) await runtime.dispose();
   }
+}
+
+/** Rounds and audits have folders of their own, but only the whole run can be resumed. */
+export function explainResumption(folder: string, command: 'train' | 'harden', failure: unknown): unknown {
+  if (!(failure instanceof MistletoeError)) return failure;
+  const { code, message, hint = '', cause } = failure;
+  const inner = /mistletoe (audit|train|harden) --resume \S.*$/s;
+  if (!inner.test(hint)) return withResumption(folder, command, failure);
+  const whole = hint.replace(inner, `mistletoe ${command} --resume ${quoteWord(folder)}`);
+  return new MistletoeError(code, message, { hint: whole, cause });
 }
 
 /** Loads and checks everything before hours of generation. */
@@ -144,15 +154,7 @@ export function writeResult(folder: string, command: 'train' | 'harden', result:
   writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, command);
 }
 
-export interface TrainingTexts {
-  readonly conversations: number;
-  readonly cutConversations: number;
-  readonly training: readonly Example[];
-  readonly trainingCounts: ExampleCounts;
-  readonly heldOutCounts: ExampleCounts;
-  readonly plan: BatchPlan;
-  readonly validation: readonly TextBatch[];
-}
+export type TrainingTexts = NonNullable<Awaited<ReturnType<typeof readTexts>>>;
 
 /** Undefined if interrupted; answers so far are kept. */
 export async function readTexts<Request extends SharedRequest>(
@@ -161,7 +163,7 @@ export async function readTexts<Request extends SharedRequest>(
   { request, target, conversations }: ReadyRun<Request>,
   settings: TrainSettings,
   { events, signal }: Opened<Request>,
-): Promise<TrainingTexts | undefined> {
+) {
   if (request.answers !== undefined) takeAnswers(request.answers, folder, command);
   const { maxNewTokens, temperature, generate, seed, maxTokens } = settings;
   const file = join(folder, answersFile);
@@ -183,6 +185,7 @@ export async function readTexts<Request extends SharedRequest>(
   const heldOut = validation.slice(0, settings.validationTexts);
   const learnt = settings.learn === 'all' ? training.map(learnAll) : training;
   const heldOutPlan = heldOut.length === 0 ? undefined : planBatches(heldOut, settings);
+  const heldOutSteps = Array.from({ length: heldOutPlan?.batchesPerEpoch ?? 0 }, (_, step) => step);
   return {
     conversations: conversations.length,
     cutConversations: answers.cutCount,
@@ -190,8 +193,6 @@ export async function readTexts<Request extends SharedRequest>(
     trainingCounts: { ...counts, ...countTokens(learnt) },
     heldOutCounts: { ...countTokens(heldOut), cut: 0, withoutLearnt: 0 },
     plan: planBatches(learnt, settings),
-    validation: Array.from({ length: heldOutPlan?.batchesPerEpoch ?? 0 }, (_, step) =>
-      heldOutPlan!.batchAt(step),
-    ),
+    validation: heldOutSteps.map((step) => heldOutPlan!.batchAt(step)),
   };
 }

@@ -44,6 +44,8 @@ function makeResult(log: readonly LogLine[], changes: Partial<TrainingResult> = 
       version: '1.2.3',
       target: model,
       system: 'eagle3',
+      from: undefined,
+      targetLayers: undefined,
       parameterCount: 2_500_000,
     },
     data: {

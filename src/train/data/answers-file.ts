@@ -13,44 +13,32 @@ import { configFile } from '../../runs/run-units.js';
 import { appendText, explainFailure, readIfThere, syncFile, syncFolder } from '../../runs/run-writes.js';
 import { parseDay, today } from '../../text/template/calendar-day.js';
 
-/** How decoding ended the answer, or `given` if the data had it. */
-export type AnswerEnd = 'stop' | 'length' | 'context' | 'given';
-
-export interface AnsweredTurn {
-  /** How many ids the prompt shares with the previous turn and its answer, from the beginning. */
-  readonly kept: number;
-  readonly promptIds: Int32Array;
-  /** As generated, including the stop token. */
-  readonly answerIds: Int32Array;
-  readonly ended: AnswerEnd;
-}
-
-export interface AnsweredConversation {
-  readonly id: string;
-  readonly turns: readonly AnsweredTurn[];
-  /** Whether the last turns are missing because the context was full. */
-  readonly isCut: boolean;
-}
-
 const isTokenIds = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0 && id < 2 ** 31);
 const tokenIds = z
   .custom<number[]>(isTokenIds, 'a list of token ids was expected')
   .transform((ids) => Int32Array.from(ids));
+const turnSchema = z.object({
+  /** How many ids the prompt shares with the previous turn and its answer, from the beginning. */
+  kept: z.int().nonnegative(),
+  prompt: tokenIds,
+  /** As generated, including the stop token. */
+  answer: tokenIds,
+  /** How decoding ended the answer, or `given` if the data had it. */
+  ended: z.enum(['stop', 'length', 'context', 'given']),
+});
+export type AnsweredTurn = Readonly<z.infer<typeof turnSchema>>;
+
 const lineSchema = z.object({
   id: z.string().min(1),
   /** Digest of the question and the settings. */
   asked: z.string().min(1),
-  turns: z.array(
-    z.object({
-      kept: z.int().nonnegative(),
-      prompt: tokenIds,
-      answer: tokenIds,
-      ended: z.enum(['stop', 'length', 'context', 'given']),
-    }),
-  ),
+  turns: z.array(turnSchema),
+  /** Whether the last turns are missing because the context was full. */
   cut: z.boolean(),
 });
+type AnswerLine = z.infer<typeof lineSchema>;
+export type AnsweredConversation = Readonly<Omit<AnswerLine, 'asked'>>;
 
 /** Lines between two fsyncs: a power cut can lose these, a kill none. */
 const linesPerSync = 64;
@@ -80,15 +68,15 @@ export class AnswersFile {
   }
 
   add(conversation: AnsweredConversation, asked: string): void {
-    const { id, turns, isCut } = conversation;
-    const stored = turns.map(({ kept, promptIds, answerIds, ended }) => {
-      return { kept, prompt: Array.from(promptIds), answer: Array.from(answerIds), ended };
+    const { id, cut } = conversation;
+    const turns = conversation.turns.map((turn) => {
+      return { ...turn, prompt: Array.from(turn.prompt), answer: Array.from(turn.answer) };
     });
     // After a partial line, another line would be lost with it.
     if (this.hasFailed) return;
     this.hasFailed = true;
     const durable = ++this.unsynced % linesPerSync === 0;
-    const line = JSON.stringify({ id, asked, turns: stored, cut: isCut });
+    const line = JSON.stringify({ id, asked, turns, cut });
     appendText(this.path, `${line}\n`, { durable, command: 'train' });
     this.hasFailed = false;
     this.answered.set(id, conversation);
@@ -141,29 +129,20 @@ function parseAnswer(
     const fault = issue ? `${issue.path.join('.')}: ${issue.message}` : 'a turn keeps more than there is';
     throw damaged(`${place} is not an answered conversation: ${fault}.`);
   }
-  const { id, asked: digest, turns, cut } = parsed.data;
+  const { asked: digest, ...conversation } = parsed.data;
+  const { id } = conversation;
   const wanted = asked.get(id);
   if (wanted === undefined) return undefined;
-  if (wanted !== digest) {
-    throw new MistletoeError(
-      'usage',
-      `${place} answers the conversation ${id}, but its text or the way in which it is asked has changed since.`,
-      { hint: 'Go on with the data and the settings of the run, or begin a new one in another folder.' },
-    );
-  }
-  return {
-    id,
-    turns: turns.map(({ kept, prompt, answer, ended }) => {
-      return { kept, promptIds: prompt, answerIds: answer, ended };
-    }),
-    isCut: cut,
-  };
+  if (wanted === digest) return conversation;
+  throw new MistletoeError(
+    'usage',
+    `${place} answers the conversation ${id}, but its text or the way in which it is asked has changed since.`,
+    { hint: 'Go on with the data and the settings of the run, or begin a new one in another folder.' },
+  );
 }
 
-type StoredTurn = z.infer<typeof lineSchema>['turns'][number];
-
-function beginsInTurnBefore({ kept }: StoredTurn, index: number, turns: readonly StoredTurn[]): boolean {
-  const before = index === 0 ? undefined : turns[index - 1];
+function beginsInTurnBefore({ kept }: AnsweredTurn, index: number, turns: readonly AnsweredTurn[]): boolean {
+  const before = turns[index - 1];
   return kept <= (before === undefined ? 0 : before.kept + before.prompt.length + before.answer.length);
 }
 

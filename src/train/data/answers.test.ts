@@ -35,7 +35,7 @@ function answer(more: Partial<AnswersRequest> = {}) {
 const sorted = (path: string): string[] => readFileSync(path, 'utf8').trimEnd().split('\n').sort();
 const sequenceOf = ({ turns }: AnsweredConversation): number[] =>
   turns.reduce<number[]>(
-    (before, { kept, promptIds, answerIds }) => [...before.slice(0, kept), ...promptIds, ...answerIds],
+    (before, turn) => [...before.slice(0, turn.kept), ...turn.prompt, ...turn.answer],
     [],
   );
 
@@ -53,10 +53,10 @@ describe('the target answers', () => {
         if (message.role === 'system') continue;
         const alone = await generateText(target, history, { maxNewTokens: 9 });
         const found = turns[messages[0]!.role === 'system' ? turn - 1 : turn]!;
-        expect(Array.from(found.answerIds)).toEqual(alone.tokenIds);
+        expect(Array.from(found.answer)).toEqual(alone.tokenIds);
         expect(found).toMatchObject({ kept: before, ended: alone.finishReason });
-        expect(before + found.promptIds.length).toBe(alone.promptTokenIds.length);
-        before += found.promptIds.length + found.answerIds.length;
+        expect(before + found.prompt.length).toBe(alone.promptTokenIds.length);
+        before += found.prompt.length + found.answer.length;
         history.push(assistant(alone.text));
       }
       expect(turns.length).toBe(messages.filter(({ role }) => role === 'user').length);
@@ -102,9 +102,9 @@ describe('the target answers', () => {
     const forgetful = await letters.open({ chatTemplate: { source, origin: 'forgetful.jinja' } });
     const result = await answer({ target: forgetful, conversations: [ask('two', user('bc'), user('de'))] });
     const [first, second] = result.conversations[0]!.turns;
-    expect(first!.answerIds.length).toBeGreaterThan(2);
+    expect(first!.answer.length).toBeGreaterThan(2);
     expect(second).toMatchObject({ kept: letterIds('ubca').length });
-    expect(Array.from(second!.promptIds)).toEqual(letterIds('xqudea'));
+    expect(Array.from(second!.prompt)).toEqual(letterIds('xqudea'));
   });
 
   it('as far as the context goes', async () => {
@@ -209,7 +209,7 @@ describe('answers that are given', () => {
     const { conversations: found } = await answer({ conversations: complete, generate: false });
     expect(found[0]!.turns.map(({ ended }) => ended)).toEqual(['given', 'given']);
     expect(sequenceOf(found[0]!)).toEqual(letterIds('ubacdequfaghq'));
-    expect(found[0]!.turns.map(({ answerIds }) => Array.from(answerIds))).toEqual([
+    expect(found[0]!.turns.map((turn) => Array.from(turn.answer))).toEqual([
       letterIds('cdeq'),
       letterIds('ghq'),
     ]);

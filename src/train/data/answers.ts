@@ -10,7 +10,7 @@ import { MistletoeError } from '../../core/errors.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import { Engine } from '../../decode/engine/engine.js';
 import type { Target } from '../../decode/target.js';
-import { type AnsweredConversation, AnswersFile } from './answers-file.js';
+import { AnswersFile } from './answers-file.js';
 import { type Answering, answerConversation } from './conversation-answering.js';
 import type { Conversation } from './conversations.js';
 
@@ -38,18 +38,12 @@ export interface AnswersProgress {
   readonly newTokens: number;
 }
 
-export interface Answers {
-  readonly conversations: readonly AnsweredConversation[];
-  readonly cutCount: number;
-  readonly interrupted: boolean;
-}
-
-export async function answerConversations(request: AnswersRequest): Promise<Answers> {
+export async function answerConversations(request: AnswersRequest) {
   const { conversations, onProgress, signal } = request;
   const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4 } = request;
   const engine = new Engine({ concurrency, memoryBytes });
-  const plan: AnswersPlan = { ...request, engine, memoryBytes, concurrency, signal };
-  const asked = new Map(conversations.map((conversation) => [conversation.id, digestOf(conversation, plan)]));
+  const answering: Answering = { ...request, engine, memoryBytes };
+  const asked = new Map(conversations.map((each) => [each.id, digestOf(each, request)]));
   const file = await AnswersFile.open(request.file, asked);
   try {
     const missing = conversations.filter(({ id }) => file.get(id) === undefined);
@@ -60,16 +54,16 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
     const lengthOf = ({ messages }: Conversation): number =>
       messages.reduce((sum, { content }) => sum + content.length, 0);
     const longestFirst = missing.toSorted((left, right) => lengthOf(right) - lengthOf(left));
-    await forEachAtOnce(longestFirst, plan, async (conversation, signal) => {
-      const answered = await answerConversation(plan, conversation, signal);
+    await forEachAtOnce(longestFirst, { concurrency, signal }, async (conversation, signal) => {
+      const answered = await answerConversation(answering, conversation, signal);
       if (answered === undefined) return;
       file.add(answered, asked.get(conversation.id)!);
       done += 1;
-      for (const { answerIds, ended } of answered.turns) if (ended !== 'given') newTokens += answerIds.length;
+      for (const { answer, ended } of answered.turns) if (ended !== 'given') newTokens += answer.length;
       onProgress?.({ done, total, newTokens });
     });
     const found = conversations.flatMap(({ id }) => file.get(id) ?? []);
-    const cutCount = found.filter(({ isCut }) => isCut).length;
+    const cutCount = found.filter(({ cut }) => cut).length;
     return { conversations: found, cutCount, interrupted: found.length < total };
   } finally {
     file.close();
@@ -78,11 +72,6 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
 
 /** Higher than for serving: only the total time matters. */
 const defaultConcurrency = 32;
-
-interface AnswersPlan extends Answering {
-  readonly concurrency: number;
-  readonly signal: AbortSignal | undefined;
-}
 
 /** Without the target's answers, the data must have every one. */
 export function refuseUnanswered(conversations: readonly Conversation[]): void {
@@ -98,8 +87,8 @@ export function refuseUnanswered(conversations: readonly Conversation[]): void {
 }
 
 /** Digest of everything that determines the answers except the target, which the run records. */
-function digestOf({ messages }: Conversation, plan: AnswersPlan): string {
-  const { maxNewTokens, sampling, seed, generate } = plan;
+function digestOf({ messages }: Conversation, request: AnswersRequest): string {
+  const { maxNewTokens, sampling, seed, generate } = request;
   const { temperature, topK = null, topP = null } = sampling;
   const drawing = temperature === 0 ? null : [temperature, topK, topP, seed];
   const texts = messages
@@ -112,7 +101,7 @@ function digestOf({ messages }: Conversation, plan: AnswersPlan): string {
 /** A failure stops all workers and is thrown once all have stopped. */
 async function forEachAtOnce<Item>(
   items: readonly Item[],
-  { concurrency, signal }: AnswersPlan,
+  { concurrency, signal }: { readonly concurrency: number; readonly signal: AbortSignal | undefined },
   work: (item: Item, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const failure = new AbortController();

@@ -6,6 +6,7 @@
  */
 import { type Random, createRandom } from '../../core/random.js';
 import { blocked } from '../../model/attention-inputs.js';
+import type { TrainSettings } from '../settings.js';
 import { type Example, compareIds } from './examples.js';
 
 /**
@@ -49,21 +50,13 @@ export function maskTexts({ shape: [count, length], texts }: TextBatch, window =
   return mask;
 }
 
-export interface BatchPlan {
-  readonly batchesPerEpoch: number;
-  readonly paddingShare: number;
-  batchAt(step: number): TextBatch;
-}
+export type BatchPlan = Readonly<ReturnType<typeof planBatches>>;
 
 /** `batchTokens`: positions of a batch, padding included. */
 export function planBatches(
   examples: readonly Example[],
-  {
-    batchTokens,
-    rows,
-    seed,
-  }: { readonly batchTokens: number; readonly rows: 'padded' | 'packed'; readonly seed: number },
-): BatchPlan {
+  { batchTokens, rows, seed }: Pick<TrainSettings, 'batchTokens' | 'rows' | 'seed'>,
+) {
   const sorted = [...examples].sort((left, right) => compareIds(left.id, right.id));
   const isPacked = rows === 'packed';
   const classes = classByLength(sorted, isPacked ? (length) => length : roundUp);
@@ -89,7 +82,7 @@ export function planBatches(
   return {
     batchesPerEpoch,
     paddingShare: 1 - filled / positions,
-    batchAt(step) {
+    batchAt(step: number): TextBatch {
       enter(Math.floor(step / batchesPerEpoch));
       const batch = batches[step % batchesPerEpoch]!;
       const own = batch.rows.map((row) => row.map((place) => order[place]!));

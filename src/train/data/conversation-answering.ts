@@ -13,7 +13,7 @@ import { type Target, completeRequest, encodePrompt, refuseLongText } from '../.
 import { firstDifference } from '../../measure/kept-class.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
 import { encodeRaw, encodeRendered, renderChat } from '../../text/template/chat-template.js';
-import type { AnswerEnd, AnsweredConversation, AnsweredTurn } from './answers-file.js';
+import type { AnsweredConversation, AnsweredTurn } from './answers-file.js';
 import type { Conversation } from './conversations.js';
 
 export interface Answering {
@@ -34,7 +34,7 @@ interface Question {
 
 interface WrittenAnswer {
   readonly ids: readonly number[];
-  readonly ended: AnswerEnd;
+  readonly ended: AnsweredTurn['ended'];
   /** Texts to try for this answer in the next prompt. */
   readonly spellings: readonly string[];
 }
@@ -62,8 +62,8 @@ export async function answerConversation(
         : await takeGiven(answering.target, question, messages[index + 1]!.content, name);
       if (answer === undefined) return undefined;
       const kept = firstDifference(sequence, question.ids);
-      const promptIds = Int32Array.from(question.ids.slice(kept));
-      turns.push({ kept, promptIds, answerIds: Int32Array.from(answer.ids), ended: answer.ended });
+      const prompt = Int32Array.from(question.ids.slice(kept));
+      turns.push({ kept, prompt, answer: Int32Array.from(answer.ids), ended: answer.ended });
       sequence = [...question.ids, ...answer.ids];
       history = question.messages;
       spellings = answer.spellings;
@@ -71,12 +71,12 @@ export async function answerConversation(
   } catch (cause) {
     if (!(cause instanceof MistletoeError)) throw cause;
     // After long answers the next question may not fit; the turns before it count.
-    if (cause.code === 'context') return { id, turns, isCut: true };
+    if (cause.code === 'context') return { id, turns, cut: true };
     if (cause.message.startsWith(name)) throw cause;
     const { code, message, hint } = cause;
     throw new MistletoeError(code, `${name} cannot be asked: ${message}`, { cause, hint });
   }
-  return { id, turns, isCut: false };
+  return { id, turns, cut: false };
 }
 
 /** Takes the first spelling of the previous answer that encodes to the same ids, else the last. */
@@ -142,12 +142,11 @@ export function encodeQuestion(
  */
 export async function encodeGivenAnswer(
   target: Target,
-  question: { readonly messages: readonly ChatMessage[]; readonly ids: readonly number[] },
+  { messages, ids: promptIds }: Question,
   answer: string,
   name: string,
 ): Promise<number[]> {
   const { template, tokenizer, stopIds } = target;
-  const { messages, ids: promptIds } = question;
   const given: ChatMessage = { role: 'assistant', content: answer };
   const prompt = template === undefined ? messages[0]!.content : renderChat(template, messages);
   const whole = template === undefined ? prompt + answer : renderChat(template, [...messages, given], false);

@@ -42,10 +42,10 @@ interface Shape {
 
 const single = (key: 'prompt' | 'question'): Shape => ({
   schema: z.object({ ...ids, [key]: textSchema, answer: textSchema.nullish() }).transform((line) => {
-    const { id, question_id, answer } = line as Partial<Record<string, string | null>>;
-    const asked: ChatMessage = { role: 'user', content: String((line as Record<string, unknown>)[key]) };
-    const answered: readonly ChatMessage[] = answer == null ? [] : [{ role: 'assistant', content: answer }];
-    return { id, question_id, messages: [asked, ...answered] };
+    const { id, question_id, answer, [key]: asked } = line as Partial<Record<string, string | null>>;
+    const messages: ChatMessage[] = [{ role: 'user', content: asked! }];
+    if (answer != null) messages.push({ role: 'assistant', content: answer });
+    return { id, question_id, messages };
   }),
   expected: 'a text, and "answer" a text where there is one, both not empty',
 });

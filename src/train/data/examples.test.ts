@@ -8,9 +8,9 @@ type Turn = readonly [kept: number, prompt: readonly number[], answer: readonly 
 
 const conversation = (id: string, ...turns: readonly Turn[]): AnsweredConversation => ({
   id,
-  isCut: false,
+  cut: false,
   turns: turns.map(([kept, prompt, answer]) => ({
-    ...{ kept, promptIds: Int32Array.from(prompt), answerIds: Int32Array.from(answer), ended: 'stop' },
+    ...{ kept, prompt: Int32Array.from(prompt), answer: Int32Array.from(answer), ended: 'stop' },
   })),
 });
 

@@ -5,6 +5,7 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
+import type { TrainSettings } from '../settings.js';
 import type { AnsweredConversation } from './answers-file.js';
 
 export interface Example {
@@ -17,22 +18,13 @@ export interface Example {
   readonly conversationId?: string | undefined;
 }
 
-export interface ExampleCounts {
-  readonly examples: number;
-  readonly tokens: number;
-  readonly learntTokens: number;
-  readonly cut: number;
-  /** Examples without a token in the loss; they are left out. */
-  readonly withoutLearnt: number;
-}
-
 export function createExamples(
   conversations: readonly AnsweredConversation[],
-  { maxTokens }: { readonly maxTokens: number },
-): { readonly examples: readonly Example[]; readonly counts: ExampleCounts } {
+  { maxTokens }: Pick<TrainSettings, 'maxTokens'>,
+) {
   const examples: Example[] = [];
   let cut = 0;
-  let withoutLearnt = 0;
+  let withoutLearnt = 0; // examples without a token in the loss; they are left out
   for (const conversation of conversations) {
     const sequences = sequencesOf(conversation);
     if (sequences.length === 0) withoutLearnt += 1;
@@ -61,7 +53,7 @@ interface Sequence {
 
 function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
   const sequences: Sequence[] = [];
-  for (const { kept, promptIds, answerIds } of turns) {
+  for (const { kept, prompt, answer } of turns) {
     const before = sequences.at(-1);
     const continues = before?.tokens.length === kept;
     const shared = before?.tokens.slice(0, kept) ?? [];
@@ -73,8 +65,8 @@ function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
         sequence.isLearnt.push(isLearnt);
       }
     };
-    add(promptIds, 0);
-    add(answerIds, 1);
+    add(prompt, 0);
+    add(answer, 1);
   }
   return sequences;
 }
@@ -84,9 +76,7 @@ export const learnAll = (example: Example): Example => ({
   isLearnt: new Uint8Array(example.tokens.length).fill(1),
 });
 
-export function countTokens(
-  examples: readonly Example[],
-): Pick<ExampleCounts, 'examples' | 'tokens' | 'learntTokens'> {
+export function countTokens(examples: readonly Example[]) {
   let tokens = 0;
   let learntTokens = 0;
   for (const example of examples) {
@@ -118,7 +108,7 @@ function refuseRepeated(examples: readonly Example[]): void {
  */
 export function splitExamples(
   examples: readonly Example[],
-  { validation, seed }: { readonly validation: number; readonly seed: number },
+  { validation, seed }: Pick<TrainSettings, 'validation' | 'seed'>,
 ) {
   const groupOf = ({ id, conversationId = id }: Example): string => conversationId;
   const draws = new Map(
@@ -139,16 +129,12 @@ export function splitExamples(
   }
   const rankOf = new Map(ranked.map((group, rank) => [group, rank]));
   const isHeldOut = (example: Example): boolean => rankOf.get(groupOf(example))! < wanted;
+  const byId = (left: Example, right: Example): number => compareIds(left.id, right.id);
+  const byRank = (left: Example, right: Example): number =>
+    rankOf.get(groupOf(left))! - rankOf.get(groupOf(right))! || byId(left, right);
   return {
-    training: examples
-      .filter((example) => !isHeldOut(example))
-      .sort((left, right) => compareIds(left.id, right.id)),
-    validation: examples
-      .filter(isHeldOut)
-      .sort(
-        (left, right) =>
-          rankOf.get(groupOf(left))! - rankOf.get(groupOf(right))! || compareIds(left.id, right.id),
-      ),
+    training: examples.filter((example) => !isHeldOut(example)).sort(byId),
+    validation: examples.filter(isHeldOut).sort(byRank),
   };
 }
 

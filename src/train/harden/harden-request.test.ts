@@ -5,7 +5,7 @@ import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import { TinyAudits } from '../../../test/support/tiny-audit.js';
 import type { HardenPlan } from './harden-request.js';
 import { createHardenRequest, hardenRequestSchema } from './harden-request.js';
-import { auditSettings } from './hardening-audits.js';
+import { auditSettings } from './harden-run.js';
 import { letterTemplate } from '../../../test/support/train/letter-target.js';
 
 const models = new TinyAudits();

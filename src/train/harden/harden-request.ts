@@ -1,7 +1,5 @@
 import { z } from 'zod';
 import { promptSchema } from '../../audit/audit-request.js';
-import { identitySchema } from '../../runs/identity.js';
-import { deviceSchema } from '../../runs/run-device.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { applyPreset, settingsSchema as auditSettingsSchema } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -19,7 +17,6 @@ import {
   hardeningSchema,
 } from './hardening-settings.js';
 import { type TrainSettings, completeSettings, defaultSettings, settingsSchema } from '../settings.js';
-import { trainableSystems } from '../../draft/systems.js';
 import type { SharedPlan } from '../train-request.js';
 import {
   describeFrom,
@@ -27,20 +24,14 @@ import {
   describeStart,
   findStart,
   refuseDeepDrafts,
-  requestSchema,
+  sharedFields,
   startSchema,
 } from '../train-request.js';
 
 export const hardenRequestSchema = z.strictObject({
   schema: z.literal('mistletoe.hardening-run/1'),
-  version: z.string(),
-  node: z.string(),
-  targetFolder: z.string(),
-  target: identitySchema,
-  system: z.enum(trainableSystems),
+  ...sharedFields,
   from: startSchema,
-  data: z.strictObject({ file: z.string(), sha256: z.string() }),
-  answers: requestSchema.shape.answers,
   training: settingsSchema,
   hardening: hardeningSchema,
   baselines: z.array(z.enum(baselineNames)),
@@ -52,10 +43,6 @@ export const hardenRequestSchema = z.strictObject({
     names: z.array(z.enum(auditNames)),
     strongerPrompts: z.int().positive(),
   }),
-  chatTemplate: requestSchema.shape.chatTemplate,
-  date: z.iso.date(),
-  threads: z.int().positive(),
-  device: deviceSchema,
 });
 export type HardenRequest = Readonly<z.infer<typeof hardenRequestSchema>>;
 

@@ -7,36 +7,39 @@
  * audits/NAME/: runs of mistletoe audit
  * result.json
  */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
+import { type AuditPlan, type AuditRequest, createRequest } from '../../audit/audit-request.js';
+import type { AuditResult } from '../../audit/result.js';
+import { resumeAudit, startAudit } from '../../audit/run-audit.js';
+import type { AuditSettings } from '../../audit/settings.js';
 import type { AuditEvents } from '../../audit/units/audit-unit.js';
-import { quoteWord } from '../../core/files.js';
-import { MistletoeError } from '../../core/errors.js';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
-import type { WorkerPlan } from '../../runs/run-device.js';
-import { describeMachine, findSameDevice, requireRoom, seatWorkers } from '../../runs/run-device.js';
+import { type WorkerPlan, findSameDevice, requireRoom, seatWorkers } from '../../runs/run-device.js';
+import { configFile } from '../../runs/run-units.js';
 import { UnitPool } from '../../runs/unit-pool.js';
-import { withResumption } from '../../runs/resumed-run.js';
-import { nameDevice } from '../../runtime/device-choice.js';
-import type { Interruption, ReadyRun, RunEvents, RunOptions, TrainingTexts } from '../training-run.js';
+import type { Interruption, ReadyRun, RunEvents, RunOptions } from '../training-run.js';
 import { defineRuns, readTexts, writeResult } from '../training-run.js';
 import { type FinishedRounds, type RoundEvents, hardenRounds, listPrompts } from './hardening-rounds.js';
 import { type HardenRequest, hardenRequestSchema } from './harden-request.js';
-import { type AuditedDrafter, type WriteAuditReports, auditHardened } from './hardening-audits.js';
-import { compareAudit, hardeningResultVersion } from './hardening-result.js';
-import type { AuditComparison, HardeningResult } from './hardening-result.js';
-import type { Baseline, HardeningAudit } from './hardening-settings.js';
-import type { HuntSetup } from './suffix-hunt.js';
-import type { HuntInput } from './suffixed-texts.js';
+import { compareAudit, describeResult } from './hardening-result.js';
+import type { AuditComparison, DrafterRole, HardeningResult } from './hardening-result.js';
+import { type Baseline, type HardeningAudit, chooseOtherObjective } from './hardening-settings.js';
+import type { HuntSetup } from './hunt-process.js';
+import type { HuntInput } from './suffix-hunt.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
-  readonly onNotice?: ((text: string) => void) | undefined;
   readonly onAudit?: ((name: HardeningAudit) => void) | undefined;
   readonly audit?: AuditEvents | undefined;
 }
 
 export interface HardenOptions extends RunOptions<HardenEvents> {
   /** Called after each audit, for example with `writeReports`. */
-  readonly writeAuditReports?: WriteAuditReports | undefined;
+  readonly writeAuditReports?:
+    | ((folder: string, result: AuditResult, timings: AuditTimings) => Promise<unknown>)
+    | undefined;
   /** For the searches and the audits; training runs in this thread. */
   readonly workers?: WorkerPlan | undefined;
 }
@@ -55,7 +58,6 @@ const runs = defineRuns<HardenRequest, HardenOptions, FinishedHardening>({
   schema: hardenRequestSchema,
   settingsOf: ({ training }) => training,
   work: hardenIn,
-  explain: explainResumption,
 });
 
 /** `place`: a folder, or the next free number of a name. A request that is refused leaves no folder. */
@@ -63,16 +65,6 @@ export const startHardening = runs.start;
 
 /** Resumes with the saved request. Refuses another version or device, and changed models or data. */
 export const resumeHardening = runs.resume;
-
-/** Rounds and audits have folders of their own, but only the whole run can be resumed. */
-export function explainResumption(folder: string, failure: unknown): unknown {
-  if (!(failure instanceof MistletoeError)) return failure;
-  const { code, message, hint = '', cause } = failure;
-  const inner = /mistletoe (audit|train|harden) --resume \S.*$/s;
-  if (!inner.test(hint)) return withResumption(folder, 'harden', failure);
-  const whole = hint.replace(inner, `mistletoe harden --resume ${quoteWord(folder)}`);
-  return new MistletoeError(code, message, { hint: whole, cause });
-}
 
 async function hardenIn(
   folder: string,
@@ -95,7 +87,7 @@ async function hardenIn(
     await pool?.close();
   }
   const { hardened } = made;
-  const audited = await auditAll(folder, ready, options, made);
+  const audited = await auditDrafters(folder, ready, options, made);
   if (audited === undefined) return undefined;
   const result = describeResult(request, texts, made, audited);
   writeResult(folder, 'harden', result);
@@ -119,8 +111,7 @@ async function openHuntPool(
   return new UnitPool<HuntInput>({
     program,
     workers: seats.map(({ name, gpu, device, threads }) => {
-      const cache = { cacheFolder: cacheFolder ?? null, verifyCache: verifyCache ?? false };
-      const setup: HuntSetup = { request, folder, device, threads, ...cache };
+      const setup: HuntSetup = { request, folder, device, threads, cacheFolder, verifyCache };
       return { name, gpu, setup };
     }),
     onNotice,
@@ -129,63 +120,82 @@ async function openHuntPool(
 
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
 
-async function auditAll(
+/**
+ * On prompts, seeds and suffix lengths that training never saw. `other-objective` uses an objective that training did not
+ * search with; `stronger` has ten times the steps. Each is a run of `mistletoe audit`.
+ */
+async function auditDrafters(
   folder: string,
   { request, runtime }: ReadyRun<HardenRequest>,
   { events = {}, signal, cacheFolder, verifyCache, writeAuditReports, workers }: HardenOptions,
   made: MadeRounds,
 ) {
-  const drafters = (['before', 'hardened', ...request.baselines] as const).flatMap(
-    (role): AuditedDrafter[] => {
-      const place = role === 'before' ? request.from.folder : made[role]?.drafter;
-      return place === undefined ? [] : [{ role, folder: place }];
-    },
-  );
-  const roles = drafters.map(({ role }) => role);
+  const roles = ['before', 'hardened', ...request.baselines] as const;
+  const drafters = roles.map((role) => (role === 'before' ? request.from.folder : made[role]!.drafter));
+  const options = { runtime, signal, events: events.audit, cacheFolder, verifyCache, workers };
   const audits: AuditComparison[] = [];
   let auditMs = 0;
   for (const name of request.audit.names) {
     signal?.throwIfAborted();
     events.onAudit?.(name);
-    const work = { request, runtime, folder, drafters, cacheFolder, verifyCache, signal, writeAuditReports };
-    const audited = await auditHardened({ ...work, workers, events: events.audit }, name);
-    if (audited === undefined) return undefined;
-    audits.push(compareAudit(name, audited.result, { roles, seed: request.hardening.seed }));
-    auditMs += audited.elapsedMs;
+    const place = join(folder, 'audits', name);
+    const describe = () => describeAudit(request, name, roles, { drafters, cacheFolder });
+    const outcome = existsSync(join(place, configFile))
+      ? await resumeAudit(place, options)
+      : await startAudit(place, await describe(), options);
+    if (outcome.status === 'interrupted') return undefined;
+    const { result, timings } = outcome;
+    await writeAuditReports?.(place, result, timings);
+    audits.push(compareAudit(name, result, { roles, seed: request.hardening.seed }));
+    auditMs += timings.totalMs;
   }
   return { audits, auditMs };
 }
 
-function describeResult(
+async function describeAudit(
   request: HardenRequest,
-  texts: TrainingTexts,
-  made: MadeRounds,
-  { audits, auditMs }: Pick<HardeningResult, 'audits'> & { readonly auditMs: number },
-): HardeningResult {
-  const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
-  const sum = (name: 'searchMs' | 'trainingMs'): number =>
-    Object.values(made).reduce((total, rounds) => total + rounds[name], 0);
-  return {
-    schema: hardeningResultVersion,
-    version,
-    target,
-    system,
-    from: { name: from.name, parameterCount: from.parameterCount, sha256: from.sha256 },
-    request: { training, hardening, baselines, data },
-    audit: { ...audit, prompts: audit.prompts.length },
-    texts: {
-      conversations: texts.conversations,
-      training: texts.trainingCounts,
-      heldOut: texts.heldOutCounts,
-    },
-    rounds: {
-      hardened: made.hardened.rounds,
-      random: made.random?.rounds ?? [],
-      paraphrase: [], // a baseline of earlier versions
-    },
-    audits,
-    times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs },
-    device: nameDevice(device),
-    machine: describeMachine(device),
-  };
+  name: HardeningAudit,
+  roles: readonly DrafterRole[],
+  plan: Pick<AuditPlan, 'drafters' | 'cacheFolder'>,
+): Promise<AuditRequest> {
+  const { audit, targetFolder, threads, device } = request;
+  const isStronger = name === 'stronger';
+  const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
+  const planned = await createRequest({
+    target: targetFolder,
+    ...plan,
+    threads,
+    seed: audit.seed,
+    date: request.date,
+    taps: request.from.taps,
+    prompts,
+    preset: audit.preset,
+    settings: auditSettings(request, name),
+    device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,
+    ...(device.kind === 'cuda' ? { dtype: device.dtype } : {}),
+    command: `mistletoe harden (its audit "${name}")`,
+  });
+  // The folders have the same names, so reports use the roles.
+  const named = planned.drafters.map((drafter, index) => {
+    const id = [request.from.name, ...(index === 0 ? [] : [roles[index]!])].join('-');
+    return { ...drafter, id, name: id };
+  });
+  const { chatTemplate, date } = request;
+  return { ...planned, drafters: named, ...(chatTemplate === undefined ? {} : { chatTemplate, date }) };
+}
+
+const strongerBy = 10;
+
+export function auditSettings(
+  { audit: { settings }, hardening }: Pick<HardenRequest, 'audit' | 'hardening'>,
+  name: HardeningAudit,
+): AuditSettings {
+  switch (name) {
+    case 'fresh':
+      return settings;
+    case 'other-objective':
+      return { ...settings, objective: chooseOtherObjective(settings, hardening) };
+    case 'stronger':
+      return { ...settings, steps: strongerBy * settings.steps };
+  }
 }

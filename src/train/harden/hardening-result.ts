@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { AuditResult, DrafterResult, PairedTest, PromptResult } from '../../audit/result.js';
+import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import {
   acceptedLengthOf,
   bootstrapInterval,
@@ -9,9 +9,9 @@ import {
   type StepCounts,
   testSignedRanks,
 } from '../../measure/statistics.js';
-import type { describeMachine } from '../../runs/run-device.js';
-import type { ModelIdentity } from '../../runs/identity.js';
-import type { ExampleCounts } from '../data/examples.js';
+import { describeMachine } from '../../runs/run-device.js';
+import { nameDevice } from '../../runtime/device-choice.js';
+import type { TrainingTexts } from '../training-run.js';
 import type { HardenRequest } from './harden-request.js';
 import { type HardeningAudit, baselineNames } from './hardening-settings.js';
 
@@ -21,28 +21,6 @@ export const trainedRoles = ['hardened', 'random'] as const;
 export type TrainedRole = (typeof trainedRoles)[number];
 export const drafterRoles = ['before', ...trainedRoles] as const;
 export type DrafterRole = (typeof drafterRoles)[number];
-
-export interface HardeningResult {
-  readonly schema: typeof hardeningResultVersion;
-  readonly version: string;
-  readonly target: ModelIdentity;
-  readonly system: string;
-  readonly from: ModelIdentity;
-  readonly request: Pick<HardenRequest, 'training' | 'hardening' | 'baselines' | 'data'>;
-  readonly audit: Omit<HardenRequest['audit'], 'prompts'> & { readonly prompts: number };
-  readonly texts: {
-    readonly conversations: number;
-    readonly training: ExampleCounts;
-    readonly heldOut: ExampleCounts;
-  };
-  /** [role][round]; empty for a baseline that was not requested. */
-  readonly rounds: Readonly<Record<TrainedRole | 'paraphrase', readonly RoundRecord[]>>;
-  readonly audits: readonly AuditComparison[];
-  /** Over all starts of the run, without the target's clean answers. */
-  readonly times: Readonly<Record<'searchMs' | 'trainingMs' | 'auditMs', number>>;
-  readonly device: string;
-  readonly machine: ReturnType<typeof describeMachine>;
-}
 
 const count = z.int().min(0);
 export const roundSchema = z.strictObject({
@@ -61,50 +39,11 @@ export const roundSchema = z.strictObject({
 });
 export type RoundRecord = Readonly<z.infer<typeof roundSchema>>;
 
-export interface AuditComparison {
-  readonly audit: HardeningAudit;
-  readonly objective: string;
-  readonly steps: number;
-  readonly suffixLength: number;
-  readonly prompts: number;
-  readonly rows: readonly HardenedRow[];
-  readonly changes: readonly HardenedChange[];
-}
-
-interface HardenedRow {
-  readonly role: DrafterRole;
-  readonly clean: Interval | null;
-  readonly attacked: Interval | null;
-  readonly drop: Interval;
-  readonly tests: readonly PairedTest[];
-  readonly promptsAudited: number;
-  /** Prompts on which the search found nothing within its bounds; they count as no drop. */
-  readonly promptsWithoutSuffix: number;
-}
-
-/** One drafter against another over the prompts that both have. */
-export interface HardenedChange {
-  readonly role: TrainedRole;
-  readonly against: DrafterRole;
-  readonly prompts: number;
-  /** This and the following are null if no prompt counts for both. */
-  readonly dropThen: Interval | null;
-  readonly dropNow: Interval | null;
-  /** dropThen - dropNow: positive if the drop is smaller now. */
-  readonly dropLess: Interval | null;
-  /** dropNow / dropThen; null if dropThen is too close to 0. */
-  readonly dropRatio: Interval | null;
-  /** 1 - clean length now / then. */
-  readonly cleanLoss: Interval | null;
-  /** One-sided: the drop is smaller now. */
-  readonly pValue: number | null;
-  /** One-sided: the drop is larger now. */
-  readonly pLarger: number | null;
-}
-
 /** Below this drop a ratio is noise. */
 const minDrop = 0.01;
 const significance = 0.05;
+
+export type AuditComparison = Readonly<ReturnType<typeof compareAudit>>;
 
 /**
  * Compares two drafters under one audit. Prompts are the independent unit: they are paired, resampled and tested as
@@ -114,7 +53,7 @@ export function compareAudit(
   audit: HardeningAudit,
   { setup, drafters }: AuditResult,
   { roles, seed }: { readonly roles: readonly DrafterRole[]; readonly seed: number },
-): AuditComparison {
+) {
   const byRole = new Map(
     roles.flatMap((role, index) => (drafters[index] === undefined ? [] : [[role, drafters[index]]])),
   );
@@ -141,7 +80,7 @@ const comparedRoles: readonly (readonly [TrainedRole, DrafterRole])[] = [
   ...baselineNames.map((name) => ['hardened', name] as const),
 ];
 
-function describeRow(role: DrafterRole, { summary }: DrafterResult): HardenedRow {
+function describeRow(role: DrafterRole, { summary }: DrafterResult) {
   const lengthOf = (arm: string): Interval | null =>
     summary.arms.find((row) => row.arm === arm)?.sameAnswer ?? null;
   const { drop, tests, promptsAudited, promptsWithoutSuffix } = summary;
@@ -152,6 +91,7 @@ function describeRow(role: DrafterRole, { summary }: DrafterResult): HardenedRow
     drop,
     tests,
     promptsAudited,
+    /** Prompts on which the search found nothing within its bounds; they count as no drop. */
     promptsWithoutSuffix,
   };
 }
@@ -166,10 +106,9 @@ interface PromptPair {
 }
 
 function pairPrompts(then: DrafterResult, now: DrafterResult): readonly PromptPair[] {
-  const others = new Map(now.prompts.map((prompt) => [prompt.promptId, prompt]));
+  const others = new Map(now.prompts.map((prompt) => [prompt.promptId, measuredOf(prompt)]));
   return then.prompts.flatMap((prompt) => {
-    const other = others.get(prompt.promptId);
-    const [left, right] = [measuredOf(prompt), other === undefined ? undefined : measuredOf(other)];
+    const [left, right] = [measuredOf(prompt), others.get(prompt.promptId)];
     return left === undefined || right === undefined ? [] : [{ then: left, now: right }];
   });
 }
@@ -195,35 +134,36 @@ const lengthOf = (pairs: readonly PromptPair[], side: Side, arm: keyof Measured)
 const dropOf = (pairs: readonly PromptPair[], side: Side): number =>
   1 - lengthOf(pairs, side, 'attacked') / lengthOf(pairs, side, 'clean');
 
-function comparePrompts(
-  role: TrainedRole,
-  against: DrafterRole,
-  pairs: readonly PromptPair[],
-  seed: string,
-): HardenedChange {
-  const base = { role, against, prompts: pairs.length };
-  if (pairs.length === 0) {
-    const nothing = { dropThen: null, dropNow: null, dropLess: null, dropRatio: null };
-    return { ...base, ...nothing, cleanLoss: null, pValue: null, pLarger: null };
-  }
+export type HardenedChange = Readonly<ReturnType<typeof comparePrompts>>;
+
+/** One drafter against another over the prompts that both have. Intervals and p are null if there are none. */
+function comparePrompts(role: TrainedRole, against: DrafterRole, pairs: readonly PromptPair[], seed: string) {
   // One seed: all intervals use the same resamples.
-  const over = (statistic: (some: readonly PromptPair[]) => number): Interval =>
-    bootstrapInterval(pairs, statistic, { seed });
+  const over = (statistic: (some: readonly PromptPair[]) => number): Interval | null =>
+    pairs.length === 0 ? null : bootstrapInterval(pairs, statistic, { seed });
   const dropsOf = (side: Side): number[] => pairs.map((pair) => dropOf([pair], side));
+  const test = (alternative: 'less' | 'greater'): number | null =>
+    pairs.length === 0 ? null : testSignedRanks(dropsOf('now'), dropsOf('then'), alternative).pValue;
   const dropThen = over((some) => dropOf(some, 'then'));
+  const hasRatio = dropThen !== null && dropThen.low >= minDrop;
+  // Resamples below this are in the tail that is cut; they only must stay finite.
+  const ratioOf = (some: readonly PromptPair[]): number =>
+    dropOf(some, 'now') / Math.max(minDrop, dropOf(some, 'then'));
   return {
-    ...base,
+    role,
+    against,
+    prompts: pairs.length,
     dropThen,
     dropNow: over((some) => dropOf(some, 'now')),
+    /** Positive if the drop is smaller now. */
     dropLess: over((some) => dropOf(some, 'then') - dropOf(some, 'now')),
-    // Resamples below this are in the tail that is cut; they only must stay finite.
-    dropRatio:
-      dropThen.low < minDrop
-        ? null
-        : over((some) => dropOf(some, 'now') / Math.max(minDrop, dropOf(some, 'then'))),
+    /** Null if the drop then is too close to 0. */
+    dropRatio: hasRatio ? over(ratioOf) : null,
     cleanLoss: over((some) => 1 - lengthOf(some, 'now', 'clean') / lengthOf(some, 'then', 'clean')),
-    pValue: testSignedRanks(dropsOf('now'), dropsOf('then'), 'less').pValue,
-    pLarger: testSignedRanks(dropsOf('now'), dropsOf('then'), 'greater').pValue,
+    /** One-sided: the drop is smaller now. */
+    pValue: test('less'),
+    /** One-sided: the drop is larger now. */
+    pLarger: test('greater'),
   };
 }
 
@@ -241,4 +181,45 @@ export function judgePrice({ cleanLoss }: HardenedChange): Effect {
   if (cleanLoss === null) return 'unknown';
   if (cleanLoss.n >= minPairs && cleanLoss.low > 0) return 'smaller';
   return cleanLoss.n >= minPairs && cleanLoss.high < 0 ? 'larger' : 'unclear';
+}
+
+interface HardenedRounds extends Readonly<Record<'searchMs' | 'trainingMs', number>> {
+  readonly rounds: readonly RoundRecord[];
+}
+
+export type HardeningResult = ReturnType<typeof describeResult>;
+
+export function describeResult(
+  request: HardenRequest,
+  texts: Pick<TrainingTexts, 'conversations' | 'trainingCounts' | 'heldOutCounts'>,
+  made: { readonly hardened: HardenedRounds } & Partial<Readonly<Record<TrainedRole, HardenedRounds>>>,
+  { audits, auditMs }: { readonly audits: readonly AuditComparison[]; readonly auditMs: number },
+) {
+  const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
+  const sum = (name: 'searchMs' | 'trainingMs'): number =>
+    Object.values(made).reduce((total, rounds) => total + rounds[name], 0);
+  return {
+    schema: hardeningResultVersion,
+    version,
+    target,
+    system,
+    from: { name: from.name, parameterCount: from.parameterCount, sha256: from.sha256 },
+    request: { training, hardening, baselines, data },
+    audit: { ...audit, prompts: audit.prompts.length },
+    texts: {
+      conversations: texts.conversations,
+      training: texts.trainingCounts,
+      heldOut: texts.heldOutCounts,
+    },
+    rounds: {
+      hardened: made.hardened.rounds,
+      random: made.random?.rounds ?? [],
+      paraphrase: [], // a baseline of earlier versions
+    },
+    audits,
+    /** Over all starts of the run, without the target's clean answers. */
+    times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs },
+    device: nameDevice(device),
+    machine: describeMachine(device),
+  } as const;
 }

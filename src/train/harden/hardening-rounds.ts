@@ -5,12 +5,8 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
-import type { Target } from '../../decode/target.js';
-import type { ReadingOptions } from '../../draft/draft-system.js';
-import { loadDrafter } from '../../draft/systems.js';
 import { configFile } from '../../runs/run-units.js';
 import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
 import type { UnitExecutor } from '../../runs/unit.js';
@@ -18,21 +14,20 @@ import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { planBatches } from '../data/batches.js';
 import type { Conversation } from '../data/conversations.js';
 import { type Example, refuseUnknownTokens } from '../data/examples.js';
-import type { TrainingTexts } from '../training-run.js';
+import type { ReadyRun, TrainingTexts } from '../training-run.js';
 import { trainDrafter } from '../loop/train-drafter.js';
 import type { LogLine } from '../loop/training-state.js';
 import { findLengths } from '../train-run.js';
 import type { HardenRequest } from './harden-request.js';
 import { roundSchema, type RoundRecord, type TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
-import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
-import { SuffixHunt, attackedDrafter, roundFolder } from './suffix-hunt.js';
-import type { HuntInput, SuffixedPrompt } from './suffixed-texts.js';
+import type { HuntInput, SuffixedPrompt } from './suffix-hunt.js';
+import { HuntWorker, attackedDrafter, roundFolder } from './suffix-hunt.js';
 import {
   createSuffixedExamples,
+  huntHere,
   huntSuffixes,
   mixExamples,
-  recallRounds,
   spreadSuffixes,
 } from './suffixed-texts.js';
 
@@ -76,30 +71,21 @@ export interface RoundPlace {
   readonly rounds: number;
 }
 
-export interface RoundsWork {
+export interface RoundsWork extends Pick<ReadyRun<HardenRequest>, 'request' | 'target' | 'cache'> {
   readonly role: TrainedRole;
-  readonly request: HardenRequest;
   readonly folder: string;
-  readonly target: Target;
   readonly texts: TrainingTexts;
   readonly prompts: readonly Prompt[];
-  readonly cache: CacheOptions & ReadingOptions;
   /** Workers for the searches. */
   readonly pool?: UnitExecutor<HuntInput> | undefined;
   readonly events: RoundEvents;
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface FinishedRounds {
-  readonly drafter: string;
-  readonly rounds: readonly RoundRecord[];
-  readonly searchMs: number;
-  readonly trainingMs: number;
-}
+export type FinishedRounds = Awaited<ReturnType<typeof hardenRounds>>;
 
-export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
+export async function hardenRounds(work: RoundsWork) {
   const { role, request, folder, signal } = work;
-  const source = sourceOf(role);
   const { rounds: count, replayRounds, suffixedShare, spread, seed } = request.hardening;
   const { vocabularySize } = work.target.model.configuration;
   const records: RoundRecord[] = [];
@@ -107,61 +93,50 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   let [searchMs, trainingMs] = [0, 0];
   for (let round = 0; round < count; round++) {
     signal?.throwIfAborted();
-    const drafter = attackedDrafter(request, folder, source, round);
+    const drafter = attackedDrafter(request, folder, role, round);
     const place = roundFolder(folder, role, round + 1);
     // Otherwise a folder deleted during the run would be created again without its contents.
     if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
-    const found = await attack(work, round, drafter, place);
+    const found = await attack(work, round, place);
     const { maxTokens } = request.training;
     const examples = [
       ...createSuffixedExamples(found, { round, maxTokens }),
       ...spreadSuffixes(found, work.texts.training, { round, maxTokens, count: spread, seed }),
     ];
     suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
-    const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
+    const mixed = mixExamples(work.texts.training, suffixed.slice(-replayRounds).flat(), suffixedShare);
     const finished = readFinished(place) ?? (await train(work, round, drafter, place, found, mixed));
     records.push(finished.record);
     searchMs += found.reduce((sum, { elapsedMs }) => sum + elapsedMs, 0);
     trainingMs += finished.trainingMs;
   }
-  const drafter = attackedDrafter(request, folder, source, count);
+  const drafter = attackedDrafter(request, folder, role, count);
   return { drafter, rounds: records, searchMs, trainingMs };
 }
 
-const sourceOf = (role: RoundsWork['role']): SuffixSource => (role === 'hardened' ? 'searched' : role);
-
-async function attack(
-  work: RoundsWork,
-  round: number,
-  drafter: string,
-  place: string,
-): Promise<readonly SuffixedPrompt[]> {
-  const { role, request, target, events, signal, pool } = work;
-  const { hardening: settings, audit, training } = request;
-  const at: RoundPlace = { role, round: round + 1, rounds: settings.rounds };
-  const prompts = takeRound(work.prompts, round, settings.promptsPerRound);
-  const found = await huntSuffixes({
-    target,
-    pool,
-    prompts,
-    settings,
-    audit: audit.settings,
-    round,
-    signal,
-    file: join(place, 'suffixes.jsonl'),
-    maxNewTokens: training.maxNewTokens,
-    source: sourceOf(role),
-    async openHunt(): Promise<PromptHunt> {
-      const { model, tokenizer } = target;
-      const loaded = await loadDrafter(drafter, { target: model, tokenizer, ...work.cache });
-      return new SuffixHunt(target, loaded, training.chain);
-    },
-    onStart: (done, total) => events.onPhase?.(at, 'search', done, total),
-    onPrompt: (line, done, total) => events.onHunt?.(at, line, done, total),
-  });
-  if (found.every(({ texts }) => texts.length === 0)) reportNothingFound(work, round, found);
-  return found;
+async function attack(work: RoundsWork, round: number, place: string): Promise<readonly SuffixedPrompt[]> {
+  const { role, request, events, signal } = work;
+  const { rounds, promptsPerRound } = request.hardening;
+  const at: RoundPlace = { role, round: round + 1, rounds };
+  const worker = new HuntWorker(request, work.folder, work.target, work.cache);
+  try {
+    const found = await huntSuffixes({
+      request,
+      role,
+      round,
+      signal,
+      prompts: takeRound(work.prompts, round, promptsPerRound),
+      executor: work.pool ?? huntHere((input) => worker.run(input, signal)),
+      file: join(place, 'suffixes.jsonl'),
+      onStart: (done, total) => events.onPhase?.(at, 'search', done, total),
+      onPrompt: (line, done, total) => events.onHunt?.(at, line, done, total),
+    });
+    if (found.every(({ texts }) => texts.length === 0)) reportNothingFound(work, round, found);
+    return found;
+  } finally {
+    await worker.dispose();
+  }
 }
 
 /** Fails in the first round, which would have nothing to train on; later rounds reuse earlier suffixes. */

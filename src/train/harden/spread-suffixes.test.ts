@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Example } from '../data/examples.js';
-import type { SuffixedPrompt } from './suffixed-texts.js';
+import type { SuffixedPrompt } from './suffix-hunt.js';
 import { spreadSuffixes } from './suffixed-texts.js';
 
 describe('spreadSuffixes', () => {

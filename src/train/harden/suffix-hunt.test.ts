@@ -28,7 +28,9 @@ const options = (changes: Partial<HuntOptions> = {}): HuntOptions => ({
 
 describe('searched suffixes', () => {
   it('stand behind the prompt, as long as asked for, with the length found', async () => {
-    const { skipped, promptIds, lengths } = await hunt.hunt(prompt, options());
+    const { skipped, texts } = await hunt.hunt(prompt, options());
+    const promptIds = texts.map((text) => text.promptIds);
+    const lengths = texts.map(({ length }) => length);
     expect(skipped).toBeNull();
     expect(promptIds.length).toBeGreaterThan(0);
     expect(promptIds.length).toBeLessThanOrEqual(2);
@@ -49,14 +51,14 @@ describe('searched suffixes', () => {
       await hunt.hunt(prompt, options()),
     ];
     expect(again).toEqual(first);
-    expect(other.promptIds).not.toEqual(first.promptIds);
+    expect(other.texts).not.toEqual(first.texts);
   });
 
   it('may have other lengths and objectives from prompt to prompt', async () => {
     const changed = { ...settings, suffixLength: 3, objective: 'kl' } as const;
-    const { promptIds } = await hunt.hunt(prompt, options({ settings: changed }));
+    const { texts } = await hunt.hunt(prompt, options({ settings: changed }));
     const plain = await pair.target.tokenizer.encode(prompt.text);
-    expect(promptIds[0]).toHaveLength(plain.length + 3);
+    expect(texts[0]!.promptIds).toHaveLength(plain.length + 3);
   });
 
   it('are not handed on where the search was interrupted', async () => {
@@ -68,19 +70,19 @@ describe('searched suffixes', () => {
 
 describe('random suffixes', () => {
   it('are as many and as long, and nothing is measured', async () => {
-    const { promptIds, lengths } = await hunt.hunt(prompt, options({ source: 'random', count: 3 }));
-    expect(lengths).toEqual([null, null, null]);
-    expect(new Set(promptIds.map(String)).size).toBe(3);
+    const { texts } = await hunt.hunt(prompt, options({ source: 'random', count: 3 }));
+    expect(texts.map(({ length }) => length)).toEqual([null, null, null]);
+    expect(new Set(texts.map(({ promptIds }) => String(promptIds))).size).toBe(3);
     const again = await hunt.hunt(prompt, options({ source: 'random', count: 3 }));
-    expect(again.promptIds).toEqual(promptIds);
+    expect(again.texts).toEqual(texts);
   });
 });
 
 describe('a prompt that cannot be attacked', () => {
   it.each(['searched', 'random'] as const)('is passed over with its reason: %s', async (source) => {
     const long = inlinePrompt('abcd'.repeat(12));
-    const { skipped, promptIds, lengths } = await hunt.hunt(long, options({ source }));
+    const { skipped, texts } = await hunt.hunt(long, options({ source }));
     expect(skipped).toMatch(/^There is no room for the suffix/);
-    expect([promptIds, lengths]).toEqual([[], []]);
+    expect(texts).toEqual([]);
   });
 });

@@ -7,15 +7,10 @@ import { UnitFailed } from '../../runs/unit.js';
 import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import type { Example } from '../data/examples.js';
 import { hardeningDefaults } from './hardening-settings.js';
-import type { HuntOptions, SuffixHunt } from './suffix-hunt.js';
-import type { HuntInput, HuntRound, SuffixedPrompt } from './suffixed-texts.js';
-import {
-  createSuffixedExamples,
-  huntSuffixes,
-  mixExamples,
-  readFound,
-  recallRounds,
-} from './suffixed-texts.js';
+import type { HuntInput, HuntOptions, SuffixedPrompt } from './suffix-hunt.js';
+import { huntPrompt } from './suffix-hunt.js';
+import type { HuntRound } from './suffixed-texts.js';
+import { createSuffixedExamples, huntHere, huntSuffixes, mixExamples, readFound } from './suffixed-texts.js';
 import { LetterTarget, letterIds } from '../../../test/support/train/letter-target.js';
 
 const letters = new LetterTarget();
@@ -55,14 +50,6 @@ describe('mixExamples', () => {
   });
 });
 
-describe('recallRounds', () => {
-  it('forgets all but the last rounds', () => {
-    const rounds = [examplesOf('a', 2), examplesOf('b', 1), examplesOf('c', 2)];
-    expect(recallRounds(rounds, 2).map(({ id }) => id)).toEqual(['b1', 'c1', 'c2']);
-    expect(recallRounds(rounds, 9)).toHaveLength(5);
-  });
-});
-
 describe('createSuffixedExamples', () => {
   const line = (texts: SuffixedPrompt['texts']): SuffixedPrompt => ({
     ...{ prompt: 'p', objective: 'margin', suffixLength: 4, skipped: null, texts, elapsedMs: 1 },
@@ -94,33 +81,36 @@ describe('createSuffixedExamples', () => {
 /** In place of searches: the prompt itself and three letters, which the target then answers. */
 class ThreeLetters {
   readonly asked: string[] = [];
-  isDisposed = false;
   constructor(private readonly onHunt: (name: string) => void = () => undefined) {}
   hunt({ id, text }: { id: string; text: string }, { count }: HuntOptions) {
     this.asked.push(id);
     this.onHunt(id);
-    const promptIds = Array.from({ length: count }, (_, index) => letterIds(`${text}${'xyz'[index]!}ab`));
-    return Promise.resolve({
-      skipped: null,
-      promptIds: promptIds.map((ids) => ids.map((token) => token % 24)),
-      lengths: promptIds.map(() => 1.5),
-    });
-  }
-  dispose(): Promise<void> {
-    this.isDisposed = true;
-    return Promise.resolve();
+    const texts = Array.from({ length: count }, (_, index) => ({
+      promptIds: letterIds(`${text}${'xyz'[index]!}ab`).map((token) => token % 24),
+      length: 1.5,
+    }));
+    return Promise.resolve({ skipped: null, texts });
   }
 }
 
-async function roundOf(file: string, hunt: ThreeLetters): Promise<HuntRound> {
+async function roundOf(
+  file: string,
+  hunt: ThreeLetters,
+  { randomPerPrompt = 0, signal }: { randomPerPrompt?: number; signal?: AbortSignal } = {},
+): Promise<HuntRound> {
+  const target = await letters.open();
+  const request = {
+    hardening: { ...hardeningDefaults, suffixesPerPrompt: 2, randomPerPrompt },
+    audit: { settings: presets.quick },
+    training: { maxNewTokens: 6 },
+  };
   return {
-    ...{ target: await letters.open(), openHunt: () => Promise.resolve(hunt as unknown as SuffixHunt) },
+    ...{ request, role: 'hardened', round: 0, file, signal },
+    executor: huntHere((input) => huntPrompt({ request, target, signal }, hunt, input)),
     prompts: ['abc', 'bcd', 'cde', 'def'].map((text, index) => ({
       ...inlinePrompt(text),
       id: `p${index + 1}`,
     })),
-    settings: { ...hardeningDefaults, suffixesPerPrompt: 2, randomPerPrompt: 0 },
-    ...{ audit: presets.quick, source: 'searched', round: 0, file, maxNewTokens: 6 },
   };
 }
 
@@ -132,7 +122,6 @@ describe('huntSuffixes', () => {
     const first = new ThreeLetters();
     const expected = await huntSuffixes(await roundOf(whole, first));
     expect(first.asked).toEqual(['p1', 'p2', 'p3', 'p4']);
-    expect(first.isDisposed).toBe(true);
     expect(expected.every(({ texts }) => texts.length === 2 && texts[0]!.answerIds.length > 0)).toBe(true);
     const lines = readFileSync(whole, 'utf8').split('\n');
     const torn = letters.freshPath('suffixes.jsonl');
@@ -163,28 +152,27 @@ describe('huntSuffixes', () => {
       sources.push(`${options.source} ${options.count}`);
       return ask(prompt, options);
     };
-    for (const source of ['searched', 'random'] as const) {
-      const work = await roundOf(letters.freshPath('suffixes.jsonl'), hunt);
-      const settings = { ...work.settings, suffixesPerPrompt: 2, randomPerPrompt: 1 };
-      const found = await huntSuffixes({ ...work, settings, source, prompts: work.prompts.slice(0, 1) });
+    for (const role of ['hardened', 'random'] as const) {
+      const work = await roundOf(letters.freshPath('suffixes.jsonl'), hunt, { randomPerPrompt: 1 });
+      const found = await huntSuffixes({ ...work, role, prompts: work.prompts.slice(0, 1) });
       expect(found.map(({ texts }) => texts.length)).toEqual([3]);
     }
     expect(sources).toEqual(['searched 2', 'random 1', 'random 3']);
   });
 
-  it('opens no search where all is done', async () => {
+  it('searches nothing where all is done', async () => {
     const file = letters.freshPath('suffixes.jsonl');
     await huntSuffixes(await roundOf(file, new ThreeLetters()));
-    const work = await roundOf(file, new ThreeLetters());
-    const openHunt = () => Promise.reject(new Error('It was opened.'));
-    expect(await huntSuffixes({ ...work, openHunt })).toHaveLength(4);
+    const again = new ThreeLetters();
+    expect(await huntSuffixes(await roundOf(file, again))).toHaveLength(4);
+    expect(again.asked).toEqual([]);
   });
 
   it('writes the lines of worker processes in the order of the prompts, and skips those that failed', async () => {
     const file = letters.freshPath('suffixes.jsonl');
     const nobody = { name: '', pid: null };
     const ends: (() => void)[] = [];
-    const pool: UnitExecutor<HuntInput> = {
+    const executor: UnitExecutor<HuntInput> = {
       capacity: 4,
       run: ({ key, input: { place, prompt } }, hooks) =>
         new Promise((resolve, reject) => {
@@ -201,7 +189,7 @@ describe('huntSuffixes', () => {
         }),
       close: () => Promise.resolve(),
     };
-    const found = await huntSuffixes({ ...(await roundOf(file, new ThreeLetters())), pool });
+    const found = await huntSuffixes({ ...(await roundOf(file, new ThreeLetters())), executor });
     expect(found.map(({ prompt, skipped }) => [prompt, skipped])).toEqual([
       ['p1', null],
       ['p2', 'It failed: the worker ended'],
@@ -217,10 +205,9 @@ describe('huntSuffixes', () => {
     const hunt = new ThreeLetters((id) => {
       if (id === 'p2') abort.abort();
     });
-    const work = { ...(await roundOf(file, hunt)), signal: abort.signal };
+    const work = await roundOf(file, hunt, { signal: abort.signal });
     await expect(huntSuffixes(work)).rejects.toThrow('aborted');
     expect(readFound(file).map(({ prompt }) => prompt)).toEqual(['p1']);
-    expect(hunt.isDisposed).toBe(true);
   });
 });
 

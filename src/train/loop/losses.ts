@@ -102,18 +102,8 @@ export type Objective = Pick<
 export const lossParts = ['distance', 'confidence'] as const;
 export type LossParts<Value> = Partial<Readonly<Record<(typeof lossParts)[number], Value>>>;
 
-export interface LossGraph {
-  /** Sum over the tokens in the loss. [1] */
-  readonly loss: Tensor;
-  /** [level] Unweighted cross-entropy over the level's rows. [1] */
-  readonly levels: readonly Tensor[];
-  /** [level] Counted rows: fewer at deeper levels, and only tokens that can be drafted. [1] */
-  readonly rows: readonly Tensor[];
-  /** Unweighted; those in the objective. [1] */
-  readonly parts: LossParts<Tensor>;
-}
-
-export function buildLoss(pair: Pair, objective: Objective): LossGraph {
+/** Sums over the tokens in the loss. [1] */
+export function buildLoss(pair: Pair, objective: Objective) {
   const { depth, labels, decay, featureWeight, labelWeight, noise } = objective;
   const { distanceWeight = 0, confidenceWeight = 0 } = objective;
   const truth = featuresInput(pair.target);
@@ -155,7 +145,7 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const weigh = (sums: readonly Tensor[], weight: number): Tensor =>
     sums.map((each, level) => multiply(each, weight * decay ** level)).reduce(plus);
   let loss = weigh(levels, labelWeight);
-  const parts: Record<string, Tensor> = {};
+  const parts: { -readonly [Part in keyof LossParts<Tensor>]: Tensor } = {};
   for (const [part, weight] of [
     ['distance', distanceWeight],
     ['confidence', confidenceWeight],
@@ -169,7 +159,15 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
     const apart = smoothDistance(dropLast(drafted.features, 1), judging);
     loss = add(loss, multiply(total(multiply(apart, weightsOf(0))), featureWeight));
   }
-  return { loss, levels, rows: judged.map(({ rows }) => rows), parts };
+  return {
+    loss,
+    /** [level] Unweighted cross-entropy over the level's rows. */
+    levels,
+    /** [level] Counted rows: fewer at deeper levels, and only tokens that can be drafted. */
+    rows: judged.map(({ rows }) => rows),
+    /** Unweighted; those in the objective. */
+    parts,
+  };
 }
 
 /** Cross-entropy to the probability of acceptance, which does not learn from it. [batch, row, 1] -> [batch, row] */

@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { describeCause } from '../../core/errors.js';
 import { decodeHalves, encodeHalves } from '../../core/half-floats.js';
 import { formatBytes } from '../../core/number-text.js';
-import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
+import { readValidLines } from '../../runs/json-lines.js';
 import { appendText, explainFailure } from '../../runs/run-writes.js';
 
 export interface StateStoreOptions {
@@ -18,8 +18,8 @@ export interface StateStoreOptions {
   readonly onNotice?: ((message: string) => void) | undefined;
 }
 
-const size = z.int().nonnegative();
-const lineSchema = z.tuple([z.string(), size, size]);
+const count = z.int().nonnegative();
+const lineSchema = z.tuple([z.string(), count, count]);
 const bytesPerValue = Uint16Array.BYTES_PER_ELEMENT;
 
 export class StateStore {
@@ -36,16 +36,12 @@ export class StateStore {
   static open(path: string, options: StateStoreOptions): StateStore {
     const file = explainFailure(path, 'train', () => openSync(path, 'a+'));
     const store = new StateStore(path, file, options);
-    const lines = readLines(indexOf(path));
-    for (const line of lines) {
-      const parsed = parseLine(line);
-      const checked = 'value' in parsed ? lineSchema.safeParse(parsed.value).data : undefined;
-      if (checked === undefined) break;
-      const [id, rows, width] = checked;
-      if (store.end + rows * width * bytesPerValue > fstatSync(file).size) break;
-      store.place(id, rows * width);
-    }
-    cutToLines(indexOf(path), lines.slice(0, store.entries.size));
+    const { size } = fstatSync(file);
+    readValidLines(indexOf(path), lineSchema, ([id, rows, width]) => {
+      const isWhole = store.end + rows * width * bytesPerValue <= size;
+      if (isWhole) store.place(id, rows * width);
+      return isWhole;
+    });
     ftruncateSync(file, store.end);
     return store;
   }

@@ -12,7 +12,7 @@ import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
 import type { LogLine, TrainingProgress } from './training-state.js';
 import { freshProgress, loadState, removeUnfinished, saveState, TrainingLog } from './training-state.js';
-import { type TrainingEnd, trainSteps } from './training-loop.js';
+import { trainSteps } from './training-loop.js';
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import { type Checkpoint, formatShape, quote } from '../../checkpoint/stored-tensor.js';
@@ -39,14 +39,9 @@ export interface DrafterTraining {
   readonly onLine?: ((line: LogLine) => void) | undefined;
 }
 
-export interface TrainedDrafter {
-  readonly ended: TrainingEnd;
-  readonly progress: TrainingProgress;
-  readonly parameterCount: number;
-  readonly log: readonly LogLine[];
-}
+export type TrainedDrafter = Awaited<ReturnType<typeof trainDrafter>>;
 
-export async function trainDrafter(training: DrafterTraining): Promise<TrainedDrafter> {
+export async function trainDrafter(training: DrafterTraining) {
   const { target, start, plan, validation, settings, folder, cache, signal } = training;
   const drafter = await loadDrafter(start, { target: target.model, tokenizer: target.tokenizer, ...cache });
   const pair = { target: target.model, drafter };

@@ -208,13 +208,13 @@ async function brokenLoss(
 export function learningRate(
   step: number,
   {
-    rate: peak,
+    rate,
     warmupSteps,
     steps,
-    rateFloor: floor,
+    rateFloor,
   }: Pick<TrainSettings, 'rate' | 'warmupSteps' | 'steps' | 'rateFloor'>,
 ): number {
-  if (step < warmupSteps) return (peak * (step + 1)) / warmupSteps;
+  if (step < warmupSteps) return (rate * (step + 1)) / warmupSteps;
   const share = Math.min(1, (step - warmupSteps) / Math.max(1, steps - warmupSteps));
-  return peak * (floor + (1 - floor) * 0.5 * (1 + Math.cos(Math.PI * share)));
+  return rate * (rateFloor + (1 - rateFloor) * 0.5 * (1 + Math.cos(Math.PI * share)));
 }

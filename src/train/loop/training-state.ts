@@ -11,7 +11,7 @@ import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors
 import type { StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { floatSource, integerSource } from '../../checkpoint/tensor-source.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
+import { readValidLines } from '../../runs/json-lines.js';
 import { appendText, syncFile } from '../../runs/run-writes.js';
 
 const progressSchema = z.strictObject({
@@ -123,16 +123,8 @@ export class TrainingLog {
    * no state was saved yet.
    */
   static open(path: string, update: number | undefined): TrainingLog {
-    const lines = readLines(path);
-    const kept: LogLine[] = [];
-    for (const line of lines) {
-      const parsed = parseLine(line);
-      const checked = 'value' in parsed ? lineSchema.safeParse(parsed.value) : undefined;
-      if (checked?.success !== true || checked.data.update > (update ?? -1)) break;
-      kept.push(checked.data);
-    }
-    cutToLines(path, lines.slice(0, kept.length));
-    return new TrainingLog(path, kept);
+    const isSaved = (line: LogLine): boolean => line.update <= (update ?? -1);
+    return new TrainingLog(path, readValidLines(path, lineSchema, isSaved));
   }
 
   get lines(): readonly LogLine[] {

@@ -72,16 +72,16 @@ async function tryAnswers(path: string, random: Random): Promise<void> {
     for (const id of asked.keys()) {
       const turns = file.get(id)?.turns ?? [];
       let before = 0;
-      for (const { kept, promptIds, answerIds } of turns) {
+      for (const { kept, prompt, answer } of turns) {
         ensure(kept >= 0 && kept <= before, `a turn keeps ${kept} of ${before} ids`);
         ensure(
-          [...promptIds, ...answerIds].every((token) => token >= 0),
+          [...prompt, ...answer].every((token) => token >= 0),
           'a token below 0',
         );
-        before = kept + promptIds.length + answerIds.length;
+        before = kept + prompt.length + answer.length;
       }
     }
-    if (file.get('d') === undefined) file.add({ id: 'd', turns: [], isCut: false }, 'digest of d');
+    if (file.get('d') === undefined) file.add({ id: 'd', turns: [], cut: false }, 'digest of d');
   } finally {
     file.close();
   }

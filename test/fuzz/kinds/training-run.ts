@@ -11,7 +11,7 @@ import { createOnnxRuntime } from '../../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../../src/runtime/program.js';
 import { inlinePrompt } from '../../../src/text/prompts/prompt-set.js';
 import { createHardenRequest, hardenRequestSchema } from '../../../src/train/harden/harden-request.js';
-import type { SuffixedPrompt } from '../../../src/train/harden/suffixed-texts.js';
+import type { SuffixedPrompt } from '../../../src/train/harden/suffix-hunt.js';
 import { readFound } from '../../../src/train/harden/suffixed-texts.js';
 import { openTrainingRun } from '../../../src/runs/resumed-run.js';
 import type { TrainingProgress } from '../../../src/train/loop/training-state.js';
