@@ -1,7 +1,7 @@
 /** All engines, and which of them wrote a body. An engine is recognized by what only it writes. */
 import type { EngineName, Speculation } from '../observation.js';
 import type { EngineAdapter } from './adapter.js';
-import { asList, asObject } from './claim.js';
+import { asList, asObject, readClaims } from './claim.js';
 import { type Probes, metricsOf, modelsOf } from './probe.js';
 import { llamaCpp } from './llama-cpp.js';
 import { lmdeploy, vllm } from './vllm.js';
@@ -32,18 +32,21 @@ export interface FoundSpeculation {
   readonly refusal: string | null;
 }
 
+const maxResponses = 128;
+
 /**
  * `body` is a response, or a chunk of a stream, as parsed from JSON.
  * @example
  * findSpeculation(await response.json()); // { engine: 'vllm', speculation: { steps: 41, accepted: 87, ... }, refusal: null }
  */
 export function findSpeculation(body: unknown): FoundSpeculation {
+  // SGLang responds to several prompts with a list.
+  const responses = (asList(body) ?? [body]).slice(0, maxResponses).map((each) => asObject(each) ?? {});
   for (const { name: engine, read } of engines) {
-    const reading = read?.(body);
+    const reading = read && readClaims(responses.flatMap(read));
     if (reading !== undefined) return { engine, speculation: null, refusal: null, ...reading };
   }
-  const response = asObject(asList(body)?.[0] ?? body) ?? {};
-  const known = engines.find(({ isResponse }) => isResponse?.(response) === true);
+  const known = engines.find(({ isResponse }) => isResponse?.(responses[0] ?? {}) === true);
   return { engine: known?.name ?? 'unknown', speculation: null, refusal: null };
 }
 

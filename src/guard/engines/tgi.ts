@@ -2,8 +2,14 @@
  * Text Generation Inference (v3.3, router/src/server.rs, server.rs metrics `tgi_request_skipped_tokens`): a histogram whose
  * observations are the accepted tokens of a step. Nothing per request, and streams send one event per token.
  */
-import type { EngineAdapter, Findings, Seen } from './adapter.js';
-import { askForUsage, draftingByCounters, report, shownCount, shownText } from './adapter.js';
+import {
+  askForUsage,
+  draftingByCounters,
+  type EngineAdapter,
+  report,
+  shownCount,
+  shownText,
+} from './adapter.js';
 
 export const tgi: EngineAdapter = {
   name: 'tgi',
@@ -18,19 +24,16 @@ export const tgi: EngineAdapter = {
   },
   metricPrefix: /^tgi_/,
   counters: { drafts: 'tgi_request_skipped_tokens_count', accepted: 'tgi_request_skipped_tokens_sum' },
-  examine,
+  examine: (seen) => {
+    const info = seen.probes.get('/info')?.json;
+    return {
+      version: shownText(info?.version),
+      drafting: { ...draftingByCounters(seen, false), draftLength: shownCount(info?.speculate) },
+      perRequest: report('never', 'watch its metrics with guard --scrape'),
+      aggregate:
+        seen.counters === undefined
+          ? report('off', 'tgi_request_skipped_tokens is not in /metrics', '--speculate N')
+          : report('on', 'the histogram tgi_request_skipped_tokens in /metrics'),
+    };
+  },
 };
-
-function examine(seen: Seen): Findings {
-  const info = seen.probes.get('/info')?.json;
-  return {
-    version: shownText(info?.version),
-    drafting: { ...draftingByCounters(seen, false), draftLength: shownCount(info?.speculate) },
-    perRequest: report('never', 'watch its metrics with guard --scrape'),
-    aggregate:
-      seen.counters === undefined
-        ? report('off', 'tgi_request_skipped_tokens is not in /metrics', '--speculate N')
-        : report('on', 'the histogram tgi_request_skipped_tokens in /metrics'),
-    notes: [],
-  };
-}
