@@ -66,7 +66,7 @@ export async function scrape(address: URL, options: GetOptions): Promise<readonl
   if (failure !== null) return failure;
   if (status !== 200) return `status ${String(status)}`;
   if (isCut) return 'the metrics are too large';
-  const counters = readEngineCounters(parsePrometheusText(text).samples, engines);
+  const counters = readEngineCounters(parsePrometheusText(text), engines);
   return counters.length === 0 ? 'the metrics count no drafts' : counters;
 }
 

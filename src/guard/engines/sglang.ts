@@ -40,7 +40,7 @@ export const sglang: EngineAdapter = {
   metricPrefix: /^sglang:/,
   counters: {
     drafts: 'sglang:spec_verify_calls',
-    length: 'sglang:spec_accept_length',
+    recentLength: 'sglang:spec_accept_length',
     outputTokens: 'sglang:generation_tokens',
   },
   metricsRemedy: '--enable-metrics',

@@ -20,9 +20,9 @@ export const tensorRtLlm: EngineAdapter = {
   metricPrefix: /^trtllm_/,
   counters: {
     draftTokens: 'trtllm_spec_decode_num_draft_tokens',
-    accepted: 'trtllm_spec_decode_num_accepted_tokens',
+    acceptedTokens: 'trtllm_spec_decode_num_accepted_tokens',
     perPosition: 'trtllm_spec_decode_num_accepted_tokens_per_pos',
-    length: 'trtllm_spec_decode_acceptance_length',
+    recentLength: 'trtllm_spec_decode_acceptance_length',
     configuration: 'trtllm_speculative_config_info',
     outputTokens: 'trtllm_generation_tokens',
   },

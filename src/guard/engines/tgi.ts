@@ -23,7 +23,7 @@ export const tgi: EngineAdapter = {
     return typeof router === 'string' && router.startsWith('text-generation-router');
   },
   metricPrefix: /^tgi_/,
-  counters: { drafts: 'tgi_request_skipped_tokens_count', accepted: 'tgi_request_skipped_tokens_sum' },
+  counters: { drafts: 'tgi_request_skipped_tokens_count', acceptedTokens: 'tgi_request_skipped_tokens_sum' },
   examine: (seen) => {
     const info = seen.probes.get('/info')?.json;
     return {
