@@ -1,7 +1,9 @@
 /** The files of a log: names, lines, and removal of old ones. */
 import { open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { describeCause } from '../../core/errors.js';
 import { isFolder, isMissing } from '../../core/files.js';
+import { parseJsonText } from '../../core/json-text.js';
 import type { GuardConfiguration } from '../guard-config.js';
 import { type ActionEvent, type Alert, type Verdict, verdictNames } from '../judge/verdict.js';
 import { type Observation, observationSchema } from '../observation.js';
@@ -11,25 +13,24 @@ export type LogEntry =
   | { readonly kind: 'alert'; readonly alert: Alert }
   | { readonly kind: 'action'; readonly action: ActionEvent };
 
-/** A line is a request, another entry of a log, or unusable. */
-type ReadLine =
-  | { readonly record: Observation; readonly verdict: Verdict | undefined }
-  | { readonly skipped: true }
-  | { readonly fault: string };
-
-/** A line of a log, or an observation without one. */
-export function readRecordLine(value: unknown): ReadLine {
+/** A line of a log, or an observation without one; undefined for entries that are no requests. */
+export function readRecordLine(text: string) {
+  let value: unknown;
+  try {
+    value = parseJsonText(text);
+  } catch (cause) {
+    return { fault: describeCause(cause) };
+  }
   const { kind, record, verdict } = (value ?? {}) as Partial<Record<string, unknown>>;
-  if (kind === 'alert' || kind === 'alarm' || kind === 'action') return { skipped: true };
+  if (kind === 'alert' || kind === 'alarm' || kind === 'action') return undefined;
   const parsed = observationSchema.safeParse(kind === 'request' ? record : value);
   if (parsed.success) {
     const recorded = verdict as Verdict | null | undefined;
     const isKnown = verdictNames.some((name) => name === recorded?.name);
-    return { record: parsed.data, verdict: isKnown ? recorded! : undefined };
+    return { record: parsed.data as Observation, verdict: isKnown ? recorded! : undefined };
   }
   const [issue] = parsed.error.issues;
-  const place = issue === undefined || issue.path.length === 0 ? 'the line' : issue.path.join('.');
-  return { fault: `${place}: ${issue?.message ?? 'unusable'}` };
+  return { fault: `${issue?.path.join('.') || 'the line'}: ${issue?.message ?? 'unusable'}` };
 }
 
 const nameForm = /^records-(\d{13})-(\d+)-(\d+)\.jsonl$/;
