@@ -20,6 +20,8 @@ export interface RecordLogOptions extends Omit<GuardConfiguration['records'], 'f
   readonly openFile?: (path: string) => Promise<FileHandle>;
 }
 
+const createSegment = (path: string): Promise<FileHandle> => open(path, 'ax', 0o600);
+
 interface Segment {
   readonly file: FileHandle;
   readonly begunMs: number;
@@ -90,17 +92,17 @@ export class RecordLog {
     try {
       const segment = await this.segmentToWrite();
       const bytes = Buffer.from(lines.join(''));
-      await writeWhole(segment, bytes);
+      await segment.file.appendFile(bytes).catch(async (cause: unknown) => {
+        await segment.file.truncate(segment.bytes).catch(() => undefined);
+        throw cause;
+      });
       segment.bytes += bytes.byteLength;
       if (this.hasFailed) this.options.onNotice?.(`Records are written again; ${this.lost} were lost.`);
       this.hasFailed = false;
     } catch (cause) {
       this.lost += lines.length;
-      const reason = describeCause(cause);
-      if (!this.hasFailed)
-        this.options.onNotice?.(
-          `Records cannot be written (${reason}). Requests continue; lost records are counted.`,
-        );
+      const message = `Records cannot be written (${describeCause(cause)}). Requests continue; lost records are counted.`;
+      if (!this.hasFailed) this.options.onNotice?.(message);
       this.hasFailed = true;
     } finally {
       this.working = undefined;
@@ -108,7 +110,7 @@ export class RecordLog {
   }
 
   private async segmentToWrite(): Promise<Segment> {
-    const { folder, segmentSize, segmentAge, openFile = createFile } = this.options;
+    const { folder, segmentSize, segmentAge, openFile = createSegment } = this.options;
     const now = Date.now();
     const { segment } = this;
     const isOld = segment !== undefined && segmentAge > 0 && now - segment.begunMs >= segmentAge;
@@ -125,19 +127,5 @@ export class RecordLog {
     // The lines were counted as written before; nothing more can be done for them.
     await segment?.file.sync().catch(() => undefined);
     await segment?.file.close().catch(() => undefined);
-  }
-}
-
-const createFile = (path: string): Promise<FileHandle> => open(path, 'wx', 0o600);
-
-async function writeWhole({ file, bytes: start }: Segment, bytes: Buffer): Promise<void> {
-  try {
-    for (let written = 0; written < bytes.byteLength;) {
-      const { bytesWritten } = await file.write(bytes, written, bytes.byteLength - written, start + written);
-      written += bytesWritten;
-    }
-  } catch (cause) {
-    await file.truncate(start).catch(() => undefined);
-    throw cause;
   }
 }

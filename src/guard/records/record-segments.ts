@@ -62,21 +62,18 @@ export async function* readLines(path: string): AsyncGenerator<string> {
   for (const file of files) yield* (await open(file)).readLines();
 }
 
-/** Removes the oldest until the rest and the next segment fit. Returns the names of those removed. */
+/** Removes the oldest until the rest and the next segment fit. */
 export async function removeOldSegments(
   folder: string,
   { retainSize, retainAge, segmentSize }: Omit<GuardConfiguration['records'], 'folder' | 'segmentAge'>,
   nowMs: number,
-): Promise<string[]> {
+): Promise<void> {
   const segments = await listSegments(folder);
   let total = segments.reduce((sum, { bytes }) => sum + bytes, 0);
-  const removed: string[] = [];
-  for (const { name, path, bytes, changedMs } of segments) {
+  for (const { path, bytes, changedMs } of segments) {
     const isOld = retainAge > 0 && nowMs - changedMs > retainAge;
     if (!isOld && total + segmentSize <= retainSize) break;
     await rm(path, { force: true });
     total -= bytes;
-    removed.push(name);
   }
-  return removed;
 }
