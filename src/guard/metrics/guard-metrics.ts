@@ -71,7 +71,6 @@ class Tally {
 }
 
 export class GuardMetrics {
-  readonly contentType = textContentType;
   /** Requests that passed unread: too large, or no memory left for them. */
   unread = 0;
   /** Share of the engine's own counts that no request accounts for; null where the engine has none. */
