@@ -71,8 +71,11 @@ export class RequestWatch implements Watcher {
     this.onSent();
     const { id, route, tenant, upstream, engine, measure, isProbe, rawHeaders } = this.options;
     const { isStream, firstByteMs } = this;
-    const observation: { -readonly [Key in keyof Observation]: Observation[Key] } = {
+    return {
       id,
+      clientRequestId: idOf(valueOf(rawHeaders, 'x-request-id')),
+      traceparent: idOf(valueOf(rawHeaders, 'traceparent')),
+      engineRequestId: idOf(read?.id ?? this.responseId),
       model: this.model!,
       route,
       endedMs: Date.now(),
@@ -81,6 +84,8 @@ export class RequestWatch implements Watcher {
       status,
       ending,
       upstream,
+      measure,
+      isProbe: isProbe || undefined,
       isStream,
       promptTokens: read?.promptTokens ?? null,
       completionTokens: read?.completionTokens ?? null,
@@ -88,15 +93,6 @@ export class RequestWatch implements Watcher {
       totalMs: round(performance.now() - this.startedAt),
       speculation: upstream === 'plain' ? null : (read?.speculation ?? null),
     };
-    const clientRequestId = idOf(valueOf(rawHeaders, 'x-request-id'));
-    const traceparent = idOf(valueOf(rawHeaders, 'traceparent'));
-    const engineRequestId = idOf(read?.id ?? this.responseId);
-    if (clientRequestId !== undefined) observation.clientRequestId = clientRequestId;
-    if (traceparent !== undefined) observation.traceparent = traceparent;
-    if (engineRequestId !== undefined) observation.engineRequestId = engineRequestId;
-    if (measure !== undefined) observation.measure = measure;
-    if (isProbe) observation.isProbe = true;
-    return observation;
   }
 }
 
