@@ -9,7 +9,7 @@ import { request as sendRequest } from 'node:http';
 import type { Guard, GuardOptions } from './guard.js';
 import { startGuard } from './guard.js';
 import type { PageState } from './metrics/page-state.js';
-import { listSegments } from './records/record-segments.js';
+import { listSegments } from './records/record-log.js';
 import type { FakeEngine } from '../../test/support/guard/fake-engine.js';
 import { startFakeEngine } from '../../test/support/guard/fake-engine.js';
 import { readRecords } from '../../test/support/guard/traffic.js';

@@ -5,11 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { createVerdict, readRecords } from '../../../test/support/guard/traffic.js';
-import type { RecordLogOptions } from './record-log.js';
-import { RecordLog } from './record-log.js';
-import type { LogEntry } from './record-segments.js';
+import type { LogEntry, RecordLogOptions } from './record-log.js';
+import { listSegments, readRecordLine, RecordLog, removeOldSegments } from './record-log.js';
 import { replayFile } from './replay.js';
-import { listSegments, readRecordLine, removeOldSegments } from './record-segments.js';
 
 const root = mkdtempSync(join(tmpdir(), 'records-'));
 afterAll(() => {

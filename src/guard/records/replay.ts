@@ -3,7 +3,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { type JudgeOptions, Judge } from '../judge/judge.js';
 import type { ActionEvent, Alert, Judgment, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
-import { readLines, readRecordLine } from './record-segments.js';
+import { readLines, readRecordLine } from './record-log.js';
 
 export type Replay = Awaited<ReturnType<typeof replayRecords>>;
 

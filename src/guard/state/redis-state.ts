@@ -10,7 +10,7 @@ import { describeCause } from '../../core/errors.js';
 import type { Judge } from '../judge/judge.js';
 import type { Decision } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
-import { readRecordLine } from '../records/record-segments.js';
+import { readRecordLine } from '../records/record-log.js';
 import { type JudgeState, type StateCallbacks, packState, unpackState } from './judge-state.js';
 
 /** The braces keep both keys in one slot of a cluster. */
