@@ -194,11 +194,12 @@ function closeUpstreams({ speculative, plain }: RouterSettings): void {
   plain?.close();
 }
 
-function judgeOptions({ alert, breakEven, tenant, mitigation }: GuardConfiguration): JudgeOptions {
-  const toAction = (name: typeof mitigation.action) => (name === 'observe' ? undefined : name);
-  const [action, forEveryone] = [toAction(mitigation.action), toAction(mitigation.forEveryone)];
-  return { ...alert, breakEven, tenantLimit: tenant.limit, measures: { ...mitigation, action, forEveryone } };
-}
+const judgeOptions = ({ alert, breakEven, tenant, mitigation }: GuardConfiguration): JudgeOptions => ({
+  ...alert,
+  breakEven,
+  tenantLimit: tenant.limit,
+  measures: mitigation,
+});
 
 function createSettings(configuration: GuardConfiguration, secret: string): RouterSettings {
   const { upstream: url, plainUpstream, engine, model, timeouts, tenant, askForTelemetry } = configuration;
