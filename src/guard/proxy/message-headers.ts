@@ -25,11 +25,7 @@ const hostForm = /^(?:\[[\da-f:.]+\]|[a-z\d](?:[\w.-]*[a-z\d.])?)(?::\d{1,5})?$/
 
 /** The first value of a field. `name` is in lower case. */
 export function valueOf(rawHeaders: RawHeaders, name: string): string | undefined {
-  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
-    const field = rawHeaders[index]!;
-    if (field.length === name.length && field.toLowerCase() === name) return rawHeaders[index + 1]!;
-  }
-  return undefined;
+  return valuesOf(rawHeaders, name)[0];
 }
 
 export function valuesOf(rawHeaders: RawHeaders, name: string): string[] {
