@@ -109,7 +109,7 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
       memory.running++;
     },
     onUnread: () => {
-      metrics.unread++;
+      metrics.unread();
     },
     onEnd: (observation) => {
       memory.running--;
