@@ -62,15 +62,16 @@ export interface Telemetry {
   readonly remedy: string | null;
 }
 
-export interface Drafting {
-  /** Null where the engine does not say. */
-  readonly isOn: boolean | null;
-  readonly method: string | null;
-  readonly drafter: string | null;
+/** Null where the engine does not say. */
+export const unknownDrafting = {
+  isOn: null as boolean | null,
+  method: null as string | null,
+  drafter: null as string | null,
   /** Max draft tokens of a step along one path. */
-  readonly draftLength: number | null;
-  readonly isTree: boolean | null;
-}
+  draftLength: null as number | null,
+  isTree: null as boolean | null,
+};
+export type Drafting = Readonly<typeof unknownDrafting>;
 
 export interface Findings {
   readonly version: string | null;
@@ -79,14 +80,6 @@ export interface Findings {
   readonly aggregate: Telemetry;
   readonly notes: readonly string[];
 }
-
-export const unknownDrafting: Drafting = {
-  isOn: null,
-  method: null,
-  drafter: null,
-  draftLength: null,
-  isTree: null,
-};
 
 export const estimatedFromStreams = 'estimated from streams: tokens per chunk';
 
