@@ -152,8 +152,8 @@ export function readRecordLine(text: string) {
     const isKnown = verdictNames.some((name) => name === recorded?.name);
     return { record: parsed.data as Observation, verdict: isKnown ? recorded! : undefined };
   }
-  const [issue] = parsed.error.issues;
-  return { fault: `${issue?.path.join('.') || 'the line'}: ${issue?.message ?? 'unusable'}` };
+  const { path, message } = parsed.error.issues[0]!;
+  return { fault: `${path.length === 0 ? 'the line' : path.join('.')}: ${message}` };
 }
 
 const nameForm = /^records-(\d{13})-(\d+)-(\d+)\.jsonl$/;

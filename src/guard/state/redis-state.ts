@@ -123,9 +123,12 @@ class RedisState implements JudgeState {
   private async run(): Promise<void> {
     const { signal } = this.closing;
     while (!signal.aborted) {
-      if (this.isConnected) await this.follow();
-      await wait(retryMs, undefined, { signal, ref: false }).catch(ignore);
-      if (!signal.aborted) await this.join();
+      try {
+        while (this.isConnected) await this.follow();
+      } catch (cause) {
+        this.onFailure(cause);
+      }
+      await wait(retryMs, undefined, { signal, ref: false }).then(() => this.join(), ignore);
     }
   }
 
@@ -163,24 +166,18 @@ class RedisState implements JudgeState {
     }
   }
 
-  /** Returns when the connection is lost. */
+  /** Judges what was appended, or waits for it. */
   private async follow(): Promise<void> {
-    while (this.isConnected) {
-      try {
-        const place = ['STREAMS', keys.log, this.lastId] as const;
-        const found = await this.reader.xread('COUNT', batch, 'BLOCK', blockMs, ...place);
-        if (!this.isConnected) return;
-        for (const entry of (found?.[0]?.[1] ?? []) as readonly Entry[]) this.apply(entry, false);
-        const [oldest] = this.unread.values();
-        if (oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs)
-          throw new Error('appended requests did not come back');
-        const { entries, atMs } = this.sinceSnapshot;
-        if (entries >= snapshotEvery.entries && Date.now() - atMs >= snapshotEvery.ms)
-          await this.saveSnapshot('newer');
-      } catch (cause) {
-        this.onFailure(cause);
-      }
-    }
+    const place = ['STREAMS', keys.log, this.lastId] as const;
+    const found = await this.reader.xread('COUNT', batch, 'BLOCK', blockMs, ...place);
+    if (!this.isConnected) return;
+    for (const entry of (found?.[0]?.[1] ?? []) as readonly Entry[]) this.apply(entry, false);
+    const [oldest] = this.unread.values();
+    if (oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs)
+      throw new Error('appended requests did not come back');
+    const { entries, atMs } = this.sinceSnapshot;
+    if (entries >= snapshotEvery.entries && Date.now() - atMs >= snapshotEvery.ms)
+      await this.saveSnapshot('newer');
   }
 
   private apply([id, fields]: Entry, isCatchingUp: boolean): void {
