@@ -73,7 +73,7 @@ export { examineEngine, type EngineReport } from './guard/engines/doctor.js';
 export { findSpeculation } from './guard/engines/engine-list.js';
 export { startGuard, type Guard } from './guard/guard.js';
 export { configureGuard } from './guard/config-file.js';
-export { pageHandler as guardPage } from './dashboard/page-handler.js';
+export { readPage as guardPage } from './dashboard/page.js';
 export { watchMetrics } from './guard/engines/scrape.js';
 export { replayFile, describeReplay } from './guard/records/replay.js';
 export type { GivenConfiguration as GuardSettings } from './guard/guard-config.js';

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters, findDrafter, readVersion } from '../decode/bundled-models.js';
-import { pageHandler } from '../dashboard/page-handler.js';
+import { readPage } from '../dashboard/page.js';
 import { nameDrafter } from '../draft/systems.js';
 import { type NamedKey, parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/serve-metrics.js';
@@ -156,7 +156,7 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
     ...watchRecords(readVersion(), ({ text }) => {
       notice(text);
     }),
-    page: pageHandler,
+    page: readPage,
     ...optionsOf(flags),
     ...common.cacheOf(flags),
     taps: flags.taps,

@@ -34,9 +34,9 @@ export function countEntries(text: string): number {
 }
 
 /** Every character outside strings. */
-function visitPunctuation(text: string, visit: (character: string) => void): void {
+export function visitPunctuation(text: string, visit: (character: string, position: number) => void): void {
   for (let position = 0; position < text.length; position++) {
-    if (text[position] !== '"') visit(text[position]!);
+    if (text[position] !== '"') visit(text[position]!, position);
     else
       for (position++; position < text.length && text[position] !== '"'; position++)
         if (text[position] === '\\') position++;

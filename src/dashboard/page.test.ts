@@ -6,10 +6,10 @@ import type { PageState } from '../guard/metrics/page-state.js';
 import type { ParsedNode } from '../../test/support/report/parse-document.js';
 import { parsePage } from '../../test/support/report/parse-document.js';
 import { themeStyle } from '../report/page-style.js';
-import { pageHandler } from './page-handler.js';
+import { readPage } from './page.js';
 import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../../test/support/dashboard/sample-state.js'; // prettier-ignore
 
-const { body: html, headers } = pageHandler('/mistletoe', 'GET')!;
+const { html, headers } = readPage();
 const policy = headers['content-security-policy']!;
 const page = parsePage(html);
 const [, script = ''] = /<script>([^]*?)<\/script>/.exec(html) ?? [];
@@ -53,34 +53,6 @@ describe('the file', () => {
     expect(page.querySelectorAll('[aria-live=assertive]')).toHaveLength(1);
     for (const part of page.querySelectorAll('[aria-labelledby]'))
       expect(page.querySelector(`#${part.getAttribute('aria-labelledby') ?? ''}`)).not.toBeNull();
-  });
-});
-
-describe('the answer to a request', () => {
-  it.each(['/mistletoe', '/mistletoe/', '/mistletoe?x=1'])('is the page at %s', (path) => {
-    const answer = pageHandler(path, 'GET')!;
-    expect(answer.status).toBe(200);
-    expect(answer.body).toBe(html);
-    expect(answer.headers).toMatchObject({
-      'content-type': 'text/html; charset=utf-8',
-      'content-length': String(Buffer.byteLength(html)),
-      'content-security-policy': policy,
-      'x-content-type-options': 'nosniff',
-    });
-  });
-
-  it('has no body for HEAD, refuses what would change something, and leaves other paths to others', () => {
-    expect(pageHandler('/mistletoe', 'HEAD')).toMatchObject({ status: 200, body: '' });
-    expect(pageHandler('/mistletoe', 'POST')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD' } });
-    for (const path of [
-      '/',
-      '/mistletoes',
-      '/mistletoe/api/state',
-      '/mistletoe/metrics',
-      '/Mistletoe',
-      '/v1/models',
-    ])
-      expect(pageHandler(path, 'GET'), path).toBeUndefined();
   });
 });
 

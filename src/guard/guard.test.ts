@@ -9,7 +9,7 @@ import { request as sendRequest } from 'node:http';
 import type { Guard, GuardOptions } from './guard.js';
 import { startGuard } from './guard.js';
 import type { PageState } from './metrics/page-state.js';
-import { listSegments } from './records/record-segments.js';
+import { listSegments } from './records/record-log.js';
 import type { FakeEngine } from '../../test/support/guard/fake-engine.js';
 import { startFakeEngine } from '../../test/support/guard/fake-engine.js';
 import { readRecords } from '../../test/support/guard/traffic.js';
@@ -344,14 +344,16 @@ describe('the operator listener', () => {
   });
 
   it('serves the page, and rejects other paths and methods', async () => {
-    const { guard } = await start(
-      {},
-      { page: (path) => (path === '/mistletoe' ? { status: 200, headers: {}, body: 'page' } : undefined) },
-    );
+    const { guard } = await start({}, { page: () => ({ html: 'page', headers: {} }) });
     expect(await (await fetch(`${guard.operatorUrl}/mistletoe?x=1`)).text()).toBe('page');
-    expect((await fetch(`${guard.operatorUrl}/mistletoe/nothing`)).status).toBe(404);
-    const post = await fetch(`${guard.operatorUrl}/mistletoe/api/state`, { method: 'POST', body: '{}' });
-    expect(post.status).toBe(405);
+    const head = await fetch(`${guard.operatorUrl}/mistletoe/`, { method: 'HEAD' });
+    expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([200, '4', '']);
+    for (const path of ['/mistletoes', '/mistletoe/nothing', '/Mistletoe', '/v1/models'])
+      expect((await fetch(guard.operatorUrl + path)).status).toBe(404);
+    for (const path of ['/mistletoe', '/mistletoe/api/state']) {
+      const post = await fetch(guard.operatorUrl + path, { method: 'POST', body: '{}' });
+      expect([post.status, post.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+    }
   });
 });
 

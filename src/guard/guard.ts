@@ -14,8 +14,7 @@ import {
 } from './metrics/opentelemetry.js';
 import type { Observation } from './observation.js';
 import { Attribution, UpstreamFacts } from './proxy/upstream-facts.js';
-import type { Endpoint, PageHandler } from './proxy/operator.js';
-import { createOperatorServer, readKey, requireKey } from './proxy/operator.js';
+import { createOperatorServer, type Page, readKey, requireKey } from './proxy/operator.js';
 import { closeServer, createProxy, listen } from './proxy/proxy.js';
 import { type RouterSettings, RequestRouter } from './proxy/request-router.js';
 import { createTenantNamer, readSecret } from './proxy/tenant.js';
@@ -30,7 +29,7 @@ export interface GuardOptions {
   readonly version?: string;
   /** Overrides operator.keyFile. */
   readonly operatorKey?: string | undefined;
-  readonly page?: PageHandler;
+  readonly page?: () => Page;
   /** Lines of the event log, with OpenTelemetry's attribute names. */
   readonly onEvent?: (name: GuardEventName, attributes: Attributes, text: string) => void;
   readonly onNotice?: (message: string) => void;
@@ -110,7 +109,7 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
       memory.running++;
     },
     onUnread: () => {
-      metrics.unread++;
+      metrics.unread();
     },
     onEnd: (observation) => {
       memory.running--;
@@ -124,25 +123,25 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
   });
   await settings.facts.refresh();
 
-  const endpoints: Readonly<Record<string, Endpoint>> = {
-    '/mistletoe/api/state': (parameters) => {
-      const since = Number(parameters.get('since') ?? 0);
-      return ['application/json', JSON.stringify(memory.state(Number.isFinite(since) ? since : 0))];
-    },
-    '/mistletoe/metrics': () => {
-      const { streams, tenants, measures } = judge.snapshot();
-      const text = metrics.text({
-        ...{ streams, tenants, measures: measures.length, running: memory.running },
-        lostRecords: log?.lost ?? 0,
-        isStateConnected: state.isConnected,
-      });
-      return [metrics.contentType, text];
-    },
+  const readMetrics = (): string => {
+    const { streams, tenants, measures } = judge.snapshot();
+    return metrics.text({
+      streams,
+      tenants,
+      measures: measures.length,
+      running: memory.running,
+      lostRecords: log?.lost ?? 0,
+      isStateConnected: state.isConnected,
+    });
   };
   const server = createProxy(router, configuration);
-  const { page } = options;
-  const access = { key, hosts: configuration.operator.hosts };
-  const operator = createOperatorServer({ access, page, endpoints });
+  const operator = createOperatorServer({
+    key,
+    hosts: configuration.operator.hosts,
+    readPage: options.page,
+    readState: (sinceMs) => memory.state(sinceMs),
+    readMetrics,
+  });
   const timers = [setInterval(() => void settings.facts.refresh(), listModelsEveryMs)];
   if (folder !== undefined) timers.push(setInterval(() => void saveJudge(judge, folder), saveJudgeEveryMs));
   const { compareEvery } = configuration.metrics;
@@ -195,11 +194,12 @@ function closeUpstreams({ speculative, plain }: RouterSettings): void {
   plain?.close();
 }
 
-function judgeOptions({ alert, breakEven, tenant, mitigation }: GuardConfiguration): JudgeOptions {
-  const toAction = (name: typeof mitigation.action) => (name === 'observe' ? undefined : name);
-  const [action, forEveryone] = [toAction(mitigation.action), toAction(mitigation.forEveryone)];
-  return { ...alert, breakEven, tenantLimit: tenant.limit, measures: { ...mitigation, action, forEveryone } };
-}
+const judgeOptions = ({ alert, breakEven, tenant, mitigation }: GuardConfiguration): JudgeOptions => ({
+  ...alert,
+  breakEven,
+  tenantLimit: tenant.limit,
+  measures: mitigation,
+});
 
 function createSettings(configuration: GuardConfiguration, secret: string): RouterSettings {
   const { upstream: url, plainUpstream, engine, model, timeouts, tenant, askForTelemetry } = configuration;

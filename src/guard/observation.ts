@@ -47,9 +47,9 @@ export const observationSchema = z.object({
   /** The guard's own id of the request. */
   id: z.string(),
   /** The client's X-Request-Id and traceparent, and the engine's id of the response. */
-  clientRequestId: z.string().exactOptional(),
-  traceparent: z.string().exactOptional(),
-  engineRequestId: z.string().exactOptional(),
+  clientRequestId: z.string().optional(),
+  traceparent: z.string().optional(),
+  engineRequestId: z.string().optional(),
   /** As the engine lists it; models it does not list share one name. */
   model: z.string(),
   /** The normalized path of the request, as /v1/chat/completions. */
@@ -64,9 +64,9 @@ export const observationSchema = z.object({
   /** Which upstream answered: the one that drafts, or the one that does not. */
   upstream: z.enum(['speculative', 'plain']),
   /** The measure in force for this request; absent where there was none. */
-  measure: z.enum(actionNames).exactOptional(),
+  measure: z.enum(actionNames).optional(),
   /** The tenant is under a measure, and this request was drafted as usual to test whether it can be lifted. */
-  isProbe: z.boolean().exactOptional(),
+  isProbe: z.boolean().optional(),
   isStream: z.boolean(),
   promptTokens: z.number().nullable(),
   completionTokens: z.number().nullable(),

@@ -66,7 +66,7 @@ describe('a request that changed drafters', () => {
 
     const watch = watchRecords('0.0.0', () => undefined);
     watch.onRecord(record!);
-    expect(watch.pageState(undefined, 0)).toMatchObject({
+    expect(watch.pageState(0, 0)).toMatchObject({
       actions: [
         {
           ...{ action: 'switch-drafter', change: 'applied', requestId: record!.id },

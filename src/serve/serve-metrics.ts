@@ -146,7 +146,7 @@ export function watchRecords(version: string, onAlert: (alert: Alert) => void) {
       for (const alert of alerts) onAlert(alert);
     },
     /** The page's data about requests that ended after a time. */
-    pageState(sinceMs: number | undefined, running: number) {
+    pageState(sinceMs: number, running: number) {
       memory.running = running;
       return memory.state(sinceMs);
     },

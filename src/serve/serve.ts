@@ -6,7 +6,7 @@ import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { createOperatorServer, isLoopback, type PageHandler } from '../guard/proxy/operator.js';
+import { createOperatorServer, isLoopback, type Page } from '../guard/proxy/operator.js';
 import { listen } from '../guard/proxy/proxy.js';
 import { bundledTarget, readVersion } from '../decode/bundled-models.js';
 import { type EngineLoad, defaultConcurrency } from '../decode/engine/engine.js';
@@ -44,7 +44,7 @@ export interface ServeOptions extends EngineWorkerOptions {
   /** Called with the guard's record of every finished request. */
   readonly onRecord?: (record: Observation) => void;
   /** The page and its data, which have a listener of their own on 127.0.0.1. */
-  readonly page?: PageHandler;
+  readonly page?: () => Page;
   readonly pageState?: ReturnType<typeof watchRecords>['pageState'];
 }
 
@@ -126,16 +126,8 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     page === undefined && pageState === undefined
       ? undefined
       : createOperatorServer({
-          access: { key: undefined, hosts: [] },
-          page,
-          endpoints: {
-            '/mistletoe/api/state': async (parameters) => {
-              const since = Number(parameters.get('since') ?? Number.NaN);
-              const { running } = await engineHost.load();
-              const state = pageState?.(Number.isFinite(since) ? since : undefined, running);
-              return ['application/json', JSON.stringify(state ?? {})];
-            },
-          },
+          readPage: page,
+          readState: async (sinceMs) => pageState?.(sinceMs, (await engineHost.load()).running) ?? {},
         });
   let url: string;
   let operatorUrl: string | undefined;

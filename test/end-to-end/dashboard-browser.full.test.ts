@@ -9,7 +9,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { pageHandler } from '../../src/dashboard/page-handler.js';
+import { readPage } from '../../src/dashboard/page.js';
 import { BrowserSession, browserPath } from '../support/dashboard/browser-session.js';
 import { createRequest, createSampleState, createSpeculation, createVerdict, hostileName, sampleNowMs } from '../support/dashboard/sample-state.js'; // prettier-ignore
 import type { PageState } from '../../src/guard/metrics/page-state.js';
@@ -30,11 +30,11 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
   let isGone = false;
 
   beforeAll(async () => {
-    pageHandler('/mistletoe', 'GET'); // fails here rather than in the server
+    const { html, headers } = readPage();
     server = createServer((request, response) => {
-      const page = pageHandler(request.url ?? '', request.method ?? '');
       if (isGone) response.destroy();
-      else if (page !== undefined) response.writeHead(page.status, page.headers).end(page.body);
+      else if (request.url === '/mistletoe')
+        response.writeHead(200, { 'content-type': 'text/html; charset=utf-8', ...headers }).end(html);
       else if (request.url?.startsWith('/mistletoe/api/state') === true) {
         questions.push(request.url);
         const isAllowed = key === null || request.headers.authorization === `Bearer ${key}`;

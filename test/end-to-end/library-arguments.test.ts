@@ -181,7 +181,7 @@ const cases: Readonly<Record<string, () => unknown>> = {
   findSpeculation: () => library.findSpeculation({}),
   startGuard: () => library.startGuard(library.configureGuard({ upstream: engine.url, port: 0 })),
   configureGuard: () => library.configureGuard({ upstream: engine.url }),
-  guardPage: () => library.guardPage('/mistletoe', 'GET'),
+  guardPage: () => library.guardPage(),
   watchMetrics: () => takeFirst(library.watchMetrics(`${engine.url}/nothing`)),
   describeReplay: async () => {
     const file = models.freshFolder();

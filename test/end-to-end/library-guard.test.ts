@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { startFakeEngine } from '../support/guard/fake-engine.js';
 import type * as Library from '../../src/index.js';
 import { disableTimeouts } from '../support/disabled-timeouts.js';
@@ -90,13 +90,13 @@ describe('the guard as a library', () => {
     const abort = new AbortController();
     const lows: number[] = [];
     let minutes = 0;
-    const pause = (): Promise<void> => Promise.resolve();
-    const now = (): number => 900_000 * ++minutes;
-    for await (const each of watchMetrics(`${url}/metrics`, { signal: abort.signal, pause, now })) {
+    const clock = vi.spyOn(Date, 'now').mockImplementation(() => 900_000 * ++minutes);
+    for await (const each of watchMetrics(`${url}/metrics`, { signal: abort.signal, intervalMs: 1 })) {
       if (each.kind !== 'window') throw new Error(each.reason);
       if (each.verdict.name === 'collapsed' || each.verdict.name === 'low') lows.push(scrapes);
       if (lows.length > 0 || scrapes > 120) abort.abort();
     }
+    clock.mockRestore();
     expect(lows[0]).toBeGreaterThan(80);
     expect(lows[0]).toBeLessThan(90);
     expect((await examineEngine(url)).engine).toBe('vllm');

@@ -2,7 +2,7 @@
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { readBoundedFile } from '../../core/files.js';
 import { decimal, integer, oneOf, text, textOf } from '../../core/settings.js';
-import { pageHandler } from '../../dashboard/page-handler.js';
+import { readPage } from '../../dashboard/page.js';
 import { readVersion } from '../../decode/bundled-models.js';
 import { type FlagValue, readConfiguration, writeConfiguration } from '../../guard/config-file.js';
 import { engines } from '../../guard/engines/engine-list.js';
@@ -161,7 +161,7 @@ async function runGuard(given: GuardFlags, invocation: Invocation): Promise<numb
   const running = await startGuard(configuration, {
     version: readVersion(),
     operatorKey: key === '' ? undefined : key,
-    page: pageHandler,
+    page: readPage,
     onNotice: notice,
     onEvent: createEventLog(terminal),
   });

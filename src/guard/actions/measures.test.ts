@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Alert } from '../judge/verdict.js';
 import type { ActionName } from '../observation.js';
 import { createRecord } from '../../../test/support/guard/traffic.js';
-import type { GuardAction, MeasureOptions } from './measures.js';
+import type { Measure, MeasureOptions } from './measures.js';
 import { Measures } from './measures.js';
 
 const alert = (rest: Partial<Alert> = {}): Alert => ({
@@ -10,7 +10,7 @@ const alert = (rest: Partial<Alert> = {}): Alert => ({
   ...{ count: 3, requests: 3, probability: 0, threshold: 0, text: '' },
   ...rest,
 });
-const start = (action: GuardAction, options: MeasureOptions = {}): Measures => {
+const start = (action: Measure['action'], options: MeasureOptions = {}): Measures => {
   const measures = new Measures({ action, probeEvery: 4, maxProbeEvery: 16, ...options });
   expect(measures.apply(alert())).toMatchObject([{ change: 'applied', action, tenant: 't' }]);
   return measures;

@@ -11,16 +11,9 @@ import type { ActionName, Observation } from '../observation.js';
 import { RecentMap } from '../state/recent-map.js';
 import type { ActionEvent, Alert, AlertCause, Decision } from '../judge/verdict.js';
 
-/** Only our own server switches drafters. */
-export type GuardAction = Exclude<ActionName, 'switch-drafter'>;
-
 type Mitigation = GuardConfiguration['mitigation'];
 
-export interface MeasureOptions extends Partial<Omit<Mitigation, 'action' | 'forEveryone'>> {
-  /** What an alert about a tenant leads to; undefined only reports. */
-  readonly action?: GuardAction | undefined;
-  /** What an alert about all tenants leads to. */
-  readonly forEveryone?: GuardAction | undefined;
+export interface MeasureOptions extends Partial<Mitigation> {
   readonly maxProbeEvery?: number;
   /** A request that comes this long after the last probe is one. */
   readonly quietMs?: number;
@@ -28,13 +21,19 @@ export interface MeasureOptions extends Partial<Omit<Mitigation, 'action' | 'for
 }
 
 const defaults = {
-  ...{ action: undefined, forEveryone: undefined, tenantLimit: 10_000 },
-  ...{ probeEvery: 10, maxProbeEvery: 320, quietMs: 600_000, probesToLift: 3 },
-  ...{ requestsPerMinute: 6, draftLength: 1 },
-};
+  action: 'observe',
+  forEveryone: 'observe',
+  probeEvery: 10,
+  maxProbeEvery: 320,
+  quietMs: 600_000,
+  probesToLift: 3,
+  requestsPerMinute: 6,
+  draftLength: 1,
+  tenantLimit: 10_000,
+} as const;
 
 export interface Measure {
-  readonly action: GuardAction;
+  readonly action: Exclude<Mitigation['action'], 'observe'>;
   readonly alertId: string;
   readonly wait: number;
   readonly goodProbes: number;
@@ -75,9 +74,8 @@ export class Measures {
     if (key === undefined) return { kind: 'none' };
     const { action, wait, sinceMs } = this.measures.get(key)!;
     const { requestsPerMinute, draftLength, quietMs } = this.options;
-    const own = this.probing.getOrCreate(key, () => ({
-      ...{ passed: 0, probedMs: sinceMs, allowed: requestsPerMinute, countedMs: atMs },
-    }));
+    const fresh = { passed: 0, probedMs: sinceMs, allowed: requestsPerMinute, countedMs: atMs };
+    const own = this.probing.getOrCreate(key, () => fresh);
     if (action === 'rate-limit') {
       const retryAfterMs = takeTurn(own, requestsPerMinute, atMs);
       return retryAfterMs > 0 ? { kind: 'refuse', retryAfterMs } : { kind: 'probe', measure: action };
@@ -94,7 +92,7 @@ export class Measures {
     const { action: forTenant, forEveryone, probeEvery, probesToLift } = this.options;
     const action = tenant === everyone ? forEveryone : forTenant;
     const key = keyOf(tenant);
-    if (action === undefined || !causes.includes(cause) || this.measures.peek(key) !== undefined) return [];
+    if (action === 'observe' || !causes.includes(cause) || this.measures.peek(key) !== undefined) return [];
     const wait = this.waits.peek(key) ?? probeEvery;
     this.measures.set(key, { action, alertId: id, wait, goodProbes: 0, sinceMs: atMs });
     this.probing.delete(key);

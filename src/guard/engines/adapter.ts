@@ -1,6 +1,6 @@
 /** What one file per engine implements. To add an engine, write that file and add it to engine-list.ts. */
 import type { EngineName } from '../observation.js';
-import type { JsonObject, Reading } from './claim.js';
+import type { Claims, JsonObject } from './claim.js';
 import type { CounterNames, EngineCounters } from './counters.js';
 import type { Probes } from './probe.js';
 
@@ -15,15 +15,18 @@ export interface EngineAdapter {
   readonly ask?: Asking;
   /** Recognizes a response of this engine that carries no telemetry. */
   readonly isResponse?: (body: JsonObject) => boolean;
-  /** Telemetry in a response or a stream chunk; undefined where there is none, or it is another engine's. */
-  readonly read?: (body: unknown) => Reading | undefined;
+  /** Telemetry in a response or a stream chunk, by choice; empty where there is none, or it is another engine's. */
+  readonly read?: (response: JsonObject) => Claims;
   /** `owned_by` in GET /v1/models. */
   readonly owner?: string;
   /** Recognizes the server by what else it shows. */
   readonly isServer?: (probes: Probes) => boolean;
   readonly metricPrefix: RegExp;
   readonly counters: CounterNames;
-  readonly examine: (seen: Seen) => Findings;
+  /** What makes the engine serve its metrics. */
+  readonly metricsRemedy?: string;
+  /** Doctor knows the rest from the counters. */
+  readonly examine: (seen: Seen) => Partial<Findings> & Pick<Findings, 'perRequest'>;
   /** The field that limits the draft length of one request; undefined where the engine has none. */
   readonly limitDrafts?: (draftLength: number) => readonly [name: string, value: unknown];
 }
@@ -59,15 +62,16 @@ export interface Telemetry {
   readonly remedy: string | null;
 }
 
-export interface Drafting {
-  /** Null where the engine does not say. */
-  readonly isOn: boolean | null;
-  readonly method: string | null;
-  readonly drafter: string | null;
+/** Null where the engine does not say. */
+export const unknownDrafting = {
+  isOn: null as boolean | null,
+  method: null as string | null,
+  drafter: null as string | null,
   /** Max draft tokens of a step along one path. */
-  readonly draftLength: number | null;
-  readonly isTree: boolean | null;
-}
+  draftLength: null as number | null,
+  isTree: null as boolean | null,
+};
+export type Drafting = Readonly<typeof unknownDrafting>;
 
 export interface Findings {
   readonly version: string | null;
@@ -77,14 +81,6 @@ export interface Findings {
   readonly notes: readonly string[];
 }
 
-export const unknownDrafting: Drafting = {
-  isOn: null,
-  method: null,
-  drafter: null,
-  draftLength: null,
-  isTree: null,
-};
-
 export const estimatedFromStreams = 'estimated from streams: tokens per chunk';
 
 /** Counters without drafts show that nothing is drafted only where `isOff` follows from their absence. */
@@ -93,17 +89,8 @@ export function draftingByCounters({ counters, metricNames }: Seen, isOff = true
   return { ...unknownDrafting, isOn, draftLength: counters?.draftLength ?? null };
 }
 
-export const report = (
-  state: TelemetryState,
-  text: string,
-  remedy: Telemetry['remedy'] = null,
-): Telemetry => ({ state, text, remedy });
-
-export function countersTelemetry({ counters, metricNames }: Seen, remedy: string): Telemetry {
-  if (counters !== undefined) return report('on', 'counters in /metrics');
-  return metricNames === undefined
-    ? report('off', 'no metrics served', remedy)
-    : report('off', 'the metrics count no drafts');
+export function report(state: TelemetryState, text: string, remedy: string | null = null): Telemetry {
+  return { state, text, remedy };
 }
 
 /** OpenAI's streams carry the usage only when asked, and TensorRT-LLM and vLLM put telemetry beside it. */

@@ -26,6 +26,9 @@ export interface Claim {
   readonly stepMs?: unknown;
 }
 
+/** One of each choice; undefined for a choice without telemetry. */
+export type Claims = readonly (Claim | { readonly refusal: string } | undefined)[];
+
 /** Far above any real request, and small enough for exact sums. */
 const maxCount = 1e9;
 const maxDraftLength = 1024;
@@ -149,22 +152,29 @@ function readSteps(value: unknown, steps: number, total: number | null): readonl
   return counts;
 }
 
-/** Sums the telemetry of several choices or prompts of one request; undefined where any of them has none. */
-export function poolReadings(readings: readonly (Reading | undefined)[]): Reading | undefined {
-  const refusal = readings.find((reading) => reading !== undefined && 'refusal' in reading);
-  if (refusal !== undefined) return refusal;
-  const parts = readings.flatMap((reading) =>
-    reading !== undefined && 'speculation' in reading ? [reading.speculation] : [],
-  );
+/** Checks the claims of all choices or prompts of a request and sums them; undefined where any of them has none. */
+export function readClaims(claims: Claims): Reading | undefined {
+  const parts: Speculation[] = [];
+  for (const claim of claims) {
+    const reading = claim && ('refusal' in claim ? claim : checkClaim(claim));
+    if (reading === undefined) continue;
+    if ('refusal' in reading) return reading;
+    parts.push(reading.speculation);
+  }
   const [first] = parts;
-  if (first === undefined || parts.length < readings.length) return undefined;
+  if (first === undefined || parts.length < claims.length) return undefined;
   if (parts.length === 1) return { speculation: first };
   const total = (name: 'steps' | 'accepted' | 'proposed'): number =>
     sum(parts.map((part) => part[name] ?? 0));
-  const isProposedKnown = parts.every(({ proposed }) => proposed !== null);
-  const proposed = isProposedKnown ? total('proposed') : null;
-  const lists = { histogram: null, perStepAccepted: null, perStepProposed: null };
   return {
-    speculation: { ...first, steps: total('steps'), accepted: total('accepted'), proposed, ...lists },
+    speculation: {
+      ...first,
+      steps: total('steps'),
+      accepted: total('accepted'),
+      proposed: parts.every(({ proposed }) => proposed !== null) ? total('proposed') : null,
+      histogram: null,
+      perStepAccepted: null,
+      perStepProposed: null,
+    },
   };
 }

@@ -14,7 +14,7 @@ import { engines } from './engine-list.js';
 
 const folder = resolve(import.meta.dirname, '../../../test/fixtures/engines');
 const readText = (text: string): readonly EngineCounters[] =>
-  readEngineCounters(parsePrometheusText(text).samples, engines);
+  readEngineCounters(parsePrometheusText(text), engines);
 const metrics = (name: string): string => readFileSync(resolve(folder, `${name}-metrics.txt`), 'utf8');
 
 describe('readEngineCounters', () => {

@@ -9,14 +9,8 @@
 import type { EngineName, Speculation } from '../observation.js';
 import { checkClaim } from './claim.js';
 
-type Field =
-  | 'drafts'
-  | 'draftTokens'
-  | 'accepted'
-  | 'perPosition'
-  | 'length'
-  | 'configuration'
-  | 'outputTokens';
+/** `perPosition` and `configuration` show the draft length in their labels. */
+type Field = Exclude<Count, 'draftLength'> | 'perPosition' | 'configuration';
 
 /** Metric names of an engine, without `_total`. */
 export type CounterNames = Readonly<Partial<Record<Field, string>>>;
@@ -25,23 +19,29 @@ export type CounterNames = Readonly<Partial<Record<Field, string>>>;
 export const vllmCounters = (prefix: string, outputTokens: string): CounterNames => ({
   drafts: `${prefix}spec_decode_num_drafts`,
   draftTokens: `${prefix}spec_decode_num_draft_tokens`,
-  accepted: `${prefix}spec_decode_num_accepted_tokens`,
+  acceptedTokens: `${prefix}spec_decode_num_accepted_tokens`,
   perPosition: `${prefix}spec_decode_num_accepted_tokens_per_pos`,
   outputTokens: `${prefix}${outputTokens}`,
 });
 
-export interface EngineCounters {
+/** Null for what the engine does not count. */
+const noCounts = {
+  /** Steps that verified a draft. */
+  drafts: null as number | null,
+  draftTokens: null as number | null,
+  acceptedTokens: null as number | null,
+  outputTokens: null as number | null,
+  /** Max draft tokens of a step, where the configuration or a counter of each position is exported. */
+  draftLength: null as number | null,
+  /** A gauge of the last batches, bonus token included. */
+  recentLength: null as number | null,
+};
+type Counts = typeof noCounts;
+type Count = keyof Counts;
+
+export interface EngineCounters extends Readonly<Counts> {
   readonly engine: EngineName;
   readonly model: string | null;
-  /** Steps that verified a draft; null where the engine does not count them. */
-  readonly drafts: number | null;
-  readonly draftTokens: number | null;
-  readonly acceptedTokens: number | null;
-  readonly outputTokens: number | null;
-  /** Max draft tokens of a step, where the configuration or a counter of each position is exported. */
-  readonly draftLength: number | null;
-  /** A gauge of the last batches, bonus token included. */
-  readonly recentLength: number | null;
 }
 
 const maxModels = 64;
@@ -62,40 +62,38 @@ export function readEngineCounters(
   const engine = engines.find(({ metricPrefix }) => samples.some(({ name }) => metricPrefix.test(name)));
   if (engine === undefined) return [];
   const fields = new Map(Object.entries(engine.counters).map(([field, name]) => [name, field as Field]));
-  const models = new Map<string, Sums>();
+  const models = new Map<string, Counts>();
   for (const sample of samples) {
     const field = fields.get(sample.name.replace(/_total$/, ''));
     const model = sample.labels.get('model_name') ?? sample.labels.get('model') ?? '';
     if (field === undefined || !Number.isFinite(sample.value)) continue;
-    if (models.size < maxModels && !models.has(model)) models.set(model, {});
-    const sums = models.get(model);
-    if (sums !== undefined) addSample(sums, field, sample);
+    if (models.size < maxModels && !models.has(model)) models.set(model, { ...noCounts });
+    const counts = models.get(model);
+    if (counts !== undefined) addSample(counts, field, sample);
   }
-  return [...models].flatMap(([model, sums]): EngineCounters[] => {
-    const { drafts = null, accepted = null, length = null } = sums;
-    if (drafts === null && accepted === null && length === null) return [];
-    return [
-      {
-        ...{ engine: engine.name, model: model === '' ? null : model.slice(0, 256), drafts },
-        ...{ draftTokens: sums.draftTokens ?? null, outputTokens: sums.outputTokens ?? null },
-        ...{ acceptedTokens: accepted, recentLength: length },
-        draftLength: sums.configuration ?? sums.perPosition ?? null,
-      },
-    ];
-  });
+  return [...models]
+    .filter(([, counts]) => counted.some((name) => counts[name] !== null))
+    .map(([model, counts]) => ({
+      engine: engine.name,
+      model: model === '' ? null : model.slice(0, 256),
+      ...counts,
+    }));
 }
 
-type Sums = Partial<Record<Field, number>>;
+/** Without any of these nothing can be derived. */
+const counted = ['drafts', 'acceptedTokens', 'recentLength'] as const;
 
-function addSample(sums: Sums, field: Field, { labels, value }: Sample): void {
-  const known = sums[field] ?? 0;
-  if (field === 'perPosition' || field === 'configuration') {
+function addSample(counts: Counts, field: Field, { labels, value }: Sample): void {
+  if (field === 'recentLength') counts[field] = Math.max(value, counts[field] ?? 0);
+  else if (field !== 'perPosition' && field !== 'configuration') counts[field] = value + (counts[field] ?? 0);
+  else {
     const given =
       field === 'perPosition'
         ? Number(labels.get('position')) + 1
         : Number(labels.get('max_draft_len') ?? labels.get('num_draft_tokens'));
-    if (Number.isInteger(given) && given > 0 && given <= maxPositions) sums[field] = Math.max(given, known);
-  } else sums[field] = field === 'length' ? Math.max(value, known) : value + known;
+    if (Number.isInteger(given) && given > 0 && given <= maxPositions)
+      counts.draftLength = Math.max(given, counts.draftLength ?? 0);
+  }
 }
 
 /** What happened between two scrapes, or since the start; null where nothing did, or it is unknown. */
@@ -162,33 +160,24 @@ export function tokensPerPass({ outputTokens, acceptedTokens }: EngineCounters):
   return passes > 0 ? outputTokens / passes : undefined;
 }
 
-/** Parses Prometheus' exposition format 0.0.4 and OpenMetrics samples. Malformed lines are skipped and counted. */
+/** Parses Prometheus' exposition format 0.0.4 and OpenMetrics samples. Comments and malformed lines are skipped. */
 export interface Sample {
   readonly name: string;
   readonly labels: ReadonlyMap<string, string>;
   readonly value: number;
 }
 
-interface MetricsText {
-  readonly samples: readonly Sample[];
-  /** Lines that are malformed, or beyond the limit. */
-  readonly skipped: number;
-}
-
 const maxSamples = 100_000;
 const maxLabels = 64;
 
-export function parsePrometheusText(text: string, limit = maxSamples): MetricsText {
+export function parsePrometheusText(text: string): readonly Sample[] {
   const samples: Sample[] = [];
-  let skipped = 0;
   for (const line of text.split(/\r?\n/)) {
-    const trimmed = line.trim();
-    if (trimmed === '' || trimmed.startsWith('#')) continue;
-    const sample = samples.length < limit ? parseSample(trimmed) : undefined;
-    if (sample === undefined) skipped++;
-    else samples.push(sample);
+    const sample = parseSample(line.trim());
+    if (sample !== undefined) samples.push(sample);
+    if (samples.length >= maxSamples) break;
   }
-  return { samples, skipped };
+  return samples;
 }
 
 /** A name, labels up to a brace outside of quotes, a value, and perhaps a timestamp and an OpenMetrics exemplar. */

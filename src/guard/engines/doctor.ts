@@ -1,8 +1,8 @@
 /** Examines a running engine from outside: how it drafts, what it reports, and which flag is missing. It only reads. */
 import { MistletoeError } from '../../core/errors.js';
 import type { EngineName } from '../observation.js';
-import type { Findings, Seen } from './adapter.js';
-import { estimatedFromStreams, report, shownText, unknownDrafting } from './adapter.js';
+import type { EngineAdapter, Findings, Seen } from './adapter.js';
+import { draftingByCounters, estimatedFromStreams, report, shownText, unknownDrafting } from './adapter.js';
 import { asList, asObject } from './claim.js';
 import { type EngineCounters, draftedLength, readEngineCounters, tokensPerPass } from './counters.js';
 import { adapterOf, recognizeServer } from './engine-list.js';
@@ -38,15 +38,18 @@ export async function examineEngine(url: string, options: ExamineOptions = {}): 
   const metrics = metricsOf(probes);
   const [counters] = adapter === undefined ? [] : readEngineCounters(metrics ?? [], [adapter]);
   const metricNames = metrics && new Set(metrics.map(({ name }) => name));
-  const findings = (adapter?.examine ?? examineUnknown)({ probes, metricNames, counters });
-  const { notes } = findings;
+  const findings = examine(adapter, { probes, metricNames, counters });
   return {
     url: base.href.replace(/\/$/, ''),
     engine,
     ...findings,
     models: namesOf(probes),
     acceptedLength: acceptedLengthOf(probes, counters),
-    notes: [...notes, ...draftedShareNotes(counters), ...keyNotes(probes, options.key !== undefined)],
+    notes: [
+      ...findings.notes,
+      ...draftedShareNotes(counters),
+      ...keyNotes(probes, options.key !== undefined),
+    ],
     probes: [...probes.values()].map(({ path, status, failure }) => ({ path, status, failure })),
   };
 }
@@ -79,14 +82,21 @@ function requireResponse(base: URL, probes: Probes, hasKey: boolean): void {
     });
 }
 
-function examineUnknown({ probes }: Seen): Findings {
-  return {
-    version: shownText(probes.get('/version')?.json?.version),
-    drafting: unknownDrafting,
-    perRequest: report('unseen', estimatedFromStreams),
-    aggregate: report('unseen', 'no metrics of a known engine'),
-    notes: ['No known engine. If this is a gateway, pass the address of the engine behind it.'],
-  };
+function examine(adapter: EngineAdapter | undefined, seen: Seen): Findings {
+  const { probes, counters, metricNames } = seen;
+  const version = shownText(probes.get('/version')?.json?.version);
+  if (adapter === undefined)
+    return {
+      version,
+      drafting: unknownDrafting,
+      perRequest: report('unseen', estimatedFromStreams),
+      aggregate: report('unseen', 'no metrics of a known engine'),
+      notes: ['No known engine. If this is a gateway, pass the address of the engine behind it.'],
+    };
+  let aggregate = report('off', 'the metrics count no drafts');
+  if (counters !== undefined) aggregate = report('on', 'counters in /metrics');
+  else if (metricNames === undefined) aggregate = report('off', 'no metrics served', adapter.metricsRemedy);
+  return { version, drafting: draftingByCounters(seen), aggregate, notes: [], ...adapter.examine(seen) };
 }
 
 function keyNotes(probes: Probes, hasKey: boolean): readonly string[] {

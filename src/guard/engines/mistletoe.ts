@@ -1,10 +1,10 @@
 /** Our own server (src/serve): vLLM's fields, plus a signature and trees. */
-import type { EngineAdapter, Findings, Seen, Telemetry } from './adapter.js';
-import { askForUsage, countersTelemetry, draftingByCounters, report, shownText } from './adapter.js';
-import { type JsonObject, asList, asObject, checkClaim } from './claim.js';
+import type { EngineAdapter, Telemetry } from './adapter.js';
+import { askForUsage, draftingByCounters, report, shownText } from './adapter.js';
+import { type JsonObject, asList, asObject } from './claim.js';
 import { vllmCounters } from './counters.js';
 import { modelsOf } from './probe.js';
-import { perRequestFlag, readVllmMetrics, responseField, streamUsage } from './vllm.js';
+import { perRequestFlag, claimOf, responseField, streamUsage } from './vllm.js';
 
 export const mistletoe: EngineAdapter = {
   name: 'mistletoe',
@@ -13,9 +13,8 @@ export const mistletoe: EngineAdapter = {
   chunk: 'step',
   ask: { ...askForUsage, addsNullUsage: true },
   isResponse: isMistletoe,
-  read(body) {
-    const response = asObject(body);
-    if (response === undefined || !isMistletoe(response)) return undefined;
+  read(response) {
+    if (!isMistletoe(response)) return [];
     const { speculative_decoding: drafts, mistletoe: own, choices } = asObject(response.metrics) ?? {};
     const { plain_steps: plain, decode_ms: ms } = asObject(own) ?? {};
     // Answers of one request share passes, so only a single one has a time per step.
@@ -23,20 +22,32 @@ export const mistletoe: EngineAdapter = {
       choices === undefined ? Number(ms) / Number(steps) : undefined;
     const metrics = asObject(drafts);
     if (metrics !== undefined)
-      return readVllmMetrics(metrics, plain === 0 ? timePer(metrics.num_spec_steps) : undefined);
-    if (plain === undefined || plain === 0) return undefined;
-    return checkClaim({
-      evidence: 'reported',
-      steps: plain,
-      accepted: 0,
-      proposed: 0,
-      stepMs: timePer(plain),
-    });
+      return [{ ...claimOf(metrics), stepMs: plain === 0 ? timePer(metrics.num_spec_steps) : undefined }];
+    if (plain === undefined || plain === 0) return [];
+    return [{ evidence: 'reported', steps: plain, accepted: 0, proposed: 0, stepMs: timePer(plain) }];
   },
   owner: 'mistletoe',
   metricPrefix: /^mistletoe_/,
   counters: vllmCounters('vllm:', 'generation_tokens'),
-  examine,
+  metricsRemedy: 'let GET /metrics through the proxy in front of the server',
+  examine: (seen) => {
+    const [model = {}] = modelsOf(seen.probes);
+    const own = asObject(model.mistletoe) ?? {};
+    const drafters = (asList(own.drafters) ?? []).flatMap((name) => shownText(name) ?? []);
+    const header = seen.probes.get('/v1/models')?.engineHeader ?? '';
+    const byCounters = draftingByCounters(seen);
+    return {
+      version: shownText(header.split('/')[1]),
+      drafting: {
+        ...byCounters,
+        isOn: drafters.length > 0 ? true : byCounters.isOn,
+        method: shownText(own.draft),
+        drafter: shownText(drafters.join(', ')),
+      },
+      perRequest: describeLevel(own.metrics),
+      notes: [`${streamUsage}.`],
+    };
+  },
   limitDrafts: (draftLength) => ['mistletoe', { draft: `chain:${Math.max(1, draftLength)}` }],
 };
 
@@ -44,26 +55,6 @@ function isMistletoe(response: JsonObject): boolean {
   const { system_fingerprint: fingerprint } = response;
   const isSigned = typeof fingerprint === 'string' && /^mistletoe\b/.test(fingerprint);
   return isSigned || asObject(response.metrics)?.engine === 'mistletoe';
-}
-
-function examine(seen: Seen): Findings {
-  const [model = {}] = modelsOf(seen.probes);
-  const own = asObject(model.mistletoe) ?? {};
-  const drafters = (asList(own.drafters) ?? []).flatMap((name) => shownText(name) ?? []);
-  const header = seen.probes.get('/v1/models')?.engineHeader ?? '';
-  const byCounters = draftingByCounters(seen);
-  return {
-    version: shownText(header.split('/')[1]),
-    drafting: {
-      ...byCounters,
-      isOn: drafters.length > 0 ? true : byCounters.isOn,
-      method: shownText(own.draft),
-      drafter: shownText(drafters.join(', ')),
-    },
-    perRequest: describeLevel(own.metrics),
-    aggregate: countersTelemetry(seen, 'let GET /metrics through the proxy in front of the server'),
-    notes: [`${streamUsage}.`],
-  };
 }
 
 /** Versions that do not list their level are older than it. */

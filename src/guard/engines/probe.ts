@@ -111,7 +111,7 @@ export function metricsOf(probes: Probes): readonly Sample[] | undefined {
   const found = ['/prometheus/metrics', '/metrics']
     .map((path) => probes.get(path))
     .find((probe) => probe?.status === 200 && /^[a-zA-Z_:#]/.test(probe.text));
-  return found && parsePrometheusText(found.text).samples;
+  return found && parsePrometheusText(found.text);
 }
 
 export function modelsOf(probes: Probes): readonly JsonObject[] {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parsePrometheusText, type Sample } from './counters.js';
 
-const parseOne = (line: string): Sample | undefined => parsePrometheusText(line).samples[0];
+const parseOne = (line: string): Sample | undefined => parsePrometheusText(line)[0];
 
 describe('parsePrometheusText', () => {
   it.each([
@@ -33,14 +33,13 @@ describe('parsePrometheusText', () => {
     'a"1',
     '{"a.b"} 1',
   ])('passes over %s', (line) => {
-    const { samples, skipped } = parsePrometheusText(`before 1\n${line}\r\nafter 2`);
+    const samples = parsePrometheusText(`before 1\n${line}\r\nafter 2`);
     expect(samples.map(({ name }) => name)).toEqual(['before', 'after']);
-    expect(skipped).toBe(1);
   });
 
   it('reads no more samples than it may', () => {
-    const { samples, skipped } = parsePrometheusText('# TYPE a counter\n# HELP a x\n#\na 1\na 2\na 3', 2);
-    expect([samples.length, skipped]).toEqual([2, 1]);
+    const samples = parsePrometheusText(`# TYPE a counter\n# HELP a x\n#\n${'a 1\n'.repeat(100_001)}`);
+    expect(samples).toHaveLength(100_000);
   });
 
   it('reads back what is written by the rules', () => {
@@ -56,8 +55,7 @@ describe('parsePrometheusText', () => {
     };
     fc.assert(
       fc.property(fc.array(fc.tuple(name, labels, value), { maxLength: 8 }), (given) => {
-        const { samples, skipped } = parsePrometheusText(given.map(write).join('\n'));
-        expect(skipped).toBe(0);
+        const samples = parsePrometheusText(given.map(write).join('\n'));
         expect(samples.map((each) => [each.name, [...each.labels], each.value])).toEqual(
           given.map(([each, pairs, number]) => [each, pairs, Object.is(number, -0) ? 0 : number]),
         );
@@ -66,19 +64,19 @@ describe('parsePrometheusText', () => {
     );
   });
 
-  it('never throws, and takes or counts every line that is no comment', () => {
+  it('never throws, and reads no comments', () => {
     const line = fc.oneof(
       fc.string(),
       fc.string().map((text) => `a{${text}} 1`),
     );
     fc.assert(
       fc.property(fc.array(line), (lines) => {
-        const { samples, skipped } = parsePrometheusText(lines.join('\n'));
+        const samples = parsePrometheusText(lines.join('\n'));
         const expected = lines
           .join('\n')
           .split(/\r?\n/)
           .map((each) => each.trim());
-        expect(samples.length + skipped).toBe(
+        expect(samples.length).toBeLessThanOrEqual(
           expected.filter((each) => each !== '' && !each.startsWith('#')).length,
         );
       }),

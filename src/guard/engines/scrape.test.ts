@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import timers from 'node:timers/promises';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { WatchedMetrics } from './scrape.js';
 import { watchMetrics } from './scrape.js';
 
@@ -9,18 +10,22 @@ const page = (drafts: number, accepted: number): Response =>
       `vllm:spec_decode_num_accepted_tokens_total{model_name="m"} ${accepted}\n`,
   );
 
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
 /** One answer a scrape; then it is aborted. */
 async function scrapeAll(answers: readonly (() => Response)[], maxBytes = 1000): Promise<WatchedMetrics[]> {
   const abort = new AbortController();
   const found: WatchedMetrics[] = [];
   let asked = 0;
+  vi.spyOn(Date, 'now').mockImplementation(() => 1000 * asked);
+  vi.spyOn(timers, 'setTimeout').mockImplementation(() => {
+    if (asked === answers.length) abort.abort();
+    return Promise.resolve(undefined as never);
+  });
   const watched = watchMetrics('http://localhost:8000/metrics', {
     fetch: () => Promise.resolve().then(() => answers[asked++]!()),
-    now: () => 1000 * asked,
-    pause: () => {
-      if (asked === answers.length) abort.abort();
-      return Promise.resolve();
-    },
     maxBytes,
     signal: abort.signal,
   });

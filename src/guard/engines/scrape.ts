@@ -2,7 +2,7 @@
  * Watches an engine through its metrics. The difference between two scrapes pools all requests of a model and is judged as
  * one request: it shows a broken drafter or an attack on much of the traffic, but not one collapsed request among many.
  */
-import { setTimeout as wait } from 'node:timers/promises';
+import timers from 'node:timers/promises';
 import { type JudgeOptions, Judge } from '../judge/judge.js';
 import type { Alert, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
@@ -12,9 +12,6 @@ import { type GetOptions, getBounded } from './probe.js';
 
 export interface ScrapeOptions extends GetOptions, JudgeOptions {
   readonly intervalMs?: number;
-  readonly now?: () => number;
-  /** Waits between two scrapes; ends early when aborted. */
-  readonly pause?: (milliseconds: number) => Promise<unknown>;
 }
 
 export type WatchedMetrics =
@@ -38,9 +35,7 @@ export async function* watchMetrics(
   url: string,
   options: ScrapeOptions = {},
 ): AsyncGenerator<WatchedMetrics, void> {
-  const { intervalMs = 15_000, signal, now = Date.now } = options;
-  const { pause = (ms: number): Promise<unknown> => wait(ms, undefined, { signal }).catch(() => undefined) } =
-    options;
+  const { intervalMs = 15_000, signal } = options;
   const judge = new Judge(options);
   let before: Scrape | undefined;
   const isOver = (): boolean => signal?.aborted === true;
@@ -49,14 +44,14 @@ export async function* watchMetrics(
     if (isOver()) return;
     if (typeof scraped === 'string') yield { kind: 'failure', reason: scraped };
     else {
-      const after = { counters: scraped, atMs: now() };
+      const after = { counters: scraped, atMs: Date.now() };
       for (const record of before === undefined ? [] : compare(before, after)) {
         const { verdict, alerts } = judge.judge(record);
         yield { kind: 'window', record, verdict, alerts };
       }
       before = after;
     }
-    await pause(intervalMs);
+    await timers.setTimeout(intervalMs, undefined, { signal }).catch(() => undefined); // when aborted
   }
 }
 
@@ -66,7 +61,7 @@ export async function scrape(address: URL, options: GetOptions): Promise<readonl
   if (failure !== null) return failure;
   if (status !== 200) return `status ${String(status)}`;
   if (isCut) return 'the metrics are too large';
-  const counters = readEngineCounters(parsePrometheusText(text).samples, engines);
+  const counters = readEngineCounters(parsePrometheusText(text), engines);
   return counters.length === 0 ? 'the metrics count no drafts' : counters;
 }
 
@@ -81,12 +76,22 @@ function compare(before: Scrape, { counters, atMs }: Scrape): readonly Observati
     const then = before.counters.find((each) => each.engine === engine && each.model === model);
     const speculation = then === undefined ? null : differCounters(then, after);
     if (speculation === null) return [];
-    const id = `scrape-${atMs}-${model ?? ''}`;
     return [
       {
-        ...{ id, model: model ?? 'unknown', route: 'all', endedMs: atMs, engine, tenant: 'all' },
-        ...{ status: 200, ending: 'complete', upstream: 'speculative', isStream: false },
-        ...{ promptTokens: null, completionTokens: null, firstByteMs: null, totalMs: atMs - before.atMs },
+        id: `scrape-${atMs}-${model ?? ''}`,
+        model: model ?? 'unknown',
+        route: 'all',
+        endedMs: atMs,
+        engine,
+        tenant: 'all',
+        status: 200,
+        ending: 'complete',
+        upstream: 'speculative',
+        isStream: false,
+        promptTokens: null,
+        completionTokens: null,
+        firstByteMs: null,
+        totalMs: atMs - before.atMs,
         speculation,
       },
     ];

@@ -5,10 +5,9 @@
  * observability/metrics_collector.py. Old releases report only the number of verifications: there the first token comes
  * from the prompt's pass and every later one from a step.
  */
-import type { EngineAdapter, Findings, Seen } from './adapter.js';
-import { askForUsage, report, shownCount, shownText } from './adapter.js';
-import type { JsonObject, Reading } from './claim.js';
-import { asCount, asList, asObject, checkClaim, firstOf, poolReadings } from './claim.js';
+import { askForUsage, type EngineAdapter, report, shownCount, shownText } from './adapter.js';
+import type { Claim, Claims, JsonObject } from './claim.js';
+import { asCount, asList, asObject, firstOf } from './claim.js';
 import { serverInfoOf } from './probe.js';
 
 const acceptedNames = ['spec_num_correct_drafts', 'spec_accepted_drafts', 'spec_accept_token_num'];
@@ -41,47 +40,63 @@ export const sglang: EngineAdapter = {
   metricPrefix: /^sglang:/,
   counters: {
     drafts: 'sglang:spec_verify_calls',
-    length: 'sglang:spec_accept_length',
+    recentLength: 'sglang:spec_accept_length',
     outputTokens: 'sglang:generation_tokens',
   },
-  examine,
+  metricsRemedy: '--enable-metrics',
+  examine: ({ probes, counters }) => {
+    const info = serverInfoOf(probes);
+    const algorithm = shownText(info?.speculative_algorithm);
+    const width = shownCount(info?.speculative_eagle_topk);
+    return {
+      version: shownText(info?.version),
+      drafting: {
+        isOn: info === undefined ? (counters === undefined ? null : true) : algorithm !== null,
+        method: algorithm,
+        drafter: shownText(info?.speculative_draft_model_path),
+        draftLength: algorithm === null ? null : shownCount(info?.speculative_num_steps),
+        isTree: algorithm === null || width === null ? null : width > 1,
+      },
+      perRequest: report(
+        'asked',
+        'meta_info of /generate always; sglext.spec_tokens_details of OpenAI routes when asked',
+        '"return_spec_tokens_details": true in the request',
+      ),
+      notes: ['The gauges show the most recent batch: a short collapse can fall between two scrapes.'],
+    };
+  },
 };
 
-function readSglang(body: unknown): Reading | undefined {
-  const results = asList(body);
-  if (results !== undefined) return poolReadings(results.slice(0, maxParts).map(readSglang));
-  const response = asObject(body);
-  if (response === undefined) return undefined;
+function readSglang(response: JsonObject): Claims {
   const details = asObject(response.sglext)?.spec_tokens_details;
   const listed = asList(details);
-  if (listed !== undefined)
-    return poolReadings(listed.slice(0, maxParts).map((each) => readDetails(each, {})));
+  if (listed !== undefined) return listed.slice(0, maxParts).map((each) => readDetails(each, {}));
   const own = readDetails(details, response) ?? readDetails(response.meta_info, response);
-  if (own !== undefined) return own;
-  const choices = (asList(response.choices) ?? []).slice(0, maxParts);
+  if (own !== undefined) return [own];
+  const choices = (asList(response.choices) ?? [{}]).slice(0, maxParts);
   const usage = choices.length === 1 ? response : {};
-  return poolReadings(choices.map((choice) => readDetails(asObject(choice)?.meta_info, usage)));
+  return choices.map((choice) => readDetails(asObject(choice)?.meta_info, usage));
 }
 
-function readDetails(given: unknown, response: JsonObject): Reading | undefined {
+function readDetails(given: unknown, response: JsonObject): Claim | undefined {
   const details = asObject(given);
   const steps = details?.spec_verify_ct;
   if (details === undefined || steps === undefined) return undefined;
   const accepted = firstOf(details, acceptedNames);
   const proposed = firstOf(details, proposedNames);
   if (accepted !== undefined)
-    return checkClaim({
+    return {
       evidence: 'reported',
       steps,
       accepted,
       proposed,
       histogram: firstOf(details, histogramNames),
       draftLength: evenDraftLength(steps, proposed),
-    });
+    };
   const tokens = asCount(details.completion_tokens) ?? asCount(asObject(response.usage)?.completion_tokens);
   const counted = asCount(steps);
   if (tokens === undefined || counted === 0) return undefined; // 0 is also reported without a drafter
-  return checkClaim({ evidence: 'derived', steps, accepted: Math.max(0, tokens - 1 - (counted ?? 0)) });
+  return { evidence: 'derived', steps, accepted: Math.max(0, tokens - 1 - (counted ?? 0)) };
 }
 
 /** Proposed tokens are steps times the configured draft length, which is wrong where the length adapts. */
@@ -90,30 +105,4 @@ function evenDraftLength(steps: unknown, proposed: unknown): number | undefined 
   if (stepCount === undefined || proposedCount === undefined || stepCount === 0) return undefined;
   const length = proposedCount / stepCount;
   return Number.isInteger(length) && length > 0 ? length : undefined;
-}
-
-function examine(seen: Seen): Findings {
-  const info = serverInfoOf(seen.probes);
-  const algorithm = shownText(info?.speculative_algorithm);
-  const width = shownCount(info?.speculative_eagle_topk);
-  const hasMetrics = [...(seen.metricNames ?? [])].some((name) => name.startsWith('sglang:'));
-  return {
-    version: shownText(info?.version),
-    drafting: {
-      isOn: info === undefined ? (seen.counters === undefined ? null : true) : algorithm !== null,
-      method: algorithm,
-      drafter: shownText(info?.speculative_draft_model_path),
-      draftLength: algorithm === null ? null : shownCount(info?.speculative_num_steps),
-      isTree: algorithm === null || width === null ? null : width > 1,
-    },
-    perRequest: report(
-      'asked',
-      'meta_info of /generate always; sglext.spec_tokens_details of OpenAI routes when asked',
-      '"return_spec_tokens_details": true in the request',
-    ),
-    aggregate: hasMetrics
-      ? report('on', 'gauges and a counter of verifications in /metrics')
-      : report('off', 'no metrics served', '--enable-metrics'),
-    notes: ['The gauges show the most recent batch: a short collapse can fall between two scrapes.'],
-  };
 }

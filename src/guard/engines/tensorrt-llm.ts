@@ -2,9 +2,11 @@
  * TensorRT-LLM (1.3, tensorrt_llm/serve/openai_protocol.py). Each choice has `avg_decoded_tokens_per_iter`, the accepted
  * length itself; with the tokens of the response it gives the steps. Metrics: tensorrt_llm/metrics/collector.py.
  */
-import type { EngineAdapter, Findings, Seen } from './adapter.js';
-import { askForUsage, draftingByCounters, report, shownText } from './adapter.js';
-import { type Reading, asCount, asList, asObject, checkClaim } from './claim.js';
+import { askForUsage, draftingByCounters, type EngineAdapter, report } from './adapter.js';
+import { type Claims, type JsonObject, asCount, asList, asObject } from './claim.js';
+
+const metricsRemedy =
+  '"return_perf_metrics: true" and "enable_iter_perf_stats: true" in the YAML of --extra_llm_api_options';
 
 export const tensorRtLlm: EngineAdapter = {
   name: 'tensorrt-llm',
@@ -18,43 +20,13 @@ export const tensorRtLlm: EngineAdapter = {
   metricPrefix: /^trtllm_/,
   counters: {
     draftTokens: 'trtllm_spec_decode_num_draft_tokens',
-    accepted: 'trtllm_spec_decode_num_accepted_tokens',
+    acceptedTokens: 'trtllm_spec_decode_num_accepted_tokens',
     perPosition: 'trtllm_spec_decode_num_accepted_tokens_per_pos',
-    length: 'trtllm_spec_decode_acceptance_length',
+    recentLength: 'trtllm_spec_decode_acceptance_length',
     configuration: 'trtllm_speculative_config_info',
     outputTokens: 'trtllm_generation_tokens',
   },
-  examine,
-};
-
-function readTensorRtLlm(body: unknown): Reading | undefined {
-  const response = asObject(body);
-  const choices = (asList(response?.choices) ?? []).slice(0, 128).map((each) => asObject(each) ?? {});
-  const tokens = asObject(response?.usage)?.completion_tokens;
-  const means = choices.map((choice) => choice.avg_decoded_tokens_per_iter);
-  if (means.length <= 1) return readMean(means[0], tokens);
-  // The usage has the tokens of all choices together; their mean length is then the best there is.
-  const numbers = means.filter((mean) => typeof mean === 'number');
-  if (numbers.length < means.length) return undefined;
-  return readMean(numbers.length / numbers.reduce((sum, mean) => sum + 1 / mean, 0), tokens);
-}
-
-function readMean(mean: unknown, completionTokens: unknown): Reading | undefined {
-  if (mean === undefined || mean === null) return undefined;
-  if (typeof mean !== 'number' || !(mean >= 1 && mean <= 1025))
-    return { refusal: `The engine reports an accepted length that is not a number from 1 to 1025.` };
-  const tokens = asCount(completionTokens);
-  if (tokens === undefined || tokens === 0) return undefined; // chunks before the last have no usage
-  const steps = Math.min(tokens, Math.max(1, Math.round(tokens / mean)));
-  return checkClaim({ evidence: 'derived', steps, accepted: tokens - steps });
-}
-
-const metricsRemedy =
-  '"return_perf_metrics: true" and "enable_iter_perf_stats: true" in the YAML of --extra_llm_api_options';
-
-function examine(seen: Seen): Findings {
-  return {
-    version: shownText(seen.probes.get('/version')?.json?.version),
+  examine: (seen) => ({
     drafting: draftingByCounters(seen, false),
     perRequest: report('on', 'avg_decoded_tokens_per_iter of every choice, which is the accepted length'),
     aggregate:
@@ -65,5 +37,26 @@ function examine(seen: Seen): Findings {
       'If acceptance_rate_threshold is set, one period of low acceptance turns speculation off for all tenants until a restart.',
       '/metrics was not read: reading it removes what it shows.',
     ],
-  };
+  }),
+};
+
+function readTensorRtLlm(response: JsonObject): Claims {
+  const choices = (asList(response.choices) ?? []).slice(0, 128).map((each) => asObject(each) ?? {});
+  const tokens = asObject(response.usage)?.completion_tokens;
+  const means = choices.map((choice) => choice.avg_decoded_tokens_per_iter);
+  if (means.length <= 1) return readMean(means[0], tokens);
+  // The usage has the tokens of all choices together; their mean length is then the best there is.
+  const numbers = means.filter((mean) => typeof mean === 'number');
+  if (numbers.length < means.length) return [];
+  return readMean(numbers.length / numbers.reduce((sum, mean) => sum + 1 / mean, 0), tokens);
+}
+
+function readMean(mean: unknown, completionTokens: unknown): Claims {
+  if (mean === undefined || mean === null) return [];
+  if (typeof mean !== 'number' || !(mean >= 1 && mean <= 1025))
+    return [{ refusal: 'The engine reports an accepted length that is not a number from 1 to 1025.' }];
+  const tokens = asCount(completionTokens);
+  if (tokens === undefined || tokens === 0) return []; // chunks before the last have no usage
+  const steps = Math.min(tokens, Math.max(1, Math.round(tokens / mean)));
+  return [{ evidence: 'derived', steps, accepted: tokens - steps }];
 }

@@ -4,20 +4,10 @@
  * vllm/v1/spec_decode/metrics.py. Flags: vllm/engine/arg_utils.py. v0.28.0rc1 had `speculative_decoding_stats` on each
  * choice instead, with the histogram as an object.
  */
-import {
-  askForUsage,
-  countersTelemetry,
-  type Drafting,
-  draftingByCounters,
-  type EngineAdapter,
-  estimatedFromStreams,
-  type Findings,
-  report,
-  type Seen,
-  shownCount,
-  shownText,
-} from './adapter.js';
-import { type JsonObject, type Reading, asList, asObject, checkClaim, poolReadings } from './claim.js';
+import type { Drafting, EngineAdapter, Findings, Seen } from './adapter.js';
+import { askForUsage, draftingByCounters, estimatedFromStreams } from './adapter.js';
+import { report, shownCount, shownText } from './adapter.js';
+import { type Claim, type JsonObject, asList, asObject } from './claim.js';
 import { vllmCounters } from './counters.js';
 import { type Probes, serverInfoOf } from './probe.js';
 
@@ -36,27 +26,24 @@ export const vllm: EngineAdapter = {
     'kv_transfer_params' in body ||
     'prompt_logprobs' in body ||
     asObject(body.metrics)?.speculative_decoding !== undefined,
-  read: readVllm,
+  read({ metrics, choices }) {
+    const counts = asObject(asObject(metrics)?.speculative_decoding);
+    if (counts !== undefined && 'num_accepted_draft_tokens' in counts) return [claimOf(counts)];
+    return (asList(choices) ?? []).slice(0, 128).map((choice) => {
+      const stats = asObject(asObject(choice)?.speculative_decoding_stats);
+      return stats && claimOf(stats);
+    });
+  },
   owner: 'vllm',
   metricPrefix: /^vllm:/,
   counters: vllmCounters('vllm:', 'generation_tokens'),
+  metricsRemedy: 'start it without --disable-log-stats',
   examine,
 };
 
-function readVllm(body: unknown): Reading | undefined {
-  const response = asObject(body);
-  if (response === undefined) return undefined;
-  const metrics = asObject(asObject(response.metrics)?.speculative_decoding);
-  if (metrics !== undefined && 'num_accepted_draft_tokens' in metrics) return readVllmMetrics(metrics);
-  const choices = asList(response.choices) ?? [];
-  const stats = choices.slice(0, 128).map((choice) => asObject(asObject(choice)?.speculative_decoding_stats));
-  return poolReadings(stats.map((each) => (each === undefined ? undefined : readVllmMetrics(each))));
-}
-
 /** Also for servers with vLLM's fields. vLLM itself reports no times. */
-export function readVllmMetrics(metrics: JsonObject, stepMs?: number): Reading {
-  return checkClaim({
-    stepMs,
+export function claimOf(metrics: JsonObject): Claim {
+  return {
     evidence: 'reported',
     steps: metrics.num_spec_steps,
     accepted: metrics.num_accepted_draft_tokens,
@@ -67,23 +54,21 @@ export function readVllmMetrics(metrics: JsonObject, stepMs?: number): Reading {
     draftLength: metrics.num_spec_tokens,
     meanLength: metrics.mean_acceptance_length,
     isTree: metrics.is_tree === true,
-  });
+  };
 }
 
-function examine(seen: Seen): Findings {
+function examine(seen: Seen): Pick<Findings, 'drafting' | 'perRequest' | 'notes'> {
   const version = shownText(seen.probes.get('/version')?.json?.version);
   const level = readSetting(seen.probes, /per_request_spec_decode_metrics["']?\s*[=:]\s*["']?(\w+)/);
   const isReported = level === 'summary' || level === 'detailed';
   const minor = Number(/^0\.(\d+)/.exec(version ?? '')?.[1] ?? 29);
   return {
-    version,
     drafting: { ...draftingByCounters(seen), ...readConfig(seen.probes) },
     perRequest: isReported
       ? report('on', responseField)
       : minor < 29
         ? report('off', `vLLM ${version ?? ''} cannot report it`, `vLLM 0.29 or later with ${perRequestFlag}`)
         : report(level === 'none' ? 'off' : 'unseen', responseField, perRequestFlag),
-    aggregate: countersTelemetry(seen, 'start it without --disable-log-stats'),
     notes: [
       `${streamUsage}, or --enable-force-include-usage for all requests.`,
       'Without per-request metrics, keep --stream-interval at 1: the guard then counts one chunk as one step.',
@@ -119,11 +104,6 @@ export const lmdeploy: EngineAdapter = {
   owner: 'lmdeploy',
   metricPrefix: /^lmdeploy:/,
   counters: vllmCounters('lmdeploy:', 'generation_tokens'),
-  examine: (seen) => ({
-    version: null,
-    drafting: draftingByCounters(seen),
-    perRequest: report('never', estimatedFromStreams),
-    aggregate: countersTelemetry(seen, 'start it without --disable-metrics'),
-    notes: [],
-  }),
+  metricsRemedy: 'start it without --disable-metrics',
+  examine: () => ({ perRequest: report('never', estimatedFromStreams) }),
 };

@@ -125,6 +125,8 @@ interface KnownTenant {
   readonly weight: number;
 }
 
+/** Outcomes that are kept of a tenant. */
+export const maxOutcomes = 50;
 const minRequests = 10;
 const minKnown = 20;
 /** Requests from which a tenant is known. */
@@ -134,12 +136,11 @@ const deviations = 2.33;
 const minVariance = 0.02;
 const maxAllowed = 1;
 
+/** All fields are plain data and saved as they are. */
 export class NewTenants {
   private known = { tenants: 0, lowest: 0, chance: 0 };
   /** False alerts that were allowed and not spent. */
   private allowed = 0;
-
-  constructor(private readonly maxRequests: number) {}
 
   allow(falseAlerts: number): void {
     this.allowed = Math.min(maxAllowed, this.allowed + falseAlerts);
@@ -165,19 +166,10 @@ export class NewTenants {
     const [requests, mean] = [ranks.length, average(ranks)];
     const own = Math.max(minVariance, average(ranks.map((rank) => (rank - mean) ** 2))) / (requests - 1);
     const isLower = lowest - mean > deviations * Math.sqrt(own + variance);
-    if (isLower || requests >= this.maxRequests) state.comparison = 'over';
+    if (isLower || requests >= maxOutcomes) state.comparison = 'over';
     if (!isLower) return undefined;
     const counted = { count: requests, requests, probability };
     const text = `The ${requests} requests of this new tenant are lower than those of all ${tenants} known tenants: higher than only ${percent(mean)} of requests on average ${chance(counted)}.`;
     return { tenant, cause: 'drift', ...counted, threshold: this.allowed + probability, text };
-  }
-
-  save() {
-    const { known, allowed } = this;
-    return { known, allowed };
-  }
-
-  restore(saved: ReturnType<NewTenants['save']>): void {
-    Object.assign(this, saved);
   }
 }

@@ -16,6 +16,7 @@ import {
   type Comparison,
   findLoss,
   findTail,
+  maxOutcomes,
   meanRanks,
   minCount,
   NewTenants,
@@ -53,7 +54,6 @@ export interface TenantState {
 
 export type Passed = Pick<Outcome, 'isCollapsed' | 'rank'> & { readonly tenant: string };
 
-const maxOutcomes = 50;
 /** Share of benign requests that collapse, where nothing is known yet, and the requests that this prior stands for. */
 const prior = { collapsed: 0.005, requests: 100 } as const;
 const maxRecent = 500;
@@ -73,7 +73,7 @@ export class TenantTests {
   private recent: Passed[] = [];
   private spread: number = spreads.default;
   private sinceSpread = 0;
-  private readonly newTenants = new NewTenants(maxOutcomes);
+  private readonly newTenants = new NewTenants();
   /** Whether the latest conclusive request of a tenant collapsed: one tenant with many requests is not everyone. */
   private readonly latest = new RecentMap<boolean>(everyone.max);
   private isDown = false;
@@ -127,13 +127,13 @@ export class TenantTests {
   save() {
     const { recent, isDown, spread, sinceSpread } = this;
     const [tenants, latest] = [[...this.tenants.entries()], [...this.latest.entries()]];
-    return { tenants, latest, newTenants: this.newTenants.save(), recent, isDown, spread, sinceSpread };
+    return { tenants, latest, newTenants: this.newTenants, recent, isDown, spread, sinceSpread };
   }
 
   restore({ tenants, latest, newTenants, ...own }: ReturnType<TenantTests['save']>): void {
     this.tenants.replace(tenants);
     this.latest.replace(latest);
-    this.newTenants.restore(newTenants);
+    Object.assign(this.newTenants, newTenants);
     Object.assign(this, own);
   }
 

@@ -11,30 +11,21 @@ export type VerdictName = (typeof verdictNames)[number];
 /** The operator's setting, the engine's timings, or an estimate from the draft length. */
 export type BreakEvenSource = 'config' | 'timings' | 'default';
 
-/** The numbers behind a verdict; null where there is none. */
-export interface VerdictNumbers {
+export const noNumbers = {
   /** Mean accepted length, bonus token included, over `steps` verification passes. */
-  readonly acceptedLength: number | null;
-  readonly steps: number | null;
+  acceptedLength: null as number | null,
+  steps: null as number | null,
   /** Upper confidence bound of the accepted length. */
-  readonly upperBound: number | null;
+  upperBound: null as number | null,
   /** Tokens per step from which drafting pays. */
-  readonly breakEven: number | null;
-  readonly breakEvenFrom: BreakEvenSource | null;
+  breakEven: null as number | null,
+  breakEvenFrom: null as BreakEvenSource | null,
   /** Share of the baseline's requests that are this low or lower. */
-  readonly rank: number | null;
-  readonly baseline: number | null;
-}
-
-export const noNumbers: VerdictNumbers = {
-  acceptedLength: null,
-  steps: null,
-  upperBound: null,
-  breakEven: null,
-  breakEvenFrom: null,
-  rank: null,
-  baseline: null,
+  rank: null as number | null,
+  baseline: null as number | null,
 };
+/** The numbers behind a verdict; null where there is none. */
+export type VerdictNumbers = Readonly<typeof noNumbers>;
 
 export interface Verdict {
   readonly name: VerdictName;

@@ -1,6 +1,5 @@
 /**
- * The guard's metrics. Requests with the same labels share one tally, found by one key; families are summed from the
- * tallies when scraped. Model names come from requests, so only models that an engine has answered become labels, up to a
+ * The guard's metrics. Model names come from requests, so only models that an engine has answered become labels, up to a
  * limit, and the rest is `other`. Tenants are labels only where the operator enables it.
  */
 import type { StreamBaseline } from '../judge/rank.js';
@@ -56,115 +55,81 @@ const bounds: Readonly<Partial<Record<Name, readonly number[]>>> = {
 
 const maxModels = 100;
 
-class Tally {
-  readonly values: Partial<Record<Name, number | Histogram>> = {};
+type LabelValues = Readonly<Record<string, string>>;
 
-  constructor(readonly labels: Readonly<Record<string, string>>) {}
-
-  count(name: Name, amount = 1): void {
-    this.values[name] = ((this.values[name] as number | undefined) ?? 0) + amount;
-  }
-
-  observe(name: Name, value: number): void {
-    ((this.values[name] ??= new Histogram(bounds[name]!)) as Histogram).observe(value);
-  }
+interface Family {
+  readonly labelNames: readonly string[];
+  /** By the values of the labels. */
+  readonly cells: Map<string, { readonly labels: Labels; readonly sum: Sum | Histogram }>;
 }
 
 export class GuardMetrics {
-  readonly contentType = textContentType;
-  /** Requests that passed unread: too large, or no memory left for them. */
-  unread = 0;
   /** Share of the engine's own counts that no request accounts for; null where the engine has none. */
   unattributed: number | null = null;
-  private readonly tallies = new Map<string, Tally>();
+  private readonly families: ReadonlyMap<Name, Family>;
   private readonly models = new Set<string>();
-  private readonly tenants: boolean;
 
   constructor({ tenants = false }: { readonly tenants?: boolean } = {}) {
-    this.tenants = tenants;
+    const created = Object.entries(families).map(([name, [, labels]]): [Name, Family] => {
+      const labelNames = labels.filter((label) => tenants || label !== 'tenant');
+      return [name as Name, { labelNames, cells: new Map() }];
+    });
+    this.families = new Map(created);
+    this.add('requests_unread_total', {}, 0);
   }
 
   ended(record: Observation, verdict: Verdict): void {
-    const { route, upstream, ending, engine, speculation, totalMs, firstByteMs } = record;
+    const { route, upstream, ending, engine, tenant, speculation, totalMs, firstByteMs } = record;
     const isAnswer = record.status >= 200 && record.status < 300;
     if (isAnswer && this.models.size < maxModels) this.models.add(record.model);
-    const isJudged = isAnswer && upstream === 'speculative';
-    const model = this.label(record.model);
-    const tenant = this.tenants ? record.tenant : '';
-    const evidence = speculation?.evidence ?? '';
     const status = record.status === 0 ? 'none' : `${Math.floor(record.status / 100)}xx`;
-    const key = isJudged
-      ? `${verdict.name} ${ending} ${status} ${evidence} ${route} ${engine} ${tenant} ${model}`
-      : `${upstream} ${ending} ${status} ${route}`;
-    const labels = {
-      route,
-      upstream,
-      ending,
-      status,
-      engine,
-      model,
-      tenant,
-      evidence,
-      verdict: verdict.name,
-    };
-    const tally = this.tally(key, labels);
-    tally.count('requests_total');
-    tally.observe('request_duration_seconds', totalMs / 1000);
-    if (firstByteMs !== null) tally.observe('time_to_first_byte_seconds', firstByteMs / 1000);
-    if (!isJudged) return;
-    tally.count('verdicts_total');
+    this.add('requests_total', { route, upstream, ending, status });
+    this.add('request_duration_seconds', { route }, totalMs / 1000);
+    if (firstByteMs !== null) this.add('time_to_first_byte_seconds', { route }, firstByteMs / 1000);
+    if (!isAnswer || upstream === 'plain') return;
+    const labels = { engine, model: this.label(record.model), route, tenant };
+    this.add('verdicts_total', { ...labels, verdict: verdict.name });
     if (speculation === null) {
-      tally.count('requests_without_telemetry_total');
+      this.add('requests_without_telemetry_total', labels);
       return;
     }
-    tally.count('spec_steps_total', speculation.steps);
-    tally.count('spec_accepted_tokens_total', speculation.accepted);
-    if (speculation.proposed !== null) tally.count('spec_draft_tokens_total', speculation.proposed);
-    tally.observe('request_accepted_length', meanAcceptedLength(speculation));
+    const { steps, accepted, proposed, evidence } = speculation;
+    this.add('spec_steps_total', labels, steps);
+    this.add('spec_accepted_tokens_total', labels, accepted);
+    if (proposed !== null) this.add('spec_draft_tokens_total', labels, proposed);
+    this.add('request_accepted_length', { ...labels, evidence }, meanAcceptedLength(speculation));
   }
 
-  alerted({ model: name, route, cause }: Alert): void {
-    const model = this.label(name);
-    this.tally(`alert ${cause} ${route} ${model}`, { model, route, cause }).count('alerts_total');
+  /** A request passed unread: too large, or no memory left for it. */
+  unread(): void {
+    this.add('requests_unread_total', {});
+  }
+
+  alerted({ model, route, cause }: Alert): void {
+    this.add('alerts_total', { model: this.label(model), route, cause });
   }
 
   acted({ action, change }: ActionEvent): void {
-    this.tally(`action ${action} ${change}`, { action, change }).count('mitigations_total');
+    this.add('mitigations_total', { action, change });
   }
 
   /** @param state at the time of the scrape */
   text({ streams, running, lostRecords, tenants, measures, isStateConnected }: MetricsState): string {
-    const sums = new Map<string, { readonly labels: Labels; value: number | Histogram }>();
-    const add = (name: Name, labels: Tally['labels'], value: number | Histogram): void => {
-      const [, all]: readonly [string, readonly string[]] = families[name];
-      const names = all.filter((label) => this.tenants || label !== 'tenant');
-      const pairs = names.flatMap((label) => [label, labels[label]!]);
-      const key = [name, ...pairs].join('\n');
-      const known = sums.get(key);
-      if (known === undefined) sums.set(key, { labels: pairs, value });
-      else known.value = addValues(known.value, value);
-    };
-    for (const { labels, values } of this.tallies.values())
-      for (const [name, value] of Object.entries(values)) add(name as Name, labels, value);
+    for (const [name, { cells }] of this.families) if (typeOf(name) === 'gauge') cells.clear();
     for (const { baseline, model, route } of streams)
       if (baseline !== null && this.models.has(model))
-        add('baseline_accepted_length', { model, route }, baseline.middle);
-    add('requests_unread_total', {}, this.unread);
-    add('requests_running', {}, running);
-    add('records_lost', {}, lostRecords);
-    add('tenants', {}, tenants);
-    add('measures', {}, measures);
-    if (this.unattributed !== null) add('unattributed_share', { upstream: 'speculative' }, this.unattributed);
-    if (isStateConnected !== null) add('state_connected', { state: 'redis' }, Number(isStateConnected));
-    const lines = Object.entries(families).flatMap(([short, [help]]) => {
+        this.add('baseline_accepted_length', { model, route }, baseline.middle);
+    this.add('requests_running', {}, running);
+    this.add('records_lost', {}, lostRecords);
+    this.add('tenants', {}, tenants);
+    this.add('measures', {}, measures);
+    if (this.unattributed !== null)
+      this.add('unattributed_share', { upstream: 'speculative' }, this.unattributed);
+    if (isStateConnected !== null) this.add('state_connected', { state: 'redis' }, Number(isStateConnected));
+    const lines = [...this.families].flatMap(([short, { cells }]) => {
       const name = `mistletoe_${short}`;
-      const isHistogram = bounds[short as Name] !== undefined;
-      const type = isHistogram ? 'histogram' : short.endsWith('_total') ? 'counter' : 'gauge';
-      const cells = [...sums].filter(([key]) => key.split('\n', 1)[0] === short);
-      const samples = cells.flatMap(([, { labels, value }]) =>
-        typeof value === 'number' ? [line(name, labels, value)] : value.lines(name, labels),
-      );
-      return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...samples, ''];
+      const samples = [...cells.values()].flatMap(({ labels, sum }) => sum.lines(name, labels));
+      return [`# HELP ${name} ${families[short][0]}`, `# TYPE ${name} ${typeOf(short)}`, ...samples, ''];
     });
     return `${lines.join('\n')}\n`;
   }
@@ -173,28 +138,44 @@ export class GuardMetrics {
     return this.models.has(model) ? model : 'other';
   }
 
-  private tally(key: string, labels: Tally['labels']): Tally {
-    const known = this.tallies.get(key);
-    if (known !== undefined) return known;
-    const tally = new Tally(labels);
-    this.tallies.set(key, tally);
-    return tally;
+  private add(name: Name, given: LabelValues, value = 1): void {
+    const { labelNames, cells } = this.families.get(name)!;
+    const values = labelNames.map((label) => given[label]!);
+    const key = values.join('\n');
+    let cell = cells.get(key);
+    if (cell === undefined) {
+      const labels = labelNames.flatMap((label, index) => [label, values[index]!]);
+      const limits = bounds[name];
+      cell = { labels, sum: limits === undefined ? new Sum() : new Histogram(limits) };
+      cells.set(key, cell);
+    }
+    cell.sum.observe(value);
   }
 }
 
-function addValues(one: number | Histogram, other: number | Histogram): number | Histogram {
-  return typeof one === 'number' || typeof other === 'number' ? Number(one) + Number(other) : one.plus(other);
+function typeOf(name: Name): string {
+  if (bounds[name] !== undefined) return 'histogram';
+  return name.endsWith('_total') ? 'counter' : 'gauge';
 }
 
-/**
- * Prometheus' text format (0.0.4). Libraries sort and join the labels for every count, which costs as much as reading the
- * response; here text is made when scraped.
- */
+// Prometheus' text format (0.0.4). Libraries sort the labels for every count, which costs as much as reading the response.
 
 /** Names and values alternate. */
 type Labels = readonly string[];
 
 export const textContentType = 'text/plain; version=0.0.4; charset=utf-8';
+
+class Sum {
+  private total = 0;
+
+  observe(value: number): void {
+    this.total += value;
+  }
+
+  lines(name: string, labels: Labels): string[] {
+    return [line(name, labels, this.total)];
+  }
+}
 
 export class Histogram {
   private readonly counts: Float64Array;
@@ -210,14 +191,6 @@ export class Histogram {
     while (place < bounds.length && value > bounds[place]!) place++;
     this.counts[place]!++;
     this.sum += value;
-  }
-
-  /** Of two with the same bounds. */
-  plus(other: Histogram): Histogram {
-    const total = new Histogram(this.bounds);
-    total.sum = this.sum + other.sum;
-    for (const place of total.counts.keys()) total.counts[place] = this.counts[place]! + other.counts[place]!;
-    return total;
   }
 
   lines(name: string, labels: Labels): string[] {

@@ -178,9 +178,9 @@ export class Exchange implements UpstreamHandler {
     this.end('complete', response.statusCode);
   }
 
-  private writeHead(without?: ReadonlySet<string>, added?: RawHeaders): void {
+  private writeHead(without?: ReadonlySet<string>, added: RawHeaders = []): void {
     const { status, reason, rawHeaders } = this.incoming!;
-    this.response.writeHead(status, reason, headersToPass(rawHeaders, without, added));
+    this.response.writeHead(status, reason, [...headersToPass(rawHeaders, without), ...added]);
   }
 
   private pauseUntilTaken(): void {

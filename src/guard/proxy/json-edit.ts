@@ -2,6 +2,8 @@
  * Changes single fields in the text of a JSON object and keeps every other byte: parsing and writing a body anew would
  * round 64-bit seeds. All functions expect valid JSON whose outermost value is an object.
  */
+import { visitPunctuation } from '../../core/json-text.js';
+
 interface FieldSpan {
   readonly key: string;
   readonly start: number;
@@ -42,51 +44,26 @@ export function removeField(text: string, [key, ...rest]: readonly string[]): st
 
 function findFields(text: string): FieldSpan[] {
   const spans: FieldSpan[] = [];
-  let at = text.indexOf('{') + 1;
-  for (;;) {
-    at = skipSpace(text, at);
-    if (text[at] === ',') at = skipSpace(text, at + 1);
-    if (text[at] !== '"') return spans;
-    const start = at;
-    at = skipString(text, at);
-    const key = JSON.parse(text.slice(start, at)) as string;
-    const valueStart = skipSpace(text, skipSpace(text, at) + 1);
-    at = skipValue(text, valueStart);
-    spans.push({ key, start, valueStart, valueEnd: at });
-  }
+  let [depth, from, colon] = [0, 0, 0];
+  visitPunctuation(text, (character, at) => {
+    if (character === '{' || character === '[') depth++;
+    if (depth === 1 && character === ':') colon = at;
+    if (depth === 1 && /[{,}]/.test(character)) {
+      if (colon > from) spans.push(readField(text, from, colon, at));
+      from = at + 1;
+    }
+    if (character === '}' || character === ']') depth--;
+  });
+  return spans;
 }
 
-function skipSpace(text: string, from: number): number {
-  let at = from;
-  while (text.charCodeAt(at) <= 32) at++;
-  return at;
-}
-
-function skipString(text: string, from: number): number {
-  let at = from + 1;
-  for (;;) {
-    at = text.indexOf('"', at);
-    let slashes = 0;
-    while (text[at - 1 - slashes] === '\\') slashes++;
-    at++;
-    if (slashes % 2 === 0) return at;
-  }
-}
-
-function skipValue(text: string, from: number): number {
-  let depth = 0;
-  let at = from;
-  do {
-    const character = text[at];
-    if (character === '"') at = skipString(text, at);
-    else if (character === '{' || character === '[') {
-      depth++;
-      at++;
-    } else if (character === '}' || character === ']') {
-      depth--;
-      at++;
-    } else if (depth > 0) at++;
-    else while (!/[\s,}\]]/.test(text[at] ?? ',')) at++;
-  } while (depth > 0);
-  return at;
+function readField(text: string, from: number, colon: number, end: number): FieldSpan {
+  const name = text.slice(from, colon);
+  const value = text.slice(colon + 1, end);
+  return {
+    key: JSON.parse(name) as string,
+    start: colon - name.trimStart().length,
+    valueStart: end - value.trimStart().length,
+    valueEnd: colon + 1 + value.trimEnd().length,
+  };
 }

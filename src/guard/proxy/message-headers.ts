@@ -25,11 +25,7 @@ const hostForm = /^(?:\[[\da-f:.]+\]|[a-z\d](?:[\w.-]*[a-z\d.])?)(?::\d{1,5})?$/
 
 /** The first value of a field. `name` is in lower case. */
 export function valueOf(rawHeaders: RawHeaders, name: string): string | undefined {
-  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
-    const field = rawHeaders[index]!;
-    if (field.length === name.length && field.toLowerCase() === name) return rawHeaders[index + 1]!;
-  }
-  return undefined;
+  return valuesOf(rawHeaders, name)[0];
 }
 
 export function valuesOf(rawHeaders: RawHeaders, name: string): string[] {
@@ -80,15 +76,8 @@ export function bad(message: string, status = 400): ErrorResponse {
   return { status, message, code: 'bad_request' };
 }
 
-/**
- * @param without in lower case
- * @param added appended
- */
-export function headersToPass(
-  rawHeaders: RawHeaders,
-  without?: ReadonlySet<string>,
-  added: RawHeaders = [],
-): string[] {
+/** @param without in lower case */
+export function headersToPass(rawHeaders: RawHeaders, without?: ReadonlySet<string>): string[] {
   const listed = listedIn(valuesOf(rawHeaders, 'connection'));
   const passed: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
@@ -96,7 +85,6 @@ export function headersToPass(
     if (ofOneConnection.has(name) || listed.has(name) || without?.has(name) === true) continue;
     passed.push(rawHeaders[index]!, rawHeaders[index + 1]!);
   }
-  passed.push(...added);
   return passed;
 }
 
@@ -121,7 +109,8 @@ export function headersForEngine(
   length: number | undefined,
 ): string[] {
   const without = length !== undefined ? changedHeaders : isRead ? readHeaders : hopHeaders;
-  const headers = headersToPass(rawHeaders, without, isRead ? ['Accept-Encoding', 'identity'] : []);
+  const headers = headersToPass(rawHeaders, without);
+  if (isRead) headers.push('Accept-Encoding', 'identity');
   if (length !== undefined) headers.push('Content-Length', String(length));
   else if (valueOf(rawHeaders, 'transfer-encoding') !== undefined)
     headers.push('Transfer-Encoding', 'chunked');

@@ -7,39 +7,30 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import { isIP } from 'node:net';
 import { describeCause, MistletoeError } from '../../core/errors.js';
+import { textContentType } from '../metrics/guard-metrics.js';
 import { type ErrorResponse, bad, sendError } from './message-headers.js';
 
-export interface PageAnswer {
-  readonly status: number;
+export interface Page {
+  readonly html: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
 }
-
-/** Undefined where the path is not the page's. */
-export type PageHandler = (path: string, method: string) => PageAnswer | undefined;
-
-export interface OperatorAccess {
-  readonly key: string | undefined;
-  /** Host names besides addresses and localhost. */
-  readonly hosts: readonly string[];
-}
-
-/** What a path answers: a content type and a body. */
-export type Endpoint = (
-  parameters: URLSearchParams,
-) => readonly [string, string] | Promise<readonly [string, string]>;
 
 export interface OperatorOptions {
-  readonly access: OperatorAccess;
-  readonly page?: PageHandler | undefined;
-  /** By path; /mistletoe/health exists always and needs no key. */
-  readonly endpoints: Readonly<Record<string, Endpoint>>;
+  readonly key?: string | undefined;
+  /** Host names besides addresses and localhost. */
+  readonly hosts?: readonly string[];
+  readonly readPage?: (() => Page) | undefined;
+  /** The page's data; entries after a time in milliseconds. */
+  readonly readState: (sinceMs: number) => unknown;
+  readonly readMetrics?: () => string;
 }
 
-const safety = [
-  ...['Cache-Control', 'no-store', 'X-Content-Type-Options', 'nosniff'],
-  ...['Cross-Origin-Resource-Policy', 'same-origin', 'Content-Security-Policy', "default-src 'none'"],
-];
+const safety = {
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'cross-origin-resource-policy': 'same-origin',
+  'content-security-policy': "default-src 'none'",
+};
 
 /** An address that others can reach needs a key. */
 export function requireKey(host: string, key: string | undefined): void {
@@ -60,51 +51,58 @@ export function readKey(path: string | undefined): string | undefined {
 }
 
 export function createOperatorServer(options: OperatorOptions): Server {
+  const page = options.readPage?.();
   return createServer((request, response) => {
     request.resume();
-    answer(options, request, response).catch((cause: unknown) => {
+    answer(options, page, request, response).catch((cause: unknown) => {
       sendError(response, { status: 500, message: describeCause(cause), code: 'guard_failed' });
     });
   });
 }
 
 async function answer(
-  { access, page, endpoints }: OperatorOptions,
+  options: OperatorOptions,
+  page: Page | undefined,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const { method = '' } = request;
   const { pathname, searchParams } = new URL(`http://guard${request.url ?? ''}`);
-  const found = page?.(pathname, method);
-  const isRead = method === 'GET' || method === 'HEAD';
-  const endpoint =
-    pathname === '/mistletoe/health'
-      ? health
-      : Object.hasOwn(endpoints, pathname)
-        ? endpoints[pathname]
-        : undefined;
-  const refusal = endpoint === health ? undefined : refuseOperator(request, access);
-  if (pathname === '/') response.writeHead(302, { location: '/mistletoe' }).end();
-  else if (found !== undefined) response.writeHead(found.status, { ...found.headers }).end(found.body);
-  else if (!isRead)
-    sendError(response, { ...bad('Only GET is supported here.', 405), headers: ['Allow', 'GET, HEAD'] });
-  else if (refusal !== undefined) sendError(response, refusal);
-  else if (endpoint === undefined)
-    sendError(response, { status: 404, message: 'Nothing is served under this path.', code: 'not_found' });
-  else {
-    const [type, body] = await endpoint(searchParams);
-    const length = String(Buffer.byteLength(body));
-    response.writeHead(200, ['Content-Type', type, 'Content-Length', length, ...safety]);
-    response.end(method === 'HEAD' ? undefined : body);
+  const send = (body: string, type: string, headers: Page['headers'] = safety): void => {
+    const length = Buffer.byteLength(body);
+    response.writeHead(200, { 'content-type': type, 'content-length': length, ...headers }).end(body);
+  };
+  if (pathname === '/') {
+    response.writeHead(302, { location: '/mistletoe' }).end();
+    return;
   }
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    sendError(response, { ...bad('Only GET is supported here.', 405), headers: ['Allow', 'GET, HEAD'] });
+    return;
+  }
+  // These contain no data, so they need no key.
+  if (pathname === '/mistletoe/health') {
+    send('{"status":"ok"}\n', 'application/json');
+    return;
+  }
+  if (page !== undefined && /^\/mistletoe\/?$/.test(pathname)) {
+    send(page.html, 'text/html; charset=utf-8', page.headers);
+    return;
+  }
+  const refusal = refuseOperator(request, options);
+  if (refusal !== undefined) sendError(response, refusal);
+  else if (pathname === '/mistletoe/api/state') {
+    const since = Number(searchParams.get('since') ?? 0);
+    const state = await options.readState(Number.isFinite(since) ? since : 0);
+    send(JSON.stringify(state), 'application/json');
+  } else if (pathname === '/mistletoe/metrics' && options.readMetrics !== undefined)
+    send(options.readMetrics(), textContentType);
+  else sendError(response, { status: 404, message: 'Nothing is served under this path.', code: 'not_found' });
 }
-
-const health: Endpoint = () => ['application/json', '{"status":"ok"}\n'];
 
 /** Undefined where the request may be answered. */
 function refuseOperator(
   { headers, socket }: IncomingMessage,
-  { key, hosts }: OperatorAccess,
+  { key, hosts = [] }: OperatorOptions,
 ): ErrorResponse | undefined {
   const forbid = (message: string): ErrorResponse => ({ status: 403, message, code: 'operator_only' });
   if (key !== undefined) {

@@ -8,7 +8,7 @@ import type { Observation } from '../observation.js';
 import type { RequestHead, Route, Router, Watcher } from './exchange-route.js';
 import { setField } from './json-edit.js';
 import { type RawHeaders, bad, valueOf } from './message-headers.js';
-import { RequestWatch } from './request-watch.js';
+import { RequestWatch, type WatchOptions } from './request-watch.js';
 import { type Strip, askForTelemetry } from './telemetry-request.js';
 import type { TenantNamer } from './tenant.js';
 import type { UpstreamFacts } from './upstream-facts.js';
@@ -81,7 +81,9 @@ export class RequestRouter implements Router {
         typeof name === 'string' && name !== '' ? name.slice(0, maxNameCharacters) : null,
       );
     };
-    const watcher = this.watch({ route, tenant, upstream }, rawHeaders, decision, readModel);
+    const measure = measureOf(decision);
+    const isProbe = decision.kind === 'probe' || undefined;
+    const watcher = this.watch({ route, tenant, upstream, measure, isProbe }, rawHeaders, readModel);
     if (isPlain) return { kind: 'pass', upstream: plain, watcher, isRead: true };
     if (decision.kind !== 'refuse') return this.forward(watcher, decision, readBody);
     const message = 'Too many requests: this tenant is limited while drafting does not pay for its requests.';
@@ -110,20 +112,17 @@ export class RequestRouter implements Router {
   }
 
   private watch(
-    about: Pick<Observation, 'route' | 'tenant' | 'upstream'>,
+    about: Omit<WatchOptions['about'], 'id'>,
     rawHeaders: RawHeaders,
-    decision: Decision,
     readModel: () => string,
   ): RequestWatch {
     const { facts } = this.settings;
     const { onStart, onEnd, onFault } = this.listeners;
     onStart();
+    const id = `${this.idPrefix}-${(this.count++).toString(36)}`;
     const options = {
-      id: `${this.idPrefix}-${(this.count++).toString(36)}`,
-      ...about,
+      about: { id, ...about },
       engine: facts.engine,
-      measure: measureOf(decision),
-      isProbe: decision.kind === 'probe',
       rawHeaders,
       onFault,
       onEnd(observation: Observation) {

@@ -3,16 +3,16 @@
  * reported and costs nothing else.
  */
 import { parseEngineName } from '../engines/engine-list.js';
-import type { ActionName, EngineName, Observation } from '../observation.js';
+import type { EngineName, Observation } from '../observation.js';
 import type { ExchangeEnding, Watcher } from './exchange-route.js';
 import { type RawHeaders, valueOf } from './message-headers.js';
 import type { ResponseHead } from './response-parser.js';
 import { type ReadResponse, type ResponseReader, createResponseReader } from './response-reader.js';
 
-export interface WatchOptions extends Pick<Observation, 'id' | 'route' | 'tenant' | 'upstream'> {
+export interface WatchOptions {
+  /** What is known before there is a response. */
+  readonly about: Pick<Observation, 'id' | 'route' | 'tenant' | 'upstream' | 'measure' | 'isProbe'>;
   readonly engine: EngineName | undefined;
-  readonly measure: ActionName | undefined;
-  readonly isProbe: boolean;
   /** Of the request. */
   readonly rawHeaders: RawHeaders;
   readonly onEnd: (observation: Observation) => void;
@@ -69,34 +69,25 @@ export class RequestWatch implements Watcher {
 
   private observe(ending: ExchangeEnding, status: number, read: ReadResponse | undefined): Observation {
     this.onSent();
-    const { id, route, tenant, upstream, engine, measure, isProbe, rawHeaders } = this.options;
+    const { about, engine, rawHeaders } = this.options;
     const { isStream, firstByteMs } = this;
-    const observation: { -readonly [Key in keyof Observation]: Observation[Key] } = {
-      id,
+    return {
+      ...about,
+      clientRequestId: idOf(valueOf(rawHeaders, 'x-request-id')),
+      traceparent: idOf(valueOf(rawHeaders, 'traceparent')),
+      engineRequestId: idOf(read?.id ?? this.responseId),
       model: this.model!,
-      route,
       endedMs: Date.now(),
       engine: read?.engine ?? engine ?? 'unknown',
-      tenant,
       status,
       ending,
-      upstream,
       isStream,
       promptTokens: read?.promptTokens ?? null,
       completionTokens: read?.completionTokens ?? null,
       firstByteMs: firstByteMs === null ? null : round(firstByteMs),
       totalMs: round(performance.now() - this.startedAt),
-      speculation: upstream === 'plain' ? null : (read?.speculation ?? null),
+      speculation: about.upstream === 'plain' ? null : (read?.speculation ?? null),
     };
-    const clientRequestId = idOf(valueOf(rawHeaders, 'x-request-id'));
-    const traceparent = idOf(valueOf(rawHeaders, 'traceparent'));
-    const engineRequestId = idOf(read?.id ?? this.responseId);
-    if (clientRequestId !== undefined) observation.clientRequestId = clientRequestId;
-    if (traceparent !== undefined) observation.traceparent = traceparent;
-    if (engineRequestId !== undefined) observation.engineRequestId = engineRequestId;
-    if (measure !== undefined) observation.measure = measure;
-    if (isProbe) observation.isProbe = true;
-    return observation;
   }
 }
 

@@ -2,10 +2,10 @@
  * Reads a response beside the proxy that passes its bytes on: it keeps little, changes nothing, and never throws. A JSON
  * body is kept up to a limit and read at its end; a stream is read event by event. Compressed responses are not read.
  */
-import { asCount, asObject, parseJson } from '../engines/claim.js';
+import type { EngineAdapter } from '../engines/adapter.js';
+import { type JsonObject, asCount, asList, asObject, parseJson } from '../engines/claim.js';
 import { adapterOf, findSpeculation } from '../engines/engine-list.js';
 import type { EngineName, Speculation } from '../observation.js';
-import { StreamMeter } from './stream-meter.js';
 
 export interface ReaderOptions {
   /** Longer JSON bodies are not read. */
@@ -18,7 +18,7 @@ export interface ReaderOptions {
 export type ReadResponse = Pick<Facts, 'engine' | 'id' | 'promptTokens' | 'completionTokens' | 'speculation'>;
 
 export interface ResponseReader {
-  push(bytes: Uint8Array): void;
+  push(bytes: Buffer): void;
   finish(): ReadResponse;
 }
 
@@ -79,7 +79,7 @@ function asName(value: unknown): string | null {
 }
 
 function readBody(facts: Facts, maxBytes: number): ResponseReader {
-  let pieces: Uint8Array[] = [];
+  let pieces: Buffer[] = [];
   let bytes = 0;
   return {
     push(piece) {
@@ -89,9 +89,7 @@ function readBody(facts: Facts, maxBytes: number): ResponseReader {
     },
     finish() {
       if (bytes > maxBytes) return facts;
-      const [first] = pieces;
-      const isOne = pieces.length === 1 && Buffer.isBuffer(first);
-      const body = parseJson((isOne ? first : Buffer.concat(pieces)).toString());
+      const body = parseJson((pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)).toString());
       if (body !== undefined) facts.take(body);
       return facts;
     },
@@ -99,12 +97,12 @@ function readBody(facts: Facts, maxBytes: number): ResponseReader {
 }
 
 function readEvents(facts: Facts): ResponseReader {
-  const events = createEventStream();
+  const events = new EventStream();
   const meter = new StreamMeter();
   return {
     push(piece) {
-      for (const data of events.push(piece)) {
-        const body = data === '[DONE]' || data === '' ? undefined : asObject(parseJson(data));
+      for (const { text, isWhole } of events.push(piece)) {
+        const body = isWhole ? asObject(parseJson(dataOf(text))) : undefined;
         if (body === undefined) continue;
         facts.take(body);
         meter.add(body);
@@ -119,49 +117,128 @@ function readEvents(facts: Facts): ResponseReader {
   };
 }
 
+const maxEvent = 1 << 20;
+/** A return at the end of the bytes may belong to the line feed that follows. */
+const eventEnd = /(?:\r\n|\n|\r(?!\n|$)){2}/g;
+
 /**
- * Server-sent events (WHATWG HTML, section 9.2.6): the data of complete events, in any cut of the bytes. Longer lines and
- * events are skipped, so memory is bounded.
+ * Server-sent events as Latin-1 text, each with the blank line that ends it. Everything that is looked for in them is
+ * ASCII. Memory is bounded: an event that is too long comes in pieces, which are not whole.
  */
-export function createEventStream(maxCharacters = 1 << 20) {
-  const decoder = new TextDecoder();
-  let rest = ''; // an unfinished line
-  let endsWithReturn = false; // a line feed after it belongs to the same line end
-  let data: string | undefined;
-  let isSkipped = false;
+export class EventStream {
+  /** An unfinished event. */
+  rest = '';
+  private isCut = false;
 
-  const endLine = (line: string, events: string[]): void => {
-    if (line === '') {
-      if (!isSkipped && data !== undefined) events.push(data);
-      data = undefined;
-      isSkipped = false;
-      return;
+  push(bytes: Buffer): readonly { readonly text: string; readonly isWhole: boolean }[] {
+    const text = this.rest + bytes.toString('latin1');
+    const events = [];
+    let from = 0;
+    for (const { index, 0: end } of text.matchAll(eventEnd)) {
+      const next = index + end.length;
+      events.push({ text: text.slice(from, next), isWhole: !this.isCut });
+      this.isCut = false;
+      from = next;
     }
-    const value = line.length > maxCharacters ? undefined : dataOf(line);
-    if (line.length > maxCharacters || (data?.length ?? 0) + (value?.length ?? 0) > maxCharacters)
-      isSkipped = true;
-    else if (value !== undefined) data = data === undefined ? value : `${data}\n${value}`;
-  };
-
-  return {
-    /** Returns the data of the events that these bytes complete. */
-    push(bytes: Uint8Array): readonly string[] {
-      let text = decoder.decode(bytes, { stream: true });
-      if (text === '') return [];
-      if (endsWithReturn && text.startsWith('\n')) text = text.slice(1);
-      endsWithReturn = text.endsWith('\r');
-      const lines = text.split(text.includes('\r') ? /\r\n?|\n/ : '\n');
-      lines[0] = rest + lines[0]!;
-      rest = lines.pop()!.slice(0, maxCharacters + 1); // enough to be too long
-      const events: string[] = [];
-      for (const line of lines) endLine(line, events);
-      return events;
-    },
-  };
+    this.rest = text.slice(from);
+    if (this.rest.length <= maxEvent) return events;
+    events.push({ text: this.rest, isWhole: false });
+    this.isCut = true;
+    this.rest = '';
+    return events;
+  }
 }
 
-/** Undefined for other fields, also those whose name starts with "data". */
-function dataOf(line: string): string | undefined {
-  if (line === 'data') return '';
-  return line.startsWith('data:') ? line.slice(line[5] === ' ' ? 6 : 5) : undefined;
+export function dataOf(event: string): string {
+  const lines = event.split(/\r\n?|\n/).filter((line) => line.startsWith('data:'));
+  return lines.map((line) => line.slice(line[5] === ' ' ? 6 : 5)).join('\n');
+}
+
+const maxChoices = 128;
+const minSteps = 3;
+
+/**
+ * Counts the chunks of a streamed response, per choice. vLLM, SGLang, TensorRT-LLM and our server send the tokens of one
+ * step as one chunk, so tokens per chunk are the accepted length; llama.cpp and TGI send every token by itself. The first
+ * chunk of a choice comes from the prompt's own pass. Servers that join steps (a stream interval above 1, a tool parser
+ * that holds text back) make lengths look longer.
+ */
+export class StreamMeter {
+  /** Chunks with text. */
+  chunks = 0;
+  private readonly choices = new Set<number>();
+  private textLength = 0; // of servers that repeat the whole text
+  private listedTokens: number | null = 0;
+
+  add(body: JsonObject): void {
+    const choices = asList(body.choices)
+      ?.slice(0, maxChoices)
+      .map((choice) => asObject(choice) ?? {});
+    if (choices === undefined) this.count(0, this.measureOther(body), listedIn(body));
+    for (const choice of choices ?? [])
+      this.count(asCount(choice.index) ?? 0, measureChoice(choice), listedIn(choice));
+  }
+
+  /** @param chunk what a chunk is for this engine, if known */
+  estimate(chunk: EngineAdapter['chunk'], completionTokens: number | null): Speculation | null {
+    const tokens = completionTokens ?? this.listedTokens;
+    const steps = this.chunks - this.choices.size;
+    if (chunk === 'token' || tokens === null || steps < minSteps) return null;
+    return {
+      evidence: chunk === 'step' ? 'derived' : 'estimated',
+      steps,
+      accepted: Math.max(0, tokens - this.chunks),
+      proposed: null,
+      histogram: null,
+      perStepAccepted: null,
+      perStepProposed: null,
+      draftLength: null,
+      isTree: false,
+    };
+  }
+
+  private count(choice: number, characters: number, tokens: number | null): void {
+    if (characters === 0) return;
+    this.chunks++;
+    if (this.choices.size < maxChoices) this.choices.add(choice);
+    this.listedTokens = this.listedTokens === null || tokens === null ? null : this.listedTokens + tokens;
+  }
+
+  private measureOther({ text, content, delta, token }: JsonObject): number {
+    if (typeof content === 'string') return content.length; // llama.cpp
+    if (typeof delta === 'string') return delta.length; // /v1/responses
+    if (delta !== undefined) {
+      const { text: added, thinking, partial_json: json } = asObject(delta) ?? {}; // /v1/messages
+      return lengthOf(added) + lengthOf(thinking) + lengthOf(json);
+    }
+    if (token !== undefined) return lengthOf(asObject(token)?.text); // TGI
+    if (typeof text !== 'string') return 0;
+    const added = Math.max(0, text.length - this.textLength); // SGLang
+    this.textLength = text.length;
+    return added;
+  }
+}
+
+const lengthOf = (value: unknown): number => (typeof value === 'string' ? value.length : 0);
+
+/** UTF-16 units of text, reasoning, and arguments of tools. */
+function measureChoice(choice: JsonObject): number {
+  const delta = asObject(choice.delta);
+  if (delta === undefined) return lengthOf(choice.text);
+  const length = lengthOf(delta.content) + lengthOf(delta.reasoning_content ?? delta.reasoning);
+  const calls = asList(delta.tool_calls)?.slice(0, 64) ?? [];
+  return calls.reduce<number>(
+    (sum, call) => sum + lengthOf(asObject(asObject(call)?.function)?.arguments),
+    length,
+  );
+}
+
+/** Tokens that are listed for another purpose: log-probabilities or ids. */
+function listedIn(choice: JsonObject): number | null {
+  const logprobs = asObject(choice.logprobs);
+  for (const list of [logprobs?.content, logprobs?.tokens, choice.token_ids, choice.tokens]) {
+    const { length } = asList(list) ?? [];
+    if (length > 0) return length;
+  }
+  return null;
 }

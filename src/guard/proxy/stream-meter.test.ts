@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../engines/claim.js';
-import { StreamMeter } from './stream-meter.js';
+import { StreamMeter } from './response-reader.js';
 
 function measure(chunks: readonly JsonObject[]): StreamMeter {
   const meter = new StreamMeter();

@@ -5,6 +5,7 @@
 import { type EngineAdapter, askForUsage } from '../engines/adapter.js';
 import { type JsonObject, asList, asObject, parseJson } from '../engines/claim.js';
 import { removeField, setField } from './json-edit.js';
+import { EventStream } from './response-reader.js';
 
 export interface Strip {
   /** The last chunk of a stream, which has the usage and no choices. */
@@ -48,38 +49,41 @@ export interface ResponseStrip {
   finish(): Buffer;
 }
 
-const maxHeld = { event: 1 << 20, body: 8 << 20 };
+const maxBody = 8 << 20;
 /** An event with one line of data, and nothing else. */
 const onlyData = /^(data: ?)(.*?)((?:\r?\n)+)$/;
-const eventEnd = /\r?\n\r?\n/g;
 
 /** Undefined where the response has nothing to take out. */
 export function createResponseStrip(strip: Strip, contentType: string): ResponseStrip | undefined {
-  const isStream = contentType.startsWith('text/event-stream');
-  if (!isStream && (strip.fields.length === 0 || !contentType.startsWith('application/json')))
-    return undefined;
+  if (contentType.startsWith('text/event-stream')) return stripEvents(strip);
+  if (strip.fields.length === 0 || !contentType.startsWith('application/json')) return undefined;
   let held = '';
   return {
-    isWhole: !isStream,
+    isWhole: true,
     push(bytes) {
       held += bytes.toString('latin1');
-      let passed = '';
-      let from = 0;
-      if (isStream)
-        for (const { index, 0: end } of held.matchAll(eventEnd)) {
-          passed += stripEvent(held.slice(from, index + end.length), strip);
-          from = index + end.length;
-        }
-      held = held.slice(from);
-      if (held.length > maxHeld[isStream ? 'event' : 'body'] || (!isStream && !this.isWhole)) {
-        this.isWhole = false;
-        [passed, held] = [passed + held, ''];
-      }
-      return Buffer.from(passed, 'latin1');
+      if (this.isWhole && held.length <= maxBody) return Buffer.alloc(0);
+      this.isWhole = false;
+      return this.finish();
     },
     finish() {
-      return Buffer.from(this.isWhole ? (stripData(held, strip) ?? held) : held, 'latin1');
+      const passed = Buffer.from(this.isWhole ? (stripData(held, strip) ?? held) : held, 'latin1');
+      held = '';
+      return passed;
     },
+  };
+}
+
+function stripEvents(strip: Strip): ResponseStrip {
+  const stream = new EventStream();
+  return {
+    isWhole: false,
+    push(bytes) {
+      const events = stream.push(bytes);
+      const passed = events.map(({ text, isWhole }) => (isWhole ? stripEvent(text, strip) : text));
+      return Buffer.from(passed.join(''), 'latin1');
+    },
+    finish: () => Buffer.from(stream.rest, 'latin1'),
   };
 }
 

@@ -82,7 +82,8 @@ export class Upstream {
   }
 
   /** Throws where the path or a header field cannot be sent. */
-  request({ method, path, headers, isChunked, body }: UpstreamRequest, handler: UpstreamHandler): Connection {
+  request(request: UpstreamRequest, handler: UpstreamHandler): Connection {
+    const { method, path, headers } = request;
     let head = `${method} ${this.basePath}${path} HTTP/1.1\r\nHost: ${this.hostHeader}\r\n`;
     for (let index = 0; index < headers.length; index += 2)
       head += `${headers[index]!}: ${headers[index + 1]!}\r\n`;
@@ -96,8 +97,7 @@ export class Upstream {
       connection = idle.pop();
     }
     connection ??= new Connection(this.connect(), this.isSecure, this.pool);
-    connection.start(method, isChunked, handler);
-    connection.send(head, body);
+    connection.start(request, head, handler);
     return connection;
   }
 
@@ -148,19 +148,12 @@ export class Connection {
     });
   }
 
-  start(method: string, isChunked: boolean, handler: UpstreamHandler): void {
+  start({ method, isChunked, body }: UpstreamRequest, head: string, handler: UpstreamHandler): void {
     this.parser = new ResponseParser(method, handler);
     this.handler = handler;
     this.isChunked = isChunked;
     this.isSent = false;
     this.socket.ref();
-  }
-
-  isUsable(): boolean {
-    return this.socket.writable && Date.now() < this.usableUntilMs;
-  }
-
-  send(head: string, body: Buffer | undefined): void {
     if (body === undefined) {
       this.socket.write(head, 'latin1');
       return;
@@ -170,7 +163,7 @@ export class Connection {
     if (length <= maxJoinedBytes) {
       const text = body.toString('latin1');
       const framed = length === 0 ? '0\r\n\r\n' : `${length.toString(16)}\r\n${text}\r\n0\r\n\r\n`;
-      this.socket.write(head + (this.isChunked ? framed : text), 'latin1');
+      this.socket.write(head + (isChunked ? framed : text), 'latin1');
       return;
     }
     this.socket.cork();
@@ -178,6 +171,10 @@ export class Connection {
     this.write(body);
     this.end();
     this.socket.uncork();
+  }
+
+  isUsable(): boolean {
+    return this.socket.writable && Date.now() < this.usableUntilMs;
   }
 
   /** Returns false where the caller should wait for `onDrain`. */

@@ -3,13 +3,19 @@
  * together. A failed write is truncated to the last whole line; its lines are counted as lost and reported once. Processes
  * never write into each other's segments, so several may share a folder.
  */
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause } from '../../core/errors.js';
-import { makeFolder } from '../../core/files.js';
+import { isFolder, isMissing, makeFolder } from '../../core/files.js';
+import { parseJsonText } from '../../core/json-text.js';
 import type { GuardConfiguration } from '../guard-config.js';
-import type { LogEntry } from './record-segments.js';
-import { removeOldSegments, segmentName } from './record-segments.js';
+import { type ActionEvent, type Alert, type Verdict, verdictNames } from '../judge/verdict.js';
+import { type Observation, observationSchema } from '../observation.js';
+
+export type LogEntry =
+  | { readonly kind: 'request'; readonly record: Observation; readonly verdict: Verdict }
+  | { readonly kind: 'alert'; readonly alert: Alert }
+  | { readonly kind: 'action'; readonly action: ActionEvent };
 
 export interface RecordLogOptions extends Omit<GuardConfiguration['records'], 'folder'> {
   readonly folder: string;
@@ -19,6 +25,8 @@ export interface RecordLogOptions extends Omit<GuardConfiguration['records'], 'f
   /** For tests: opens a segment. */
   readonly openFile?: (path: string) => Promise<FileHandle>;
 }
+
+const createSegment = (path: string): Promise<FileHandle> => open(path, 'ax', 0o600);
 
 interface Segment {
   readonly file: FileHandle;
@@ -90,17 +98,17 @@ export class RecordLog {
     try {
       const segment = await this.segmentToWrite();
       const bytes = Buffer.from(lines.join(''));
-      await writeWhole(segment, bytes);
+      await segment.file.appendFile(bytes).catch(async (cause: unknown) => {
+        await segment.file.truncate(segment.bytes).catch(() => undefined);
+        throw cause;
+      });
       segment.bytes += bytes.byteLength;
       if (this.hasFailed) this.options.onNotice?.(`Records are written again; ${this.lost} were lost.`);
       this.hasFailed = false;
     } catch (cause) {
       this.lost += lines.length;
-      const reason = describeCause(cause);
-      if (!this.hasFailed)
-        this.options.onNotice?.(
-          `Records cannot be written (${reason}). Requests continue; lost records are counted.`,
-        );
+      const message = `Records cannot be written (${describeCause(cause)}). Requests continue; lost records are counted.`;
+      if (!this.hasFailed) this.options.onNotice?.(message);
       this.hasFailed = true;
     } finally {
       this.working = undefined;
@@ -108,7 +116,7 @@ export class RecordLog {
   }
 
   private async segmentToWrite(): Promise<Segment> {
-    const { folder, segmentSize, segmentAge, openFile = createFile } = this.options;
+    const { folder, segmentSize, segmentAge, openFile = createSegment } = this.options;
     const now = Date.now();
     const { segment } = this;
     const isOld = segment !== undefined && segmentAge > 0 && now - segment.begunMs >= segmentAge;
@@ -128,16 +136,67 @@ export class RecordLog {
   }
 }
 
-const createFile = (path: string): Promise<FileHandle> => open(path, 'wx', 0o600);
-
-async function writeWhole({ file, bytes: start }: Segment, bytes: Buffer): Promise<void> {
+/** A line of a log, or an observation without one; undefined for entries that are no requests. */
+export function readRecordLine(text: string) {
+  let value: unknown;
   try {
-    for (let written = 0; written < bytes.byteLength;) {
-      const { bytesWritten } = await file.write(bytes, written, bytes.byteLength - written, start + written);
-      written += bytesWritten;
-    }
+    value = parseJsonText(text);
   } catch (cause) {
-    await file.truncate(start).catch(() => undefined);
-    throw cause;
+    return { fault: describeCause(cause) };
+  }
+  const { kind, record, verdict } = (value ?? {}) as Partial<Record<string, unknown>>;
+  if (kind === 'alert' || kind === 'alarm' || kind === 'action') return undefined;
+  const parsed = observationSchema.safeParse(kind === 'request' ? record : value);
+  if (parsed.success) {
+    const recorded = verdict as Verdict | null | undefined;
+    const isKnown = verdictNames.some((name) => name === recorded?.name);
+    return { record: parsed.data as Observation, verdict: isKnown ? recorded! : undefined };
+  }
+  const { path, message } = parsed.error.issues[0]!;
+  return { fault: `${path.length === 0 ? 'the line' : path.join('.')}: ${message}` };
+}
+
+const nameForm = /^records-(\d{13})-(\d+)-(\d+)\.jsonl$/;
+
+/** Names sort by time. */
+export function segmentName(begunMs: number, processId: number, count: number): string {
+  return `records-${String(begunMs).padStart(13, '0')}-${processId}-${count}.jsonl`;
+}
+
+/** Oldest first; other files of the folder are ignored. */
+export async function listSegments(folder: string) {
+  const orNothing = (cause: unknown): undefined => {
+    if (!isMissing(cause)) throw cause; // another process may have removed it
+  };
+  const names = (await readdir(folder).catch(orNothing)) ?? [];
+  const found = names.map(async (name) => {
+    const [, begun] = nameForm.exec(name) ?? [];
+    const path = join(folder, name);
+    const file = begun === undefined ? undefined : await stat(path).catch(orNothing);
+    return file && { name, path, begunMs: Number(begun), bytes: file.size, changedMs: file.mtimeMs };
+  });
+  const segments = (await Promise.all(found)).filter((segment) => segment !== undefined);
+  return segments.sort((one, other) => one.begunMs - other.begunMs || (one.name < other.name ? -1 : 1));
+}
+
+/** The lines of a file, or of all segments of a folder, oldest first. */
+export async function* readLines(path: string): AsyncGenerator<string> {
+  const files = isFolder(path) ? (await listSegments(path)).map((segment) => segment.path) : [path];
+  for (const file of files) yield* (await open(file)).readLines();
+}
+
+/** Removes the oldest until the rest and the next segment fit. */
+export async function removeOldSegments(
+  folder: string,
+  { retainSize, retainAge, segmentSize }: Omit<GuardConfiguration['records'], 'folder' | 'segmentAge'>,
+  nowMs: number,
+): Promise<void> {
+  const segments = await listSegments(folder);
+  let total = segments.reduce((sum, { bytes }) => sum + bytes, 0);
+  for (const { path, bytes, changedMs } of segments) {
+    const isOld = retainAge > 0 && nowMs - changedMs > retainAge;
+    if (!isOld && total + segmentSize <= retainSize) break;
+    await rm(path, { force: true });
+    total -= bytes;
   }
 }

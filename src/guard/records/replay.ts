@@ -1,11 +1,9 @@
 /** Replays recorded requests through a judge: the same verdicts as live with the same settings. */
-import { describeCause, MistletoeError } from '../../core/errors.js';
-import { parseJsonText } from '../../core/json-text.js';
+import { MistletoeError } from '../../core/errors.js';
 import { type JudgeOptions, Judge } from '../judge/judge.js';
 import type { ActionEvent, Alert, Judgment, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
-import { readRecordLine } from './record-segments.js';
-import { readLines } from './record-segments.js';
+import { readLines, readRecordLine } from './record-log.js';
 
 export type Replay = Awaited<ReturnType<typeof replayRecords>>;
 
@@ -31,12 +29,13 @@ export async function replayRecords(
   for await (const line of lines) {
     number += 1;
     if (line.trim() === '') continue;
-    const read = readLine(line);
+    const read = readRecordLine(line);
+    if (read === undefined) continue;
     if ('fault' in read) {
       unread += 1;
       firstFault ??= `line ${number}, ${read.fault}`;
+      continue;
     }
-    if (!('record' in read)) continue;
     requests += 1;
     const judgment = judge.judge(read.record);
     const { verdict } = judgment;
@@ -110,12 +109,4 @@ function describeAlert({ atMs, cause, tenant, requestId, text }: Alert): string 
   const isDate = Number.isFinite(atMs) && Math.abs(atMs) < 8.64e15;
   const when = isDate ? new Date(atMs).toISOString() : String(atMs);
   return `${when} ${cause} (${tenant ?? 'all tenants'}, request ${requestId}): ${text}`;
-}
-
-function readLine(line: string): ReturnType<typeof readRecordLine> {
-  try {
-    return readRecordLine(parseJsonText(line));
-  } catch (cause) {
-    return { fault: describeCause(cause) };
-  }
 }

@@ -4,16 +4,19 @@
  * has; when Redis is back, it loads the shared state and appends what it judged alone.
  */
 import { randomUUID } from 'node:crypto';
+import { setTimeout as wait } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { describeCause } from '../../core/errors.js';
 import type { Judge } from '../judge/judge.js';
 import type { Decision } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
+import { readRecordLine } from '../records/record-log.js';
 import { type JudgeState, type StateCallbacks, packState, unpackState } from './judge-state.js';
-import type { Entry, Numbered, ReadEntry } from './redis-log.js';
-import { appendEntry, keys, readEntry, storeSnapshot } from './redis-log.js';
 
-const maxBacklog = 10_000;
+/** The braces keep both keys in one slot of a cluster. */
+const keys = { log: '{mistletoe-guard}:log', snapshot: '{mistletoe-guard}:snapshot' } as const;
+const maxEntries = 50_000;
+const maxUnread = 10_000;
 const batch = 500;
 const blockMs = 1000;
 const answerWithinMs = 3000;
@@ -36,214 +39,211 @@ export async function openState(
       close: () => Promise.resolve(),
     };
   const { Redis: Client } = await import('ioredis');
-  const connect = (more?: { readonly commandTimeout: number }): Redis =>
+  const connect = (): Redis =>
     new Client(url.replace(/^valkey(s?):/, 'redis$1:'), {
       lazyConnect: true,
       enableOfflineQueue: false,
       connectTimeout: answerWithinMs,
+      commandTimeout: blockMs + answerWithinMs,
       maxRetriesPerRequest: 0,
       retryStrategy: () => retryMs,
-      ...more,
     });
-  const state = new RedisState(connect, judge, callbacks);
+  const state = new RedisState(connect(), connect(), judge, callbacks);
   await state.open();
   return state;
 }
 
+/** One of this guard's own observations, which has not been read back from the stream. */
+interface Unread {
+  readonly number: number;
+  readonly observation: Observation;
+  readonly atMs: number;
+  /** Without the others; the judgment has been reported. */
+  isJudged: boolean;
+}
+
+type Entry = readonly [id: string, fields: readonly string[]];
+
 class RedisState implements JudgeState {
-  isConnected = false;
+  private mode: 'alone' | 'joining' | 'connected' = 'alone';
   private readonly guard = randomUUID();
-  private readonly commands: Redis;
-  private readonly reader: Redis;
   private count = 0;
   private lastId = '0-0';
-  /** Appended and not read back yet. */
-  private readonly pending = new Map<number, Numbered>();
-  /** Judged alone; appended when Redis is back. */
-  private backlog: Numbered[] = [];
-  /** Observed while joining. */
-  private waiting: Observation[] | undefined;
-  private epoch = 0; // ends the loops of earlier connections
-  private isClosed = false;
+  /** By number, oldest first. */
+  private readonly unread = new Map<number, Unread>();
+  private readonly closing = new AbortController();
   private hasWarned = false;
-  private reading: Promise<void> = Promise.resolve();
-  private timer: NodeJS.Timeout | undefined;
+  private running: Promise<void> = Promise.resolve();
   private sinceSnapshot = { entries: 0, atMs: Date.now() };
-  private readonly onFailure = (cause: unknown): void => {
-    this.leave(cause);
-  };
 
   constructor(
-    connect: (more?: { readonly commandTimeout: number }) => Redis,
+    private readonly commands: Redis,
+    /** Reading blocks the connection. */
+    private readonly reader: Redis,
     private readonly judge: Judge,
     private readonly callbacks: StateCallbacks,
   ) {
-    this.commands = connect({ commandTimeout: answerWithinMs });
-    this.reader = connect();
-    for (const client of [this.commands, this.reader]) client.on('error', this.onFailure);
+    for (const client of [commands, reader]) client.on('error', this.onFailure);
+  }
+
+  get isConnected(): boolean {
+    return this.mode === 'connected';
   }
 
   /** Starts without Redis if it is not reachable, and joins later. */
   async open(): Promise<void> {
     await Promise.all([this.commands, this.reader].map((client) => client.connect().catch(ignore)));
     await this.join();
-    this.timer = setInterval(() => {
-      void this.tend();
-    }, retryMs);
-    this.timer.unref();
+    this.running = this.run();
   }
 
   decide(tenant: string, atMs: number): Decision {
     return this.judge.decide(tenant, atMs);
   }
 
+  /** What comes while this guard joins is appended when it has caught up. */
   observe(observation: Observation): void {
-    if (this.waiting !== undefined) {
-      this.waiting.push(observation);
-      return;
-    }
-    const item = { number: ++this.count, observation, atMs: Date.now() };
-    if (!this.isConnected) {
-      this.judgeAlone(item);
-      return;
-    }
-    this.pending.set(item.number, item);
-    appendEntry(this.commands, this.guard, item).catch(this.onFailure);
+    const item = { number: ++this.count, observation, atMs: Date.now(), isJudged: false };
+    this.unread.set(item.number, item);
+    if (this.mode === 'alone') this.judgeAlone(item);
+    else if (this.mode === 'connected') this.append(item).catch(this.onFailure);
   }
 
   async close(): Promise<void> {
-    clearInterval(this.timer);
     const deadline = Date.now() + answerWithinMs;
-    while (this.isConnected && this.pending.size > 0 && Date.now() < deadline)
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    while (this.isConnected && this.unread.size > 0 && Date.now() < deadline) await wait(5);
     if (this.isConnected) await this.saveSnapshot('newer').catch(ignore);
+    this.closing.abort();
     this.leave(undefined);
-    this.isClosed = true;
     this.commands.disconnect();
     this.reader.disconnect();
-    await this.reading;
+    await this.running;
   }
 
-  private async tend(): Promise<void> {
-    if (this.isClosed) return;
-    const [oldest] = this.pending.values();
-    if (oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs)
-      this.leave(new Error('appended requests did not come back'));
-    if (!this.isConnected && this.waiting === undefined) await this.join();
-  }
-
-  /** Loads the shared state, adds what was judged alone, and follows the stream. */
-  private async join(): Promise<void> {
-    if (this.commands.status !== 'ready' || this.reader.status !== 'ready') {
-      this.warn('it is not reachable');
-      return;
+  private async run(): Promise<void> {
+    const { signal } = this.closing;
+    while (!signal.aborted) {
+      try {
+        while (this.isConnected) await this.follow();
+      } catch (cause) {
+        this.onFailure(cause);
+      }
+      await wait(retryMs, undefined, { signal, ref: false }).then(() => this.join(), ignore);
     }
-    const epoch = ++this.epoch;
-    this.waiting = [];
+  }
+
+  /** Loads the shared state, adds what was judged alone, and catches up with the stream. */
+  private async join(): Promise<void> {
+    this.mode = 'joining';
     try {
-      const known = new Set<number>();
-      if (!(await this.saveSnapshot('first'))) {
+      if (this.commands.status !== 'ready' || this.reader.status !== 'ready')
+        throw new Error('it is not reachable');
+      if (await this.saveSnapshot('first')) {
+        // This guard's state became the shared one, with everything it judged alone.
+        for (const { number, isJudged } of this.unread.values()) if (isJudged) this.unread.delete(number);
+      } else {
         const [id, state] = await this.commands.hmget(keys.snapshot, 'id', 'state');
         this.judge.restore(unpackState(state ?? 'null'));
         this.lastId = id!;
-      } else this.backlog = []; // this guard's state became the shared one, with everything it judged alone
-      await this.catchUp(known);
-      for (const item of this.backlog)
-        if (!known.has(item.number)) await appendEntry(this.commands, this.guard, item);
-      this.backlog = [];
-      this.isConnected = true;
+      }
+      await this.catchUp();
+      for (const item of this.unread.values()) await this.append(item);
+      this.mode = 'connected';
       const message = 'The shared state is reachable again; this guard has rejoined.';
       if (this.hasWarned) this.callbacks.onNotice?.(message);
       this.hasWarned = false;
-      this.reading = this.follow(epoch);
     } catch (cause) {
-      this.warn(describeCause(cause));
-    } finally {
-      const { waiting } = this;
-      this.waiting = undefined;
-      for (const observation of waiting) this.observe(observation);
+      this.leave(cause);
     }
   }
 
-  /** Applies entries that this guard missed; its own were reported when it judged them alone. */
-  private async catchUp(known: Set<number>): Promise<void> {
+  /** Judges entries that this guard missed; its own were reported when it judged them alone. */
+  private async catchUp(): Promise<void> {
     for (;;) {
       const entries = await this.commands.xrange(keys.log, `(${this.lastId}`, '+', 'COUNT', batch);
-      for (const entry of entries) {
-        const read = this.take(entry);
-        if (read === undefined) continue;
-        if (read.guard === this.guard) known.add(read.number);
-        this.judge.judge(read.observation);
-      }
+      for (const entry of entries) this.apply(entry, true);
       if (entries.length < batch) return;
     }
   }
 
-  private async follow(epoch: number): Promise<void> {
-    const isCurrent = (): boolean => epoch === this.epoch && this.isConnected;
-    while (isCurrent()) {
-      try {
-        const place = ['STREAMS', keys.log, this.lastId] as const;
-        const found = await this.reader.xread('COUNT', batch, 'BLOCK', blockMs, ...place);
-        if (!isCurrent()) return;
-        for (const entry of (found?.[0]?.[1] ?? []) as readonly Entry[]) this.apply(entry);
-        const { entries, atMs } = this.sinceSnapshot;
-        if (entries >= snapshotEvery.entries && Date.now() - atMs >= snapshotEvery.ms)
-          await this.saveSnapshot('newer');
-      } catch (cause) {
-        if (isCurrent()) this.leave(cause);
-        return;
-      }
-    }
+  /** Judges what was appended, or waits for it. */
+  private async follow(): Promise<void> {
+    const place = ['STREAMS', keys.log, this.lastId] as const;
+    const found = await this.reader.xread('COUNT', batch, 'BLOCK', blockMs, ...place);
+    if (!this.isConnected) return;
+    for (const entry of (found?.[0]?.[1] ?? []) as readonly Entry[]) this.apply(entry, false);
+    const [oldest] = this.unread.values();
+    if (oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs)
+      throw new Error('appended requests did not come back');
+    const { entries, atMs } = this.sinceSnapshot;
+    if (entries >= snapshotEvery.entries && Date.now() - atMs >= snapshotEvery.ms)
+      await this.saveSnapshot('newer');
   }
 
-  private apply(entry: Entry): void {
-    const read = this.take(entry);
-    if (read === undefined) return;
+  private apply([id, fields]: Entry, isCatchingUp: boolean): void {
+    this.lastId = id;
     this.sinceSnapshot.entries += 1;
-    const own = read.guard === this.guard ? this.pending.get(read.number) : undefined;
-    const judgment = this.judge.judge(read.observation);
-    if (own !== undefined) {
-      this.pending.delete(read.number);
-      this.callbacks.onJudged(own.observation, judgment);
-    } else if (read.guard !== this.guard && judgment.alerts.length + judgment.actions.length > 0) {
-      this.callbacks.onShared?.(judgment.alerts, judgment.actions);
-    }
+    const [, guard, , number, , text = ''] = fields;
+    const line = readRecordLine(text);
+    if (line === undefined || 'fault' in line) return; // of another version
+    const own = guard === this.guard ? this.unread.get(Number(number)) : undefined;
+    if (own !== undefined) this.unread.delete(own.number);
+    const judgment = this.judge.judge(line.record);
+    if (own?.isJudged === false) this.callbacks.onJudged(own.observation, judgment);
+    const { alerts, actions } = judgment;
+    const isNews = guard !== this.guard && !isCatchingUp && alerts.length + actions.length > 0;
+    if (isNews) this.callbacks.onShared?.(alerts, actions);
   }
 
-  private take(entry: Entry): ReadEntry | undefined {
-    [this.lastId] = entry;
-    return readEntry(entry);
+  private append({ number, observation }: Unread): Promise<unknown> {
+    // Fields that no judgment depends on stay with this guard's records.
+    const { speculation: counts } = observation;
+    const speculation = counts && { ...counts, perStepAccepted: null, histogram: null };
+    const text = JSON.stringify({ ...observation, speculation });
+    const fields = ['guard', this.guard, 'number', number, 'observation', text] as const;
+    return this.commands.xadd(keys.log, 'MAXLEN', '~', maxEntries, '*', ...fields);
   }
 
-  private saveSnapshot(mode: 'first' | 'newer'): Promise<boolean> {
+  /** Returns whether it was stored: only the first one, or one that is newer than the known one. */
+  private async saveSnapshot(mode: 'first' | 'newer'): Promise<boolean> {
     this.sinceSnapshot = { entries: 0, atMs: Date.now() };
-    return storeSnapshot(this.commands, this.lastId, packState(this.judge), mode);
+    const state = packState(this.judge);
+    return (await this.commands.eval(storeIfNewer, 1, keys.snapshot, this.lastId, state, mode)) === 1;
   }
+
+  private readonly onFailure = (cause: unknown): void => {
+    if (this.isConnected) this.leave(cause);
+  };
 
   /** From now on this guard judges alone; what was appended and not read back is judged at once. */
   private leave(cause: unknown): void {
-    if (!this.isConnected) return;
-    this.isConnected = false;
-    this.epoch += 1;
-    if (cause !== undefined) this.warn(describeCause(cause));
-    const pending = [...this.pending.values()];
-    this.pending.clear();
-    for (const item of pending) this.judgeAlone(item);
-  }
-
-  private judgeAlone(item: Numbered): void {
-    this.backlog.push(item);
-    if (this.backlog.length > maxBacklog) this.backlog.shift();
-    this.callbacks.onJudged(item.observation, this.judge.judge(item.observation));
-  }
-
-  private warn(reason: string): void {
-    if (this.hasWarned || this.isClosed) return;
+    this.mode = 'alone';
+    for (const item of this.unread.values()) if (!item.isJudged) this.judgeAlone(item);
+    if (this.hasWarned || this.closing.signal.aborted) return;
     this.hasWarned = true;
     const consequence = 'Requests continue; this guard judges with the state it has and rejoins later.';
-    this.callbacks.onNotice?.(`The shared state cannot be used (${reason}). ${consequence}`);
+    this.callbacks.onNotice?.(`The shared state cannot be used (${describeCause(cause)}). ${consequence}`);
+  }
+
+  private judgeAlone(item: Unread): void {
+    item.isJudged = true;
+    const [oldest] = this.unread.keys();
+    if (this.unread.size > maxUnread) this.unread.delete(oldest!);
+    this.callbacks.onJudged(item.observation, this.judge.judge(item.observation));
   }
 }
+
+const storeIfNewer = `
+  local known = redis.call('HGET', KEYS[1], 'id')
+  if known then
+    if ARGV[3] == 'first' then return 0 end
+    local kt, kn = string.match(known, '(%d+)-(%d+)')
+    local nt, nn = string.match(ARGV[1], '(%d+)-(%d+)')
+    if tonumber(nt) < tonumber(kt) then return 0 end
+    if tonumber(nt) == tonumber(kt) and tonumber(nn) <= tonumber(kn) then return 0 end
+  end
+  redis.call('HSET', KEYS[1], 'id', ARGV[1], 'state', ARGV[2])
+  return 1
+`;
 
 const ignore = (): void => undefined;

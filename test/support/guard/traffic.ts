@@ -3,7 +3,7 @@ import type { Random } from '../../../src/core/random.js';
 import { noNumbers } from '../../../src/guard/judge/verdict.js';
 import type { Verdict, VerdictName } from '../../../src/guard/judge/verdict.js';
 import type { Observation } from '../../../src/guard/observation.js';
-import { type LogEntry, readLines } from '../../../src/guard/records/record-segments.js';
+import { type LogEntry, readLines } from '../../../src/guard/records/record-log.js';
 
 export const draftLength = 5;
 
