@@ -9,6 +9,7 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { DerivedRequest, WeightLocation } from '../../runtime/weights.js';
 import { type BinaryFile, readBytes, withFile } from '../binary-file.js';
+import { bytesOf } from '../stored-tensor.js';
 import { streamWeight, type ResolvedRecipe } from '../weight-recipe.js';
 import type { Append } from '../written-folder.js';
 import { lstat, lutimes } from 'node:fs/promises';
@@ -48,9 +49,7 @@ export function measureCacheFile(key: string, layout: CacheLayout): number {
 export function writeWeights(append: Append, key: string, recipes: readonly ResolvedRecipe[]): Promise<void> {
   return writeSealed(append, key, async (write, align) => {
     for (const recipe of recipes) {
-      await streamWeight(recipe, (values) =>
-        write(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)),
-      );
+      for await (const values of streamWeight(recipe)) await write(bytesOf(values));
       await align();
     }
     return listTensors(layOutWeights(recipes));
