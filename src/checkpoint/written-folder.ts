@@ -6,7 +6,7 @@
 import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { codeOf, describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/files.js';
+import { makeFolderSync, replaceFile } from '../core/files.js';
 import { beginWriting, endWriting, hostTag, isBeingWritten, makeProcessTag } from '../core/processes.js';
 import { maximumTransferBytes } from './binary-file.js';
 import { describingNames } from './checkpoint-folder.js';
@@ -23,28 +23,24 @@ export type Append = (bytes: Uint8Array) => Promise<void>;
 
 /**
  * Writes under a temporary name, syncs and renames, so that the file is complete or absent. `openOutput` opens a file
- * that does not exist yet; errors of `fill` are not wrapped.
+ * that does not exist yet.
  */
 export async function writeWholeFile(
   path: string,
   fill: (append: Append) => Promise<void>,
   openOutput: (path: string) => Promise<FileOutput> = openFileOutput,
 ): Promise<void> {
-  const temporary = `${path}.${makeProcessTag()}.tmp`;
-  try {
-    const output = await explainWriting(path, () => openOutput(temporary));
+  const write = async (temporary: string): Promise<void> => {
+    const output = await openOutput(temporary);
     try {
-      await fill((bytes) => explainWriting(path, () => output.write(bytes)));
-      await explainWriting(path, () => output.finish());
+      await fill((bytes) => output.write(bytes));
+      await output.finish();
     } catch (failure) {
       await output.abandon();
       throw failure;
     }
-    await explainWriting(path, () => rename(temporary, path));
-  } catch (failure) {
-    await rm(temporary, { force: true }).catch(() => undefined);
-    throw failure;
-  }
+  };
+  await explainWriting(path, () => replaceFile(path, write));
   await syncFolder(dirname(path));
 }
 

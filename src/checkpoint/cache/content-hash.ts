@@ -3,11 +3,10 @@
  * cache folder, in one small record per file. It is valid while size, times and inode are the same.
  */
 import { createHash } from 'node:crypto';
-import { rename, rm, stat, writeFile } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { readBoundedFile } from '../../core/files.js';
-import { makeProcessTag } from '../../core/processes.js';
+import { readBoundedFile, replaceFile } from '../../core/files.js';
 import { asCheckpointError, readExactly, withFile, type BinaryFile } from '../binary-file.js';
 import { refuse } from '../stored-tensor.js';
 
@@ -33,16 +32,10 @@ export async function readRecord<Schema extends z.ZodType>(
   }
 }
 
-/** The file is replaced, so readers see the old record or the new one. */
 export async function writeRecord(path: string, record: object): Promise<void> {
-  const temporary = `${path}.${makeProcessTag()}.tmp`;
   const sealed = JSON.stringify({ seal: hashText(JSON.stringify(record)), record });
-  try {
-    await writeFile(temporary, sealed, { mode: 0o600 });
-    await rename(temporary, path);
-  } catch {
-    await rm(temporary, { force: true }).catch(() => undefined);
-  }
+  const write = (temporary: string) => writeFile(temporary, sealed, { mode: 0o600 });
+  await replaceFile(path, write).catch(() => undefined);
 }
 
 const memoSchema = z.object({ identity: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/) });
