@@ -217,7 +217,8 @@ function findNext(from: URL, { headers }: Response): URL {
 function findCursor(link: string): string {
   const [, address = ''] = /<([^>]+)>\s*;\s*rel="next"/.exec(link) ?? [];
   const base = 'http://localhost';
-  return (URL.canParse(address, base) && new URL(address, base).searchParams.get('cursor')) || '';
+  if (!URL.canParse(address, base)) return '';
+  return new URL(address, base).searchParams.get('cursor') ?? '';
 }
 
 async function* readBody(host: string, { body }: Response): AsyncGenerator<Uint8Array> {
