@@ -2,7 +2,7 @@ import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { decodeFloats } from './element-decoding.js';
+import { floatDecoders } from './element-decoding.js';
 import { readFloat32, readIntegers, readRows } from './read-tensor.js';
 import { readSafetensorsHeader } from './safetensors/safetensors.js';
 import type { StoredTensor } from './stored-tensor.js';
@@ -25,7 +25,7 @@ function halfByDefinition(bits: number): number {
 function decodeAll(dtype: 'F16' | 'BF16'): Float32Array {
   const raw = new Uint8Array(Uint16Array.from({ length: 65536 }, (_, index) => index).buffer);
   const target = new Float32Array(65536);
-  decodeFloats(raw, dtype, target, 0, 65536);
+  floatDecoders[dtype](raw, target, 0, 65536);
   return target;
 }
 

@@ -1,6 +1,12 @@
 /** Reads tensors into typed arrays, whole or row by row, one piece of raw bytes at a time. */
 import { openFile, readExactly, withFile, type BinaryFile } from './binary-file.js';
-import { floatDecoder, integerDecoder, requireLittleEndian, type Decode } from './element-decoding.js';
+import {
+  floatDecoder,
+  halvesOf,
+  integerDecoder,
+  requireLittleEndian,
+  type Decode,
+} from './element-decoding.js';
 import { bytesPerElement, countElements, quote, refuse, type StoredTensor } from './stored-tensor.js';
 
 /** Max bytes of a piece, unless one row is larger. */
@@ -76,7 +82,7 @@ const floats = (tensor: StoredTensor): Reader<Float32Array> => ({
 const halves: Reader<Uint16Array> = {
   decode(raw, target, start, count) {
     requireLittleEndian();
-    target.set(new Uint16Array(raw.buffer, raw.byteOffset, count), start);
+    target.set(halvesOf(raw, count), start);
   },
   allocate: (count) => new Uint16Array(count),
 };

@@ -9,6 +9,7 @@ import { isRecord } from '../../core/json-text.js';
 import type { Json } from './tokenizer-structures.js';
 import {
   beginWith,
+  byteLetters,
   byteOutput,
   describeTokenizer,
   fuse,
@@ -53,6 +54,36 @@ export function matchPublished(file: Json): PublishedTokenizer | undefined {
     shortens: structure.normalizer?.type === 'NFC',
     contents: describeTokenizer(structure, { added, wrapper, model: settings }),
   };
+}
+
+/** The most that NFC shortens a text: three letters of Hangul with three bytes each become one syllable of three. */
+const maxShortening = 4;
+/** An added token may stand for a normalized text, in which each blank has become the three bytes of U+2581. */
+const maxLengthening = 4;
+
+const bytePieces = Array.from(
+  { length: 256 },
+  (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`,
+);
+
+/**
+ * A text that cannot fit a context is refused before it is tokenized, which takes seconds per megabyte: a token holds at
+ * most the bytes of the longest piece. Undefined unless every byte of a text becomes part of a token: the structure is
+ * published, and every byte is in the vocabulary.
+ */
+export function maxBytesPerToken(
+  published: PublishedTokenizer | undefined,
+  { ids, addedIds }: Readonly<Record<'ids' | 'addedIds', ReadonlyMap<string, number>>>,
+): number | undefined {
+  if (published?.bytes === undefined) return undefined;
+  const bytes = published.bytes === 'letters' ? byteLetters() : bytePieces;
+  if (!bytes.every((piece) => ids.has(piece))) return undefined;
+  let longest = 1;
+  for (const piece of ids.keys()) {
+    const size = Buffer.byteLength(piece) * (addedIds.has(piece) ? maxLengthening : 1);
+    longest = Math.max(longest, size);
+  }
+  return published.shortens ? longest * maxShortening : longest;
 }
 
 /** Undefined for an unknown decoder. Decoding always runs in this process. */

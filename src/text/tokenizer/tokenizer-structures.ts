@@ -127,3 +127,12 @@ export function beginWith(content: string, id: unknown) {
     special_tokens: { [content]: { id: content, ids: [id], tokens: [content] } },
   };
 }
+
+/** The letters by which GPT-2's scheme writes the 256 bytes: themselves where they are visible, else from U+0100 on. */
+export function byteLetters(): readonly string[] {
+  let hidden = 0;
+  return Array.from({ length: 256 }, (_, byte) => {
+    const isVisible = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
+    return String.fromCharCode(isVisible ? byte : 256 + hidden++);
+  });
+}

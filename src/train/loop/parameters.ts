@@ -1,5 +1,5 @@
 import { readExactly, withFile } from '../../checkpoint/binary-file.js';
-import { type FloatDType, decodeFloats } from '../../checkpoint/element-decoding.js';
+import { type FloatDType, floatDecoders } from '../../checkpoint/element-decoding.js';
 import type { RowBlock } from '../../checkpoint/read-tensor.js';
 import { joinRows } from '../../checkpoint/weight-recipe.js';
 import type { HalfType } from '../../core/half-floats.js';
@@ -65,7 +65,7 @@ async function* readRows({ shape, dtype, read }: DirectPart): AsyncGenerator<Row
 function decode(raw: Uint8Array<ArrayBuffer>, dtype: WeightLocation['dtype'] = 'float32'): Float32Array {
   if (dtype === 'float32') return new Float32Array(raw.buffer);
   const values = new Float32Array(raw.byteLength / 2);
-  decodeFloats(raw, storedAs[dtype], values, 0, values.length);
+  floatDecoders[storedAs[dtype]](raw, values, 0, values.length);
   return values;
 }
 
