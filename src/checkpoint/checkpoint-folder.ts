@@ -3,7 +3,9 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isRecord, parseJsonText } from '../core/json-text.js';
 import { fileLimits } from '../core/limits.js';
-import { asCheckpointError, readBytes, withFile } from './binary-file.js';
+import { codeOf, describeCause } from '../core/errors.js';
+import { readBoundedFile } from '../core/files.js';
+import { asCheckpointError } from './binary-file.js';
 import { quote, refuse } from './stored-tensor.js';
 
 export interface WeightLayout {
@@ -132,26 +134,21 @@ function checkShardName(index: string, shard: string): void {
   }
 }
 
-function readJsonObject(path: string, maxBytes: number): Promise<Record<string, unknown>> {
-  return withFile(path, async (file) => {
-    if (file.sizeBytes > maxBytes) {
-      throw refuse(
-        `${path} has ${file.sizeBytes} bytes, at most ${maxBytes} are read`,
-        'Check that it is the right file.',
-      );
-    }
-    const text = (await readBytes(file, 0, file.sizeBytes)).toString('utf8');
-    let value: unknown;
-    try {
-      value = parseJsonText(text);
-    } catch (cause) {
-      throw refuse(
-        `${path} is not valid JSON (${file.sizeBytes} bytes)`,
-        'Correct it, or download it again.',
-        cause,
-      );
-    }
-    if (!isRecord(value)) throw refuse(`${path} is not a JSON object`, 'Correct it, or download it again.');
-    return value;
+async function readJsonObject(path: string, maxBytes: number): Promise<Record<string, unknown>> {
+  const bytes = await readBoundedFile(path, maxBytes).catch((cause: unknown) => {
+    if (codeOf(cause) !== undefined) throw asCheckpointError(path, cause);
+    throw refuse(`${path} cannot be read: ${describeCause(cause)}`, 'Check that it is the right file.', cause);
   });
+  let value: unknown;
+  try {
+    value = parseJsonText(bytes.toString('utf8'));
+  } catch (cause) {
+    throw refuse(
+      `${path} is not valid JSON (${bytes.length} bytes)`,
+      'Correct it, or download it again.',
+      cause,
+    );
+  }
+  if (!isRecord(value)) throw refuse(`${path} is not a JSON object`, 'Correct it, or download it again.');
+  return value;
 }
