@@ -137,7 +137,11 @@ function checkShardName(index: string, shard: string): void {
 async function readJsonObject(path: string, maxBytes: number): Promise<Record<string, unknown>> {
   const bytes = await readBoundedFile(path, maxBytes).catch((cause: unknown) => {
     if (codeOf(cause) !== undefined) throw asCheckpointError(path, cause);
-    throw refuse(`${path} cannot be read: ${describeCause(cause)}`, 'Check that it is the right file.', cause);
+    throw refuse(
+      `${path} cannot be read: ${describeCause(cause)}`,
+      'Check that it is the right file.',
+      cause,
+    );
   });
   let value: unknown;
   try {

@@ -133,10 +133,7 @@ export interface CheckedWeights extends CachedWeights {
 }
 
 /** Hashes every file. A damaged one is made again when it is next needed. */
-export async function verifyCache(
-  folder: string,
-  onFile: (checked: CheckedWeights) => void = () => undefined,
-): Promise<readonly CheckedWeights[]> {
+export async function verifyCache(folder: string): Promise<readonly CheckedWeights[]> {
   const all: CheckedWeights[] = [];
   for (const weights of (await survey(folder)).weights.toReversed()) {
     const checked = await checkCacheFile(weights.path, weights.key, true);
@@ -144,7 +141,6 @@ export async function verifyCache(
     if (result !== 'other-format')
       await recordCheck(weights.path, checked.result === 'whole' ? checked.identity : '');
     all.push({ ...weights, result });
-    onFile({ ...weights, result });
   }
   return all;
 }

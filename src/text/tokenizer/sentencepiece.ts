@@ -57,19 +57,19 @@ function refuseOthers(
   { algorithm, mapsCharacters, removesExtraWhitespace }: SentencePieceModel,
   path: string,
 ): void {
-  const why =
-    algorithm !== 'bpe'
-      ? `is a SentencePiece model of the type ${algorithm}; bpe, as Llama's, was expected`
-      : mapsCharacters || removesExtraWhitespace
-        ? `normalises its text (${mapsCharacters ? 'it maps characters' : 'it removes extra spaces'}); none, as in Llama's, was expected`
-        : undefined;
-  if (why === undefined) return;
-  throw new MistletoeError('text', `${path} ${why}.`, {
-    hint:
-      'Convert it where transformers is installed, and put the tokenizer.json into the folder: ' +
-      `python -c "from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')".`,
-  });
+  let why = '';
+  if (mapsCharacters || removesExtraWhitespace) {
+    const how = mapsCharacters ? 'it maps characters' : 'it removes extra spaces';
+    why = `normalises its text (${how}); none, as in Llama's, was expected`;
+  }
+  if (algorithm !== 'bpe')
+    why = `is a SentencePiece model of the type ${algorithm}; bpe, as Llama's, was expected`;
+  if (why !== '') throw new MistletoeError('text', `${path} ${why}.`, { hint: convertHint });
 }
+
+export const convertHint =
+  'Convert it where transformers is installed, and put the tokenizer.json into the folder: ' +
+  `python -c "from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')".`;
 
 interface Merge {
   readonly left: string;
