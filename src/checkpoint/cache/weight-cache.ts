@@ -1,14 +1,11 @@
 /**
  * Weights for the runtime, converted once: float32, or the checkpoint's own 16 bits for matrices of large models, of
- * which the runtime keeps a packed copy.
+ * which the runtime keeps a packed copy. A file's name is a hash of the weight files' content, the recipes and the format
+ * version, so a changed checkpoint never gets an old file. Files are read-only and replaced, never written again:
+ * processes that have mapped an old one keep it. If another program truncates a mapped file, its readers die of SIGBUS.
  *
- * A file's name is a hash of the weight files' content, the recipes and the format version, so a changed checkpoint
- * never gets an old file. Files are written under a temporary name, made read-only and renamed, and never written
- * again: processes that have mapped an old one keep it. If another program truncates a mapped file, its readers die of
- * SIGBUS. A disk that returns other bytes than were written is found by `verifyCache` alone.
- *
- * The least recently used files are removed to stay below a limit, never files in use or of other programs. Without a
- * usable disk or room, weights stay in memory. Runtimes that read checkpoints bypass the cache (direct-weights.ts).
+ * The least recently used files are removed to stay below a limit. Without a usable disk or room, weights stay in memory.
+ * Runtimes that read checkpoints bypass the cache (direct-weights.ts).
  */
 import { lstat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
