@@ -161,11 +161,11 @@ export class SandboxedEncoder {
 }
 
 async function receive(child: ChildProcess, signal: AbortSignal): Promise<Answer> {
-  const failOnExit = ([code, name]: unknown[]): never => {
-    throw new Error(`the tokenizers library ended with ${String(name ?? `code ${String(code)}`)}`);
-  };
-  const exit = once(child, 'exit', { signal }).then(failOnExit);
-  const [answer] = (await Promise.race([once(child, 'message', { signal }), exit])) as [Answer];
+  const exit = once(child, 'exit', { signal }).then((event) => {
+    const [code, name] = event as [number | null, string | null];
+    throw new Error(`the tokenizers library ended with ${name ?? `code ${code ?? ''}`}`);
+  });
+  const [answer] = (await Promise.race([once(child, 'message', { signal }), exit])) as unknown as [Answer];
   if (answer.error !== undefined) throw new Error(answer.error);
   return answer;
 }
