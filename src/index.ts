@@ -44,8 +44,7 @@ export { inspectCheckpoint, type Inspection } from './draft/inspection.js';
 export { findCachedModel, parseHubId } from './checkpoint/hub/hub-settings.js';
 export { downloadModel } from './checkpoint/hub/hub-download.js';
 export { defaultCacheFolder } from './core/files.js';
-export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
-export { trimCache, clearCache } from './checkpoint/cache/cache-removal.js';
+export { clearCache, describeCache, trimCache, verifyCache } from './checkpoint/cache/cache-contents.js';
 
 // `mistletoe audit` and `mistletoe compare`.
 export { runAudit, planAudit, startAudit, resumeAudit, type AuditOptions } from './audit/run-audit.js';

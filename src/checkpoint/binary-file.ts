@@ -1,5 +1,5 @@
 import { open, stat, type FileHandle } from 'node:fs/promises';
-import { describeCause, MistletoeError } from '../core/errors.js';
+import { codeOf, describeCause, MistletoeError } from '../core/errors.js';
 import { refuse } from './stored-tensor.js';
 
 /** System calls move less than 2 GiB at a time. */
@@ -39,7 +39,7 @@ export async function openFile(path: string): Promise<BinaryFile> {
 
 export function asCheckpointError(path: string, cause: unknown): MistletoeError {
   if (cause instanceof MistletoeError) return cause;
-  const code = errnoOf(cause);
+  const code = codeOf(cause);
   if (code === 'ENOENT') {
     return refuse(`${path} does not exist`, 'Check the path, or download the missing file.', cause);
   }
@@ -49,11 +49,6 @@ export function asCheckpointError(path: string, cause: unknown): MistletoeError 
     'Check that it is a file you may read.',
     cause,
   );
-}
-
-export function errnoOf(cause: unknown): string | undefined {
-  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
-  return typeof code === 'string' ? code : undefined;
 }
 
 /** Fills `target` from `position`. Throws if the file ends before. */

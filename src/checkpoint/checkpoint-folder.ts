@@ -3,19 +3,21 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isRecord, parseJsonText } from '../core/json-text.js';
 import { fileLimits } from '../core/limits.js';
-import { asCheckpointError, readBytes, withFile } from './binary-file.js';
+import { codeOf, describeCause } from '../core/errors.js';
+import { readBoundedFile } from '../core/files.js';
+import { asCheckpointError } from './binary-file.js';
 import { quote, refuse } from './stored-tensor.js';
 
-export type WeightLayout =
-  | { readonly kind: 'sharded'; readonly index: string }
-  | { readonly kind: 'single'; readonly file: string };
+export interface WeightLayout {
+  readonly file: string;
+  /** Whether the file is an index of shards. */
+  readonly isIndex: boolean;
+}
 
 // Safetensors before pickles, if a folder has both.
-const knownLayouts: readonly WeightLayout[] = [
-  { kind: 'sharded', index: 'model.safetensors.index.json' },
-  { kind: 'single', file: 'model.safetensors' },
-  { kind: 'sharded', index: 'pytorch_model.bin.index.json' },
-  { kind: 'single', file: 'pytorch_model.bin' },
+const knownFiles: readonly string[] = [
+  ...['model.safetensors.index.json', 'model.safetensors'],
+  ...['pytorch_model.bin.index.json', 'pytorch_model.bin'],
 ];
 
 /** Heads without their target, as in medusa_lm_head.pt. */
@@ -28,9 +30,6 @@ export const describingNames: readonly string[] = [
   ...['special_tokens_map.json', 'added_tokens.json', 'vocab.json', 'merges.txt'],
   ...['chat_template.jinja', 'chat_template.json'],
 ];
-
-export const firstFileOf = (layout: WeightLayout): string =>
-  layout.kind === 'sharded' ? layout.index : layout.file;
 
 export async function listFolder(folder: string): Promise<string[]> {
   try {
@@ -48,14 +47,12 @@ export async function listFolder(folder: string): Promise<string[]> {
 }
 
 export function chooseLayout(folder: string, names: readonly string[]): WeightLayout {
-  const known = knownLayouts.find((layout) => names.includes(firstFileOf(layout)));
-  if (known !== undefined) return known;
-  for (const pattern of headFiles) {
-    const file = names.find((name) => pattern.test(name));
-    if (file !== undefined) return { kind: 'single', file };
-  }
   const candidates = names.filter((name) => name.endsWith('.safetensors')).sort();
-  if (candidates.length === 1) return { kind: 'single', file: candidates[0]! };
+  const file =
+    knownFiles.find((known) => names.includes(known)) ??
+    headFiles.flatMap((pattern) => names.find((name) => pattern.test(name)) ?? [])[0] ??
+    (candidates.length === 1 ? candidates[0] : undefined);
+  if (file !== undefined) return { file, isIndex: file.endsWith('.index.json') };
   if (candidates.length > 1) {
     throw refuse(
       `${folder} has ${candidates.length} safetensors files (${candidates.slice(0, 3).join(', ')}, ...) and no index`,
@@ -79,7 +76,7 @@ const isGguf = (name: string): boolean => name.toLowerCase().endsWith('.gguf');
 /** Whether chooseLayout would choose this file, or refuse it by its format. */
 export function isWeightName(name: string): boolean {
   return (
-    knownLayouts.some((layout) => name === firstFileOf(layout)) ||
+    knownFiles.includes(name) ||
     headFiles.some((pattern) => pattern.test(name)) ||
     name.endsWith('.safetensors') ||
     isGguf(name)
@@ -110,9 +107,12 @@ export async function readShardIndex(path: string): Promise<Map<string, string>>
   return shards;
 }
 
+/** Whether an untrusted path stays inside its folder on every platform. */
+export const staysInside = (path: string): boolean =>
+  !/[\\:\p{Cc}]/u.test(path) && !path.split('/').some((part) => ['', '.', '..'].includes(part));
+
 const maxShardName = 255;
 
-/** The name is untrusted: it must not lead out of the folder on any platform. */
 function checkShardName(index: string, shard: string): void {
   if (shard.length > maxShardName) {
     throw refuse(
@@ -120,10 +120,7 @@ function checkShardName(index: string, shard: string): void {
       'Download the index again.',
     );
   }
-  const escapes =
-    /[\\:\p{Cc}]/u.test(shard) ||
-    shard.split('/').some((part) => part === '' || part === '.' || part === '..');
-  if (escapes) {
+  if (!staysInside(shard)) {
     throw refuse(
       `${index} names the file ${quote(shard)}, which does not stay inside the folder`,
       'Use plain file names in the index; do not trust a checkpoint that points elsewhere.',
@@ -137,26 +134,25 @@ function checkShardName(index: string, shard: string): void {
   }
 }
 
-function readJsonObject(path: string, maxBytes: number): Promise<Record<string, unknown>> {
-  return withFile(path, async (file) => {
-    if (file.sizeBytes > maxBytes) {
-      throw refuse(
-        `${path} has ${file.sizeBytes} bytes, at most ${maxBytes} are read`,
-        'Check that it is the right file.',
-      );
-    }
-    const text = (await readBytes(file, 0, file.sizeBytes)).toString('utf8');
-    let value: unknown;
-    try {
-      value = parseJsonText(text);
-    } catch (cause) {
-      throw refuse(
-        `${path} is not valid JSON (${file.sizeBytes} bytes)`,
-        'Correct it, or download it again.',
-        cause,
-      );
-    }
-    if (!isRecord(value)) throw refuse(`${path} is not a JSON object`, 'Correct it, or download it again.');
-    return value;
+async function readJsonObject(path: string, maxBytes: number): Promise<Record<string, unknown>> {
+  const bytes = await readBoundedFile(path, maxBytes).catch((cause: unknown) => {
+    if (codeOf(cause) !== undefined) throw asCheckpointError(path, cause);
+    throw refuse(
+      `${path} cannot be read: ${describeCause(cause)}`,
+      'Check that it is the right file.',
+      cause,
+    );
   });
+  let value: unknown;
+  try {
+    value = parseJsonText(bytes.toString('utf8'));
+  } catch (cause) {
+    throw refuse(
+      `${path} is not valid JSON (${bytes.length} bytes)`,
+      'Correct it, or download it again.',
+      cause,
+    );
+  }
+  if (!isRecord(value)) throw refuse(`${path} is not a JSON object`, 'Correct it, or download it again.');
+  return value;
 }

@@ -121,7 +121,7 @@ describe('weights straight from a checkpoint', () => {
   it('are refused where the file is cut short after it was looked at', async () => {
     const direct = await createDirect(24);
     truncateSync(model.file, 200);
-    await expect(valuesOf(direct)).rejects.toThrow(/ends at byte \d+, expected \d+ bytes more/);
+    await expect(valuesOf(direct)).rejects.toThrow(/ends at byte \d+, but .* has 200 bytes/);
   });
 
   it('are refused where the file changes before they are read', async () => {

@@ -6,62 +6,47 @@ import { decodeBlocks } from './gguf/block-decoding.js';
 import type { StoredDType, StoredTensor } from './stored-tensor.js';
 import { isBlockDType, isFloatDType, quote, refuse } from './stored-tensor.js';
 
-/**
- * Moves bits, so NaN payloads, infinities and subnormals are preserved. float16 uses a table of all values; bfloat16
- * is the upper half of a float32.
- */
 export type FloatDType = Extract<StoredDType, 'F32' | 'F16' | 'BF16' | 'F64'>;
 
-/** `raw` is 8-byte aligned. */
-export function decodeFloats(
-  raw: Uint8Array,
-  dtype: FloatDType,
-  target: Float32Array,
-  targetStart: number,
-  count: number,
-): void {
-  const bits = new Uint32Array(target.buffer, target.byteOffset + targetStart * 4, count);
-  switch (dtype) {
-    case 'F16': {
-      const halves = new Uint16Array(raw.buffer, raw.byteOffset, count);
-      const table = float16Table();
-      for (let index = 0; index < count; index += 1) bits[index] = table[halves[index]!]!;
-      return;
-    }
-    case 'BF16': {
-      const halves = new Uint16Array(raw.buffer, raw.byteOffset, count);
-      for (let index = 0; index < count; index += 1) bits[index] = halves[index]! << 16;
-      return;
-    }
-    case 'F32':
-      bits.set(new Uint32Array(raw.buffer, raw.byteOffset, count));
-      return;
-    case 'F64':
-      target.set(new Float64Array(raw.buffer, raw.byteOffset, count), targetStart);
-      return;
-  }
-}
-
-/** `raw` is 8-byte aligned. */
+/** Decodes `count` elements to `target[start...]`. `raw` is 8-byte aligned. */
 export type Decode<Target> = (raw: Uint8Array, target: Target, start: number, count: number) => void;
 
-export function floatDecoder(tensor: StoredTensor): Decode<Float32Array> {
+const bitsOf = (target: Float32Array, start: number, count: number): Uint32Array =>
+  new Uint32Array(target.buffer, target.byteOffset + start * 4, count);
+
+/** Move bits, so NaN payloads, infinities and subnormals are preserved. */
+export const floatDecoders: Readonly<Record<FloatDType, Decode<Float32Array>>> = {
+  F16(raw, target, start, count) {
+    const [halves, bits, table] = [halvesOf(raw, count), bitsOf(target, start, count), float16Table()];
+    for (let index = 0; index < count; index += 1) bits[index] = table[halves[index]!]!;
+  },
+  BF16(raw, target, start, count) {
+    const [halves, bits] = [halvesOf(raw, count), bitsOf(target, start, count)];
+    for (let index = 0; index < count; index += 1) bits[index] = halves[index]! << 16; // the upper half of a float32
+  },
+  F32(raw, target, start, count) {
+    bitsOf(target, start, count).set(new Uint32Array(raw.buffer, raw.byteOffset, count));
+  },
+  F64(raw, target, start, count) {
+    target.set(new Float64Array(raw.buffer, raw.byteOffset, count), start);
+  },
+};
+
+export const halvesOf = (raw: Uint8Array, count: number): Uint16Array =>
+  new Uint16Array(raw.buffer, raw.byteOffset, count);
+
+export function floatDecoder({ name, dtype }: StoredTensor): Decode<Float32Array> {
   requireLittleEndian();
-  if (!isFloatDType(tensor.dtype)) {
-    throw refuse(
-      `tensor ${quote(tensor.name)} has dtype ${tensor.dtype}, expected a float type (F32, F16, BF16, F64)`,
-      'Check that this file holds the weights of the model you mean.',
-    );
-  }
-  const { dtype } = tensor;
   if (isBlockDType(dtype)) {
     return (raw, target, start, count) => {
       decodeBlocks(raw, dtype, target, start, count);
     };
   }
-  return (raw, target, start, count) => {
-    decodeFloats(raw, dtype as FloatDType, target, start, count);
-  };
+  if (isFloatDType(dtype)) return floatDecoders[dtype as FloatDType];
+  throw refuse(
+    `tensor ${quote(name)} has dtype ${dtype}, expected a float type (F32, F16, BF16, F64)`,
+    'Check that this file holds the weights of the model you mean.',
+  );
 }
 
 export function integerDecoder(tensor: StoredTensor): Decode<Int32Array> {

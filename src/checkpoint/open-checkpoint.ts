@@ -82,22 +82,20 @@ type Attempt = <Result>(action: () => Promise<Result> | Result) => Promise<Resul
 
 async function readWeights(root: string, layout: WeightLayout, attempt: Attempt) {
   const tensors = new Map<string, StoredTensor>();
-  if (layout.kind === 'single') {
-    const file = join(root, layout.file);
-    const found = await attempt(() => readHeader(file));
+  const first = join(root, layout.file);
+  if (!layout.isIndex) {
+    const found = await attempt(() => readHeader(first));
     for (const tensor of found ?? []) tensors.set(tensor.name, tensor);
-    return { tensors, files: [file] };
+    return { tensors, files: [first] };
   }
-
-  const index = join(root, layout.index);
-  const shardOf = await attempt(() => readShardIndex(index));
+  const shardOf = await attempt(() => readShardIndex(first));
   if (shardOf === undefined) return { tensors, files: [] };
   const shards = [...new Set(shardOf.values())].sort();
   for (const shard of shards) {
     const found = await attempt(() => readHeader(join(root, shard)));
     if (found === undefined) continue;
     await attempt(() => {
-      checkShard(index, shard, found, shardOf);
+      checkShard(first, shard, found, shardOf);
     });
     for (const tensor of found) tensors.set(tensor.name, tensor);
   }

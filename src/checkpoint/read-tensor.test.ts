@@ -2,8 +2,8 @@ import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { decodeFloats } from './element-decoding.js';
-import { readFloat32, readIntegers, visitRows } from './read-tensor.js';
+import { floatDecoders } from './element-decoding.js';
+import { readFloat32, readIntegers, readRows } from './read-tensor.js';
 import { readSafetensorsHeader } from './safetensors/safetensors.js';
 import type { StoredTensor } from './stored-tensor.js';
 import { roundToBfloat16, roundToHalf } from '../../test/support/checkpoint/encode-values.js';
@@ -25,7 +25,7 @@ function halfByDefinition(bits: number): number {
 function decodeAll(dtype: 'F16' | 'BF16'): Float32Array {
   const raw = new Uint8Array(Uint16Array.from({ length: 65536 }, (_, index) => index).buffer);
   const target = new Float32Array(65536);
-  decodeFloats(raw, dtype, target, 0, 65536);
+  floatDecoders[dtype](raw, target, 0, 65536);
   return target;
 }
 
@@ -66,21 +66,15 @@ describe('reading', () => {
     const tensor = await write('rows', { dtype: 'F32', shape: [7, 100, 3001], values });
     let next = 0;
     let blocks = 0;
-    await visitRows(tensor, (block) => {
+    for await (const block of readRows(tensor)) {
       expect(block.firstRow * 3001).toBe(next);
-      expect(block.values.length).toBe(block.rowCount * 3001);
+      expect(block.values.length % 3001).toBe(0);
       expect(block.values.every((value, index) => value === next + index)).toBe(true);
       next += block.values.length;
       blocks += 1;
-    });
+    }
     expect(next).toBe(values.length);
     expect(blocks).toBeGreaterThan(1);
-  });
-
-  it('lets an error of the visitor pass', async () => {
-    const tensor = await write('visited', { dtype: 'F32', shape: [1], values: [1] });
-    const full = Object.assign(new Error('no space'), { code: 'ENOSPC' });
-    await expect(visitRows(tensor, () => Promise.reject(full))).rejects.toBe(full);
   });
 
   it('refuses the wrong kind of dtype and integers beyond 32 bits', async () => {
@@ -97,7 +91,7 @@ describe('reading', () => {
     const tensor = await write('shrunk', { dtype: 'F32', shape: [4], values: [1, 2, 3, 4] });
     truncateSync(tensor.file, tensor.offsetBytes + 8);
     await expect(readFloat32(tensor)).rejects.toThrow(/changed|has \d+ bytes/);
-    await expect(visitRows(tensor, () => undefined)).rejects.toThrow(/ends at byte/);
+    await expect(readRows(tensor).next()).rejects.toThrow(/ends at byte/);
   });
 
   it('gathers strided views larger than a chunk', async () => {
@@ -125,10 +119,10 @@ describe('reading', () => {
     });
     expect(wrong).toBe(0);
     let seen = 0;
-    await visitRows(tensor, ({ values, firstRow }) => {
+    for await (const { values, firstRow } of readRows(tensor)) {
       expect(values[0]).toBe(firstRow);
       seen += values.length;
-    });
+    }
     expect(seen).toBe(read.length);
   });
 

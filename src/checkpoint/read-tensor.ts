@@ -1,91 +1,70 @@
-/** Reads tensors into typed arrays, one chunk of raw bytes at a time. */
-import { readExactly, withFile, type BinaryFile } from './binary-file.js';
-import { floatDecoder, integerDecoder, requireLittleEndian, type Decode } from './element-decoding.js';
+/** Reads tensors into typed arrays, whole or row by row, one piece of raw bytes at a time. */
+import { openFile, readExactly, withFile, type BinaryFile } from './binary-file.js';
+import {
+  floatDecoder,
+  halvesOf,
+  integerDecoder,
+  requireLittleEndian,
+  type Decode,
+} from './element-decoding.js';
 import { bytesPerElement, countElements, quote, refuse, type StoredTensor } from './stored-tensor.js';
 
-/**
- * A strided tensor (a torch view) is halved along its widest axis until each piece spans at most one chunk of the
- * file. Each piece is read once and scattered to its row-major place.
- */
-interface StridedRead<Target> {
-  readonly tensor: StoredTensor;
-  readonly strides: readonly number[];
-  readonly chunkBytes: number;
-  readonly target: Target;
-  readonly decode: Decode<Target>;
-  readonly allocateScratch: (count: number) => Target;
-}
+/** Max bytes of a piece, unless one row is larger. */
+const defaultPieceBytes = 4 * 1024 * 1024;
+/** One piece is used while the others are read. */
+const piecesInMemory = 4;
 
-interface Region {
-  readonly starts: readonly number[];
-  readonly sizes: readonly number[];
-}
-
-async function fillStrided<Target extends Float32Array | Int32Array | Uint16Array>(
-  file: BinaryFile,
-  read: StridedRead<Target>,
-): Promise<void> {
-  const { tensor, strides, chunkBytes } = read;
-  const itemBytes = bytesPerElement(tensor.dtype);
-  const capacity = Math.min(chunkBytes, tensor.sizeBytes) / itemBytes;
-  const raw = new Uint8Array(capacity * itemBytes);
-  const values = read.allocateScratch(capacity);
-  const pending: Region[] = [{ starts: tensor.shape.map(() => 0), sizes: tensor.shape }];
-  for (let region = pending.pop(); region !== undefined; region = pending.pop()) {
-    const { starts, sizes } = region;
-    const extents = sizes.map((size, axis) => (size - 1) * strides[axis]!);
-    const span = extents.reduce((sum, extent) => sum + extent, 1);
-    if (span > capacity) {
-      pending.push(...halve(region, extents.indexOf(Math.max(...extents))));
-      continue;
+/** A row-major tensor in whole rows. A piece is valid until the next is requested. */
+export async function* readRaw(
+  tensor: StoredTensor,
+  pieceBytes = defaultPieceBytes,
+): AsyncGenerator<Uint8Array> {
+  const totalBytes = countElements(tensor.shape)! * bytesPerElement(tensor.dtype);
+  if (totalBytes === 0) return;
+  const rowBytes = (tensor.shape.at(-1) ?? 1) * bytesPerElement(tensor.dtype);
+  const stepBytes = Math.min(totalBytes, rowBytes * Math.max(1, Math.floor(pieceBytes / rowBytes)));
+  const pieceCount = Math.ceil(totalBytes / stepBytes);
+  const file = await openFile(tensor.file);
+  const pending: Promise<Uint8Array>[] = [];
+  const buffers: Uint8Array[] = [];
+  try {
+    requireWithin(tensor, file);
+    const bufferBytes = pieceCount > 1 ? Math.max(pieceBytes, stepBytes) : stepBytes;
+    while (buffers.length < Math.min(piecesInMemory, pieceCount))
+      buffers.push(allocate(tensor, () => takeBuffer(bufferBytes)));
+    const begin = async (piece: number): Promise<Uint8Array> => {
+      const start = piece * stepBytes;
+      const buffer = buffers[piece % buffers.length]!;
+      const bytes = buffer.subarray(0, Math.min(stepBytes, totalBytes - start));
+      await readExactly(file, tensor.offsetBytes + start, bytes);
+      return bytes;
+    };
+    for (let piece = 0, begun = 0; piece < pieceCount; piece += 1) {
+      for (; begun < Math.min(pieceCount, piece + buffers.length); begun += 1) {
+        const reading = begin(begun);
+        // The error is thrown when this piece is awaited; until then it must not count as unhandled.
+        reading.catch(() => undefined);
+        pending.push(reading);
+      }
+      yield await pending.shift()!;
     }
-    const first = starts.reduce((sum, start, axis) => sum + start * strides[axis]!, 0);
-    await readExactly(file, tensor.offsetBytes + first * itemBytes, raw.subarray(0, span * itemBytes));
-    read.decode(raw, values, 0, span);
-    scatter(read, region, values);
+  } finally {
+    await Promise.allSettled(pending);
+    if (pieceCount > 1) spareBuffers.push(...buffers.map((buffer) => new WeakRef(buffer)));
+    await file.handle.close();
   }
 }
 
-function halve({ starts, sizes }: Region, axis: number): [Region, Region] {
-  const size = sizes[axis]!;
-  const half = Math.floor(size / 2);
-  return [
-    { starts: starts.with(axis, starts[axis]! + half), sizes: sizes.with(axis, size - half) },
-    { starts, sizes: sizes.with(axis, half) },
-  ];
-}
+/** Reused buffers: zeroing new memory costs as much as reading into it. */
+let spareBuffers: WeakRef<Uint8Array>[] = [];
 
-function scatter<Target extends Float32Array | Int32Array | Uint16Array>(
-  { tensor, strides, target }: StridedRead<Target>,
-  { starts, sizes }: Region,
-  values: Target,
-): void {
-  const rank = sizes.length;
-  const targetStrides = new Array<number>(rank).fill(1);
-  for (let axis = rank - 2; axis >= 0; axis -= 1) {
-    targetStrides[axis] = targetStrides[axis + 1]! * tensor.shape[axis + 1]!;
-  }
-  const walk = (axis: number, from: number, to: number): void => {
-    const size = sizes[axis]!;
-    const fromStep = strides[axis]!;
-    const toStep = targetStrides[axis]!;
-    if (axis === rank - 1) {
-      for (let index = 0; index < size; index += 1) target[to + index] = values[from + index * fromStep]!;
-      return;
-    }
-    for (let index = 0; index < size; index += 1)
-      walk(axis + 1, from + index * fromStep, to + index * toStep);
-  };
-  walk(
-    0,
-    0,
-    starts.reduce((sum, start, axis) => sum + start * targetStrides[axis]!, 0),
-  );
+function takeBuffer(bytes: number): Uint8Array {
+  const kept = spareBuffers.flatMap((spare) => spare.deref() ?? []);
+  const at = kept.findIndex(({ byteLength }) => byteLength === bytes);
+  const [taken = new Uint8Array(bytes)] = at < 0 ? [] : kept.splice(at, 1);
+  spareBuffers = kept.map((buffer) => new WeakRef(buffer));
+  return taken;
 }
-
-const chunkBytes = 4 * 1024 * 1024;
-/** A multiple of every block of quantized elements. */
-const chunkStep = 256;
 
 type Values = Float32Array | Int32Array | Uint16Array;
 
@@ -99,23 +78,68 @@ const floats = (tensor: StoredTensor): Reader<Float32Array> => ({
   allocate: (count) => new Float32Array(count),
 });
 
-export async function readFloat32(tensor: StoredTensor): Promise<Float32Array> {
-  return await readValues(tensor, floats(tensor));
+/** The bits of 16-bit floats. */
+const halves: Reader<Uint16Array> = {
+  decode(raw, target, start, count) {
+    requireLittleEndian();
+    target.set(halvesOf(raw, count), start);
+  },
+  allocate: (count) => new Uint16Array(count),
+};
+
+export function readFloat32(tensor: StoredTensor): Promise<Float32Array> {
+  return readValues(tensor, floats);
 }
 
-export async function readIntegers(tensor: StoredTensor): Promise<Int32Array> {
+export function readIntegers(tensor: StoredTensor): Promise<Int32Array> {
   const allocate = (count: number): Int32Array => new Int32Array(count);
-  return await readValues(tensor, { decode: integerDecoder(tensor), allocate });
+  return readValues(tensor, () => ({ decode: integerDecoder(tensor), allocate }));
 }
 
 async function readValues<Target extends Values>(
   tensor: StoredTensor,
-  reader: Reader<Target>,
+  choose: (tensor: StoredTensor) => Reader<Target>,
 ): Promise<Target> {
+  const reader = choose(tensor);
   const target = allocate(tensor, reader.allocate);
-  await fill(tensor, target, reader);
+  if (tensor.strides === undefined) {
+    let start = 0;
+    for await (const raw of readRaw(tensor)) {
+      const count = raw.byteLength / bytesPerElement(tensor.dtype);
+      reader.decode(raw, target, start, count);
+      start += count;
+    }
+  } else if (target.length > 0) {
+    await withFile(tensor.file, (file) => gather(file, tensor, target, reader));
+  }
   if (tensor.interleavedHeads !== undefined) separateHalves(target, tensor.shape, tensor.interleavedHeads);
   return target;
+}
+
+/** A strided tensor is a view of torch: reads what it spans and copies its elements to their row-major places. */
+async function gather<Target extends Values>(
+  file: BinaryFile,
+  tensor: StoredTensor,
+  target: Target,
+  reader: Reader<Target>,
+): Promise<void> {
+  requireWithin(tensor, file);
+  const { shape, strides = [], offsetBytes, sizeBytes } = tensor;
+  const raw = allocate(tensor, () => new Uint8Array(sizeBytes));
+  await readExactly(file, offsetBytes, raw);
+  const span = sizeBytes / bytesPerElement(tensor.dtype);
+  const values = allocate(tensor, () => reader.allocate(span));
+  reader.decode(raw, values, 0, span);
+  let filled = 0;
+  const walk = (axis: number, from: number): void => {
+    const [size, step] = [shape[axis]!, strides[axis]!];
+    if (axis < shape.length - 1) {
+      for (let index = 0; index < size; index += 1) walk(axis + 1, from + index * step);
+    } else {
+      for (let index = 0; index < size; index += 1) target[filled++] = values[from + index * step]!;
+    }
+  };
+  walk(0, 0);
 }
 
 /** Rows 2i and 2i + 1 of each head become row i of its first and of its second half. */
@@ -136,89 +160,51 @@ function separateHalves(
   }
 }
 
-/** Whole rows; `values` is scratch, valid until the visitor's promise settles. */
+/** Whole rows; `values` is valid until the next block is requested. */
 export interface RowBlock<Target = Float32Array> {
-  readonly values: Target; // [rowCount, columns]
+  readonly values: Target; // [rows, columns]
   readonly firstRow: number;
-  readonly rowCount: number;
 }
-
-type Visit<Target> = (block: RowBlock<Target>) => Promise<void> | void;
 
 /** The tensor as [rows, columns], in blocks of rows. */
-export async function visitRows(tensor: StoredTensor, visit: Visit<Float32Array>): Promise<void> {
-  await visitBlocks(tensor, floats(tensor), visit);
+export function readRows(tensor: StoredTensor, pieceBytes?: number): AsyncGenerator<RowBlock> {
+  return readBlocks(tensor, floats, pieceBytes);
 }
 
-export function visitHalfRows(tensor: StoredTensor, visit: Visit<Uint16Array>): Promise<void> {
-  requireLittleEndian();
-  const reader: Reader<Uint16Array> = {
-    allocate: (count) => new Uint16Array(count),
-    decode(raw, target, start, count) {
-      target.set(new Uint16Array(raw.buffer, raw.byteOffset, count), start);
-    },
-  };
-  return visitBlocks(tensor, reader, visit);
+export function readHalfRows(tensor: StoredTensor): AsyncGenerator<RowBlock<Uint16Array>> {
+  return readBlocks(tensor, () => halves);
 }
 
-async function visitBlocks<Target extends Values>(
+async function* readBlocks<Target extends Values>(
   tensor: StoredTensor,
-  reader: Reader<Target>,
-  visit: Visit<Target>,
-): Promise<void> {
-  const count = elementCount(tensor);
+  choose: (tensor: StoredTensor) => Reader<Target>,
+  pieceBytes = defaultPieceBytes,
+): AsyncGenerator<RowBlock<Target>> {
+  const count = countElements(tensor.shape)!;
   if (count === 0) return;
   const columns = tensor.shape.at(-1) ?? 1;
-  const rows = count / columns;
-  const rowsPerBlock = Math.min(rows, Math.max(1, Math.floor(chunkBytes / 4 / columns)));
-  const cut = (values: Target, from: number, to: number): Target => values.subarray(from, to) as Target;
-  if (tensor.strides !== undefined || tensor.interleavedHeads !== undefined) {
-    const values = await readValues(tensor, reader);
-    for (let firstRow = 0; firstRow < rows; firstRow += rowsPerBlock) {
-      const rowCount = Math.min(rowsPerBlock, rows - firstRow);
-      const block = cut(values, firstRow * columns, (firstRow + rowCount) * columns);
-      await visit({ values: block, firstRow, rowCount });
-    }
+  const step = columns * Math.max(1, Math.floor(pieceBytes / 4 / columns));
+  if (!isRowMajor(tensor)) {
+    const values = await readValues(tensor, choose);
+    for (let start = 0; start < count; start += step)
+      yield { values: values.subarray(start, start + step) as Target, firstRow: start / columns };
     return;
   }
+  const reader = choose(tensor);
   const itemBytes = bytesPerElement(tensor.dtype);
-  await withFile(tensor.file, async (file) => {
-    const raw = allocate(tensor, () => new Uint8Array(rowsPerBlock * columns * itemBytes));
-    const scratch = allocate(tensor, () => reader.allocate(rowsPerBlock * columns));
-    for (let firstRow = 0; firstRow < rows; firstRow += rowsPerBlock) {
-      const rowCount = Math.min(rowsPerBlock, rows - firstRow);
-      const elements = rowCount * columns;
-      await readExactly(
-        file,
-        tensor.offsetBytes + firstRow * columns * itemBytes,
-        raw.subarray(0, elements * itemBytes),
-      );
-      reader.decode(raw, scratch, 0, elements);
-      await visit({ values: cut(scratch, 0, elements), firstRow, rowCount });
-    }
-  });
+  const scratch = allocate(tensor, () => reader.allocate(Math.min(step, count)));
+  let firstRow = 0;
+  for await (const raw of readRaw(tensor, step * itemBytes)) {
+    const filled = raw.byteLength / itemBytes;
+    reader.decode(raw, scratch, 0, filled);
+    yield { values: scratch.subarray(0, filled) as Target, firstRow };
+    firstRow += filled / columns;
+  }
 }
 
-function fill<Target extends Values>(
-  tensor: StoredTensor,
-  target: Target,
-  { decode, allocate: allocateScratch }: Reader<Target>,
-): Promise<void> {
-  return withFile(tensor.file, async (file) => {
-    if (target.length === 0) return;
-    requireWithin(tensor, file);
-    if (tensor.strides === undefined) await fillContiguous(file, tensor, target, decode);
-    else
-      await fillStrided(file, {
-        tensor,
-        strides: tensor.strides,
-        chunkBytes,
-        target,
-        decode,
-        allocateScratch,
-      });
-  });
-}
+/** Whether the file has the elements in the order of the shape. */
+export const isRowMajor = ({ strides, interleavedHeads }: StoredTensor): boolean =>
+  strides === undefined && interleavedHeads === undefined;
 
 export function requireWithin({ name, offsetBytes, sizeBytes }: StoredTensor, file: BinaryFile): void {
   if (offsetBytes + sizeBytes <= file.sizeBytes) return;
@@ -228,32 +214,13 @@ export function requireWithin({ name, offsetBytes, sizeBytes }: StoredTensor, fi
   );
 }
 
-async function fillContiguous<Target extends Values>(
-  file: BinaryFile,
-  tensor: StoredTensor,
-  target: Target,
-  decode: Decode<Target>,
-): Promise<void> {
-  const itemBytes = bytesPerElement(tensor.dtype);
-  const chunk = Math.min(target.length, chunkStep * Math.floor(chunkBytes / itemBytes / chunkStep));
-  const raw = new Uint8Array(chunk * itemBytes);
-  for (let start = 0; start < target.length; start += chunk) {
-    const count = Math.min(chunk, target.length - start);
-    await readExactly(file, tensor.offsetBytes + start * itemBytes, raw.subarray(0, count * itemBytes));
-    decode(raw, target, start, count);
-  }
-}
-
-function elementCount(tensor: StoredTensor): number {
-  return countElements(tensor.shape) ?? 0;
-}
-
 function allocate<Result>(tensor: StoredTensor, make: (count: number) => Result): Result {
+  const count = countElements(tensor.shape) ?? 0;
   try {
-    return make(elementCount(tensor));
+    return make(count);
   } catch (cause) {
     throw refuse(
-      `tensor ${quote(tensor.name)} has ${elementCount(tensor)} elements, more than memory can take at once`,
+      `tensor ${quote(tensor.name)} has ${count} elements, more than memory can take at once`,
       'Use a machine with more memory.',
       cause,
     );

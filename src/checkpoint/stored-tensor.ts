@@ -131,3 +131,7 @@ export function refuse(problem: string, remedy = downloadAgain, cause?: unknown)
 }
 
 export const downloadAgain = 'The file is damaged or incomplete: download or export it again.';
+
+export function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
+}

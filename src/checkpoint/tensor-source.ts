@@ -1,17 +1,9 @@
 /** Tensors to write; their bytes are produced on demand. */
 import { encodeHalves, type HalfType } from '../core/half-floats.js';
-import { readExactly, withFile } from './binary-file.js';
 import { requireLittleEndian } from './element-decoding.js';
-import { readFloat32, readIntegers, requireWithin } from './read-tensor.js';
+import { isRowMajor, readFloat32, readIntegers, readRaw } from './read-tensor.js';
 import type { PlainDType, StoredTensor } from './stored-tensor.js';
-import {
-  bytesPerElement,
-  countElements,
-  isBlockDType,
-  isFloatDType,
-  quote,
-  refuse,
-} from './stored-tensor.js';
+import { bytesOf, isBlockDType, isFloatDType, quote, refuse } from './stored-tensor.js';
 
 export interface TensorSource {
   readonly name: string;
@@ -66,9 +58,8 @@ export function integerSource(name: string, dtype: 'I64' | 'BOOL', values: Int32
 
 /** Strided tensors become contiguous, quantized ones float32. */
 export function storedSource(tensor: StoredTensor): TensorSource {
-  const { name, shape, dtype, strides, interleavedHeads } = tensor;
-  const isRowMajor = strides === undefined && interleavedHeads === undefined;
-  if (isRowMajor && !isBlockDType(dtype)) return { name, dtype, shape, read: () => readBytesOf(tensor) };
+  const { name, shape, dtype } = tensor;
+  if (isRowMajor(tensor) && !isBlockDType(dtype)) return { name, dtype, shape, read: () => readRaw(tensor) };
   if (isFloatDType(dtype)) {
     const type = dtype === 'F16' || dtype === 'BF16' ? dtype : 'F32';
     return floatSource({ name, shape, dtype: type }, () => readFloat32(tensor));
@@ -78,23 +69,6 @@ export function storedSource(tensor: StoredTensor): TensorSource {
     yield* integerSource(name, written, await readIntegers(tensor)).read();
   };
   return { name, dtype: written, shape, read };
-}
-
-async function* readBytesOf(tensor: StoredTensor): AsyncGenerator<Uint8Array> {
-  const sizeBytes = countElements(tensor.shape)! * bytesPerElement(tensor.dtype);
-  const buffer = new Uint8Array(Math.min(sizeBytes, 4 * pieceElements));
-  for (let start = 0; start < sizeBytes; start += buffer.byteLength) {
-    const piece = buffer.subarray(0, Math.min(buffer.byteLength, sizeBytes - start));
-    await withFile(tensor.file, async (file) => {
-      requireWithin(tensor, file);
-      await readExactly(file, tensor.offsetBytes + start, piece);
-    });
-    yield piece;
-  }
-}
-
-function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
-  return new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
 }
 
 /** Larger values overflow float16. */

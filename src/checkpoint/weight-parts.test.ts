@@ -6,7 +6,7 @@ import { mixedRecipes, mixedTensors } from '../../test/support/checkpoint/mixed-
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { writeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
 import type { WeightRecipe } from './weight-recipe.js';
-import { assembleWeight, cutPart, joinParts, resolveRecipes } from './weight-recipe.js';
+import { assembleWeight, cutPart, joinRows, resolveRecipes } from './weight-recipe.js';
 
 const { path: folder, remove } = makeTemporaryFolder();
 afterAll(remove);
@@ -34,12 +34,13 @@ describe.each(recipes)('$name', (recipe) => {
     const [resolved] = resolveRecipes(checkpoint, [recipe]);
     const weight = await assembleWeight(resolved!);
     const parts = recipe.parts.map(({ shape, transpose = false }, place) => ({
-      values: cutPart(weight, recipe, place),
+      rows: [{ values: cutPart(weight, recipe, place), firstRow: 0 }],
       shape,
       isTransposed: transpose,
     }));
     for (const [place, { tensor }] of recipe.parts.entries())
-      expect(parts[place]!.values).toEqual(await readFloat32(checkpoint.tensors.get(tensor)!));
-    expect(joinParts(parts, recipe.shape)).toEqual(weight);
+      expect(parts[place]!.rows[0]!.values).toEqual(await readFloat32(checkpoint.tensors.get(tensor)!));
+    const joined = await joinRows(parts, recipe.shape, new Float32Array(weight.length));
+    expect(joined).toEqual(weight);
   });
 });

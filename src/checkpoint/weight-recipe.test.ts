@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from './open-checkpoint.js';
 import type { Checkpoint } from './stored-tensor.js';
+import { pushAll } from '../core/vector.js';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { writeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
 import { assembleWeight, resolveRecipes, streamWeight } from './weight-recipe.js';
@@ -25,10 +26,7 @@ beforeAll(async () => {
 async function assemble(recipe: WeightRecipe): Promise<number[]> {
   const [resolved] = resolveRecipes(checkpoint, [recipe]);
   const streamed: number[] = [];
-  await streamWeight(resolved!, (values) => {
-    for (const value of values) streamed.push(value);
-    return Promise.resolve();
-  });
+  for await (const values of streamWeight(resolved!)) pushAll(streamed, values);
   expect(streamed).toEqual(Array.from(await assembleWeight(resolved!)));
   return streamed;
 }

@@ -6,7 +6,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
 import type { Checkpoint, StoredTensor } from './stored-tensor.js';
 import { countElements, findNearNames, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
-import { readFloat32, visitHalfRows, visitRows, type RowBlock } from './read-tensor.js';
+import { readFloat32, readHalfRows, readRows, type RowBlock } from './read-tensor.js';
 
 export interface WeightRecipe {
   readonly name: string;
@@ -67,64 +67,53 @@ export function keepHalves(recipes: readonly ResolvedRecipe[]): readonly Resolve
   });
 }
 
-/** Writes the weight's values in order, in pieces if possible. */
-export async function streamWeight(
-  recipe: ResolvedRecipe,
-  write: (values: Float32Array | Uint16Array) => Promise<void>,
-): Promise<void> {
-  const { dtype, parts } = recipe;
+/** The weight's values in order, in pieces if possible. A piece is valid until the next is requested. */
+export async function* streamWeight(recipe: ResolvedRecipe): AsyncGenerator<Float32Array | Uint16Array> {
+  const { dtype, parts, shape } = recipe;
   const [first] = parts;
   if (first !== undefined && parts.length === 1 && !first.transpose) {
-    if (dtype === undefined) await visitRows(first.tensor, ({ values }) => write(values));
-    else await visitHalfRows(first.tensor, ({ values }) => write(values));
+    const rows = dtype === undefined ? readRows(first.tensor) : readHalfRows(first.tensor);
+    for await (const { values } of rows) yield values;
+  } else if (dtype === undefined) {
+    yield await assembleWeight(recipe);
   } else {
-    const halves = () => assemble(recipe, new Uint16Array(countElements(recipe.shape) ?? 0), visitHalfRows);
-    await write(dtype === undefined ? await assembleWeight(recipe) : await halves());
+    yield await joinRows(parts.map(toRows(readHalfRows)), shape, new Uint16Array(countElements(shape) ?? 0));
   }
 }
 
-export async function assembleWeight(recipe: ResolvedRecipe): Promise<Float32Array> {
-  const [first] = recipe.parts;
-  if (first !== undefined && recipe.parts.length === 1 && !first.transpose) return readFloat32(first.tensor);
-  return assemble(recipe, new Float32Array(countElements(recipe.shape) ?? 0), visitRows);
+export async function assembleWeight({ parts, shape }: ResolvedRecipe): Promise<Float32Array> {
+  const [first] = parts;
+  if (first !== undefined && parts.length === 1 && !first.transpose) return readFloat32(first.tensor);
+  return joinRows(parts.map(toRows(readRows)), shape, new Float32Array(countElements(shape) ?? 0));
 }
 
-async function assemble<Values extends Float32Array | Uint16Array>(
-  recipe: ResolvedRecipe,
-  weight: Values,
-  visit: (tensor: StoredTensor, place: (block: RowBlock<Values>) => void) => Promise<void>,
-): Promise<Values> {
-  const width = recipe.shape.at(-1) ?? 1;
-  let firstColumn = 0;
-  for (const { tensor, transpose } of recipe.parts) {
-    const columns = tensor.shape.at(-1) ?? 1;
-    const placeRows = transpose ? placeTransposed : placeStraight;
-    await visit(tensor, ({ values, firstRow, rowCount }) => {
-      placeRows({ values, firstRow, rowCount, columns, weight, width, firstColumn });
-    });
-    firstColumn += transpose ? tensor.shape[0]! : columns;
-  }
-  return weight;
-}
+const toRows =
+  <Values>(read: (tensor: StoredTensor) => AsyncGenerator<RowBlock<Values>>) =>
+  ({ tensor, transpose }: ResolvedPart): PartRows<Values> => ({
+    shape: tensor.shape,
+    isTransposed: transpose,
+    rows: read(tensor),
+  });
 
-export interface PartValues {
-  readonly values: Float32Array;
+export interface PartRows<Values = Float32Array> {
   /** As stored, before transposing. */
   readonly shape: readonly number[];
   readonly isTransposed: boolean;
+  readonly rows: AsyncIterable<RowBlock<Values>> | Iterable<RowBlock<Values>>;
 }
 
-export function joinParts(parts: readonly PartValues[], shape: readonly number[]): Float32Array {
-  const [only] = parts;
-  if (only !== undefined && parts.length === 1 && !only.isTransposed) return only.values;
+/** Writes the parts side by side into `weight`. */
+export async function joinRows<Values extends Float32Array | Uint16Array>(
+  parts: readonly PartRows<Values>[],
+  shape: readonly number[],
+  weight: Values,
+): Promise<Values> {
   const width = shape.at(-1) ?? 1;
-  const weight = new Float32Array(countElements(shape) ?? 0);
   let firstColumn = 0;
-  for (const { values, shape: own, isTransposed } of parts) {
+  for (const { shape: own, isTransposed, rows } of parts) {
     const columns = own.at(-1) ?? 1;
-    const rowCount = values.length / columns;
     const place = isTransposed ? placeTransposed : placeStraight;
-    place({ values, firstRow: 0, rowCount, columns, weight, width, firstColumn });
+    for await (const block of rows) place({ ...block, columns, weight, width, firstColumn });
     firstColumn += isTransposed ? own[0]! : columns;
   }
   return weight;
@@ -143,30 +132,21 @@ export function cutPart(weight: Float32Array, { shape, parts }: WeightRecipe, pl
     cut.set(weight.subarray(row * width + first, row * width + first + columns), row * columns);
   if (part.transpose !== true) return cut;
   const turned = new Float32Array(cut.length);
-  placeTransposed({
-    values: cut,
-    firstRow: 0,
-    rowCount: rows,
-    columns,
-    weight: turned,
-    width: rows,
-    firstColumn: 0,
-  });
+  placeTransposed({ values: cut, firstRow: 0, columns, weight: turned, width: rows, firstColumn: 0 });
   return turned;
 }
 
 interface Placement {
-  readonly values: Float32Array | Uint16Array; // [rowCount, columns]
+  readonly values: Float32Array | Uint16Array; // [rows, columns]
   readonly firstRow: number;
-  readonly rowCount: number;
   readonly columns: number;
   readonly weight: Float32Array | Uint16Array; // [rows, width]
   readonly width: number;
   readonly firstColumn: number;
 }
 
-function placeStraight({ values, firstRow, rowCount, columns, weight, width, firstColumn }: Placement): void {
-  for (let row = 0; row < rowCount; row += 1) {
+function placeStraight({ values, firstRow, columns, weight, width, firstColumn }: Placement): void {
+  for (let row = 0; row * columns < values.length; row += 1) {
     const source = values.subarray(row * columns, (row + 1) * columns);
     weight.set(source, (firstRow + row) * width + firstColumn);
   }
@@ -174,7 +154,8 @@ function placeStraight({ values, firstRow, rowCount, columns, weight, width, fir
 
 /** In square tiles: row by row, every write would touch a new cache line. */
 function placeTransposed(placement: Placement): void {
-  const { values, firstRow, rowCount, columns, weight, width, firstColumn } = placement;
+  const { values, firstRow, columns, weight, width, firstColumn } = placement;
+  const rowCount = values.length / columns;
   const tile = 32;
   for (let rowTile = 0; rowTile < rowCount; rowTile += tile) {
     const rowEnd = Math.min(rowTile + tile, rowCount);

@@ -5,10 +5,10 @@
  */
 import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/files.js';
+import { codeOf, describeCause, MistletoeError } from '../core/errors.js';
+import { makeFolderSync, replaceFile } from '../core/files.js';
 import { beginWriting, endWriting, hostTag, isBeingWritten, makeProcessTag } from '../core/processes.js';
-import { errnoOf, maximumTransferBytes } from './binary-file.js';
+import { maximumTransferBytes } from './binary-file.js';
 import { describingNames } from './checkpoint-folder.js';
 import { quote } from './stored-tensor.js';
 
@@ -19,39 +19,28 @@ export interface FileOutput {
   abandon(): Promise<void>;
 }
 
-export interface WriteOptions {
-  /** Opens a file that does not exist yet; replaced in tests. */
-  readonly openOutput?: ((path: string) => Promise<FileOutput>) | undefined;
-  /** Turns disk errors into those of the caller. */
-  readonly explain?: (<Result>(path: string, write: () => Promise<Result>) => Promise<Result>) | undefined;
-  /** Throws if what was written must not be kept. */
-  readonly confirm?: (() => Promise<void>) | undefined;
-}
-
 export type Append = (bytes: Uint8Array) => Promise<void>;
 
-/** Writes under a temporary name, syncs and renames, so that the file is complete or absent. */
+/**
+ * Writes under a temporary name, syncs and renames, so that the file is complete or absent. `openOutput` opens a file
+ * that does not exist yet.
+ */
 export async function writeWholeFile(
   path: string,
   fill: (append: Append) => Promise<void>,
-  { openOutput = openFileOutput, explain = explainWriting, confirm }: WriteOptions = {},
+  openOutput: (path: string) => Promise<FileOutput> = openFileOutput,
 ): Promise<void> {
-  const temporary = `${path}.${makeProcessTag()}.tmp`;
-  try {
-    const output = await explain(path, () => openOutput(temporary));
+  const write = async (temporary: string): Promise<void> => {
+    const output = await openOutput(temporary);
     try {
-      await fill((bytes) => explain(path, () => output.write(bytes)));
-      await explain(path, () => output.finish());
+      await fill((bytes) => output.write(bytes));
+      await output.finish();
     } catch (failure) {
       await output.abandon();
       throw failure;
     }
-    await confirm?.();
-    await explain(path, () => rename(temporary, path));
-  } catch (failure) {
-    await rm(temporary, { force: true }).catch(() => undefined);
-    throw failure;
-  }
+  };
+  await explainWriting(path, () => replaceFile(path, write));
   await syncFolder(dirname(path));
 }
 
@@ -95,14 +84,17 @@ const remedies: Readonly<Record<string, string>> = {
   EEXIST: 'A file stands where a folder is needed: choose another folder.',
 };
 
+/** A folder cannot be written, or has no room. */
+export class StorageFailure extends MistletoeError {}
+
 /** Turns disk errors into one sentence; other errors are not wrapped. */
 export async function explainWriting<Result>(path: string, write: () => Promise<Result>): Promise<Result> {
   try {
     return await write();
   } catch (cause) {
-    const code = errnoOf(cause);
-    if (code === undefined || cause instanceof MistletoeError) throw cause;
-    throw new MistletoeError(
+    const code = codeOf(cause);
+    if (code === undefined) throw cause;
+    throw new StorageFailure(
       'runtime',
       `${basename(path)} could not be written to ${dirname(path)}: ${describeCause(cause)}.`,
       { hint: remedies[code] ?? 'Choose another folder, or mend that and try again.', cause },

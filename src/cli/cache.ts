@@ -1,9 +1,13 @@
 import { basename } from 'node:path';
-import type { CacheContents, CachedWeights, DescribedWeights } from '../checkpoint/cache/cache-contents.js';
-import { describeCache } from '../checkpoint/cache/cache-contents.js';
+import type {
+  CacheContents,
+  CachedWeights,
+  DescribedWeights,
+  Removal,
+} from '../checkpoint/cache/cache-contents.js';
+import { clearCache, describeCache, trimCache } from '../checkpoint/cache/cache-contents.js';
 import { readCacheLimit } from '../checkpoint/cache/cache-folder.js';
 import { defaultCacheFolder } from '../core/files.js';
-import { type Removal, clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
 import { byteSize as bytes } from '../core/settings.js';
 import { countText, formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';

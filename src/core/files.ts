@@ -3,11 +3,12 @@
  * file of gigabytes is a mistake.
  */
 import { mkdirSync, readFileSync, statSync, type Stats } from 'node:fs';
-import { readFile, stat } from 'node:fs/promises';
+import { readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, relative } from 'node:path';
 import { fileLimits } from './limits.js';
 import { codeOf, describeCause, MistletoeError } from './errors.js';
 import { parseJsonText } from './json-text.js';
+import { makeProcessTag } from './processes.js';
 import { homedir } from 'node:os';
 
 /** Default limit, also for text from a pipe. */
@@ -59,6 +60,21 @@ export function makeFolder(path: string): Promise<void> {
   return Promise.resolve().then(() => {
     makeFolderSync(path, 0o700);
   });
+}
+
+/** By renaming: other processes see the old file or the new one. `make` makes the temporary file. */
+export async function replaceFile(
+  path: string,
+  make: (temporary: string) => Promise<unknown>,
+): Promise<void> {
+  const temporary = `${path}.${makeProcessTag()}.tmp`;
+  try {
+    await make(temporary);
+    await rename(temporary, path);
+  } catch (failure) {
+    await rm(temporary, { force: true }).catch(() => undefined);
+    throw failure;
+  }
 }
 
 export function isFolder(path: string): boolean {

@@ -1,6 +1,6 @@
 /** Which tensors of a checkpoint a decoder reads, and how they lie in the weight cache: projections as [in, out]. */
 import { isDeepStrictEqual } from 'node:util';
-import { readFloat32, visitRows } from '../checkpoint/read-tensor.js';
+import { readFloat32, readRows } from '../checkpoint/read-tensor.js';
 import type { Checkpoint, StoredTensor } from '../checkpoint/stored-tensor.js';
 import { formatShape, quote, refuse } from '../checkpoint/stored-tensor.js';
 import { listRead, type WeightRecipe } from '../checkpoint/weight-recipe.js';
@@ -243,10 +243,9 @@ async function findDifference(embedding: StoredTensor, output: StoredTensor): Pr
   if (isDeepStrictEqual({ ...output, name: '' }, { ...embedding, name: '' })) return undefined;
   const columns = embedding.shape.at(-1) ?? 1;
   const expected = await readFloat32(embedding);
-  let row: number | undefined;
-  await visitRows(output, ({ values, firstRow }) => {
+  for await (const { values, firstRow } of readRows(output)) {
     const at = values.findIndex((value, index) => value !== expected[firstRow * columns + index]);
-    if (at >= 0) row ??= firstRow + Math.floor(at / columns);
-  });
-  return row === undefined ? undefined : `differs from it, first in row ${row}`;
+    if (at >= 0) return `differs from it, first in row ${firstRow + Math.floor(at / columns)}`;
+  }
+  return undefined;
 }

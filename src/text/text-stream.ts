@@ -10,7 +10,7 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Tokenizer } from './tokenizer/tokenizer.js';
-import { byteLetters } from './tokenizer/token-bound.js';
+import { byteLetters } from './tokenizer/tokenizer-structures.js';
 
 /**
  * Ends a text at the first stop string that completes, wherever the pieces of the text happen to be cut. Of stops that

@@ -99,7 +99,7 @@ describe('in the place of converted weights', () => {
       writeFileSync(join(path, 'thesis.txt'), 'years of work');
     });
     expect(tokenIds).toEqual(expected);
-    expect(notices).toEqual([expect.stringMatching(/is a folder\); the weights are kept in memory/)]);
+    expect(notices).toEqual([expect.stringMatching(/is a folder\. The weights are kept in memory/)]);
     expect(readFileSync(join(weights, 'thesis.txt'), 'utf8')).toBe('years of work');
   });
 

@@ -8,11 +8,12 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { chmod, cp, rename, rm, utimes, writeFile } from 'node:fs/promises';
-import { describe, expect, it } from 'vitest';
+import { chmod, cp, open, rename, rm, utimes, writeFile } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
 import type { WeightStore } from '../../runtime/weights.js';
 import { verifyCache } from './cache-contents.js';
-import { checkForUse, notePath, recordCheck } from './cache-file.js';
+import { checkCacheFile, notePath, recordCheck } from './cache-file.js';
 import { identifyFile } from './content-hash.js';
 import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
@@ -156,25 +157,26 @@ it('a file of another format is told apart from a damaged one', async () => {
 describe('a cache file that is replaced while it is checked', () => {
   const replaceDuringCheck = async (change: (copy: string) => void) => {
     const { path } = await prepare();
-    let replacements = 0;
-    const fits = (): boolean => {
-      if ((replacements += 1) === 1) {
-        copyFileSync(path, `${path}.2`);
-        change(`${path}.2`);
-        renameSync(`${path}.2`, path);
-      }
-      return true;
-    };
-    const usable = await checkForUse(path, fits, true);
-    return { usable, identity: await identifyFile(path) };
+    const handle = await open(path);
+    const prototype = Object.getPrototypeOf(handle) as typeof handle;
+    await handle.close();
+    vi.spyOn(prototype, 'read').mockImplementationOnce(function (this: typeof handle, ...given: unknown[]) {
+      copyFileSync(path, `${path}.2`);
+      change(`${path}.2`);
+      renameSync(`${path}.2`, path);
+      return this.read(...(given as []));
+    });
+    const checked = await checkCacheFile(path, basename(path, '.weights'), true);
+    vi.restoreAllMocks();
+    return { checked, identity: await identifyFile(path) };
   };
 
   it('by another process with the same weights is used', async () => {
-    const { usable, identity } = await replaceDuringCheck(() => undefined);
-    expect(usable?.identity).toBe(identity);
+    const { checked, identity } = await replaceDuringCheck(() => undefined);
+    expect(checked).toMatchObject({ result: 'whole', identity });
   });
 
   it('by a damaged one is not', async () => {
-    expect((await replaceDuringCheck(flipBit)).usable).toBeUndefined();
+    expect((await replaceDuringCheck(flipBit)).checked.result).toBe('damaged');
   });
 });

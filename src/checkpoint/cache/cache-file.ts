@@ -3,15 +3,15 @@
  * for memory mapping, then a JSON footer and a fixed trailer:
  * data, padded to 4096 | footer | magic (8) | footer length (8) | sha256 of the footer (32)
  * The trailer comes last, so a truncated file never has one. The footer holds the key, a table of the pieces and the
- * sha256 of all data, which `checkForUse` compares.
+ * sha256 of all data.
  */
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
-import type { DerivedRequest, WeightLocation } from '../../runtime/weights.js';
-import { type BinaryFile, readBytes, withFile } from '../binary-file.js';
-import { streamWeight, type ResolvedRecipe } from '../weight-recipe.js';
-import type { Append } from '../written-folder.js';
 import { lstat, lutimes } from 'node:fs/promises';
+import { z } from 'zod';
+import type { PlacePiece, WeightLocation } from '../../runtime/weights.js';
+import { type BinaryFile, readBytes, withFile } from '../binary-file.js';
+import type { ResolvedRecipe } from '../weight-recipe.js';
+import type { Append } from '../written-folder.js';
 import { hashBeginning, identifyFile, readRecord, writeRecord } from './content-hash.js';
 
 export const formatVersion = 2;
@@ -22,14 +22,8 @@ const trailerBytes = 48;
 /** Many times the tensor table of the largest models. */
 const maxFooterBytes = 64 * 1024 * 1024;
 
-export interface CacheLayout {
-  readonly tensors: ReadonlyMap<string, WeightLocation>;
-  readonly dataBytes: number;
-}
-
-export function layOutWeights(
-  recipes: readonly Pick<ResolvedRecipe, 'name' | 'shape' | 'dtype'>[],
-): CacheLayout {
+/** Where writeCacheFile puts the weights, if each is one piece. */
+export function layOutWeights(recipes: readonly Pick<ResolvedRecipe, 'name' | 'shape' | 'dtype'>[]) {
   const tensors = new Map<string, WeightLocation>();
   let dataBytes = 0;
   for (const { name, shape, dtype } of recipes) {
@@ -41,66 +35,31 @@ export function layOutWeights(
   return { tensors, dataBytes };
 }
 
-export function measureCacheFile(key: string, layout: CacheLayout): number {
-  return layout.dataBytes + describeLayout(key, layout, '0'.repeat(64)).byteLength + trailerBytes;
-}
-
-export function writeWeights(append: Append, key: string, recipes: readonly ResolvedRecipe[]): Promise<void> {
-  return writeSealed(append, key, async (write, align) => {
-    for (const recipe of recipes) {
-      await streamWeight(recipe, (values) =>
-        write(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)),
-      );
-      await align();
-    }
-    return listTensors(layOutWeights(recipes));
-  });
-}
-
-/** `place` returns a table of the pieces for readTable. */
-export function writeDerived(append: Append, key: string, place: DerivedRequest['write']): Promise<void> {
-  return writeSealed(append, key, async (write, align) => {
-    const table = await place(async (bytes) => {
-      const offset = await align();
-      for await (const chunk of bytes) await write(chunk);
-      return offset;
-    });
-    return { table };
-  });
-}
-
-/** `fill` returns the footer's table. `align` pads to a multiple of 4096 and returns that position. */
-async function writeSealed(
+/** `write` returns what the footer says about its pieces. */
+export async function writeCacheFile(
   append: Append,
   key: string,
-  fill: (write: Append, align: () => Promise<number>) => Promise<object>,
+  write: (place: PlacePiece) => Promise<object>,
 ): Promise<void> {
   const hash = createHash('sha256');
   let dataBytes = 0;
-  const write: Append = async (bytes) => {
+  const add: Append = async (bytes) => {
     hash.update(bytes);
     dataBytes += bytes.byteLength;
     await append(bytes);
   };
-  const align = async (): Promise<number> => {
-    await write(new Uint8Array((alignment - (dataBytes % alignment)) % alignment));
-    return dataBytes;
-  };
-  const table = await fill(write, align);
-  const footer = encodeFooter(key, dataBytes, hash.digest('hex'), table);
+  const align = () => add(new Uint8Array((alignment - (dataBytes % alignment)) % alignment));
+  const table = await write(async (piece) => {
+    await align();
+    const offset = dataBytes;
+    for await (const bytes of piece) await add(bytes);
+    return offset;
+  });
+  await align();
+  const sha256 = hash.digest('hex');
+  const footer = Buffer.from(JSON.stringify({ format: formatVersion, key, dataBytes, sha256, ...table }));
   await append(Buffer.concat([footer, makeTrailer(footer)]));
 }
-
-const listTensors = ({ tensors }: CacheLayout): object => ({
-  tensors: [...tensors].map(([name, location]) => ({ name, ...location })),
-});
-
-function encodeFooter(key: string, dataBytes: number, sha256: string, table: object): Buffer {
-  return Buffer.from(JSON.stringify({ format: formatVersion, key, dataBytes, sha256, ...table }));
-}
-
-const describeLayout = (key: string, layout: CacheLayout, sha256: string): Buffer =>
-  encodeFooter(key, layout.dataBytes, sha256, listTensors(layout));
 
 function makeTrailer(footer: Uint8Array): Buffer {
   const length = Buffer.alloc(8);
@@ -108,49 +67,31 @@ function makeTrailer(footer: Uint8Array): Buffer {
   return Buffer.concat([magic, length, createHash('sha256').update(footer).digest()]);
 }
 
-export type CacheContent = 'plain' | 'packed';
-
-/** The footer of a file whose size, footer and trailer agree. */
-export interface CacheFooter {
-  readonly key: string;
-  readonly content: CacheContent;
-  readonly dataBytes: number;
-  readonly sha256: string;
-  readonly bytes: Buffer;
-  readonly table?: unknown;
-}
-
-const hashText = z.string().regex(/^[0-9a-f]{64}$/);
+const sha256Schema = z.string().regex(/^[0-9a-f]{64}$/);
 const footerSchema = z.object({
-  key: hashText,
+  key: sha256Schema,
   dataBytes: z.number().int().nonnegative(),
-  sha256: hashText,
+  sha256: sha256Schema,
+  /** Of data that a runtime made. */
   table: z.unknown().optional(),
 });
+export type CacheFooter = z.infer<typeof footerSchema>;
 
-/** Reads the end of the file only; `undefined` means damaged. */
-export async function readFooter(file: BinaryFile): Promise<CacheFooter | 'other-format' | undefined> {
-  if (file.sizeBytes < trailerBytes) return undefined;
+/** Reads the end of the file only: the footer of a file whose size, footer and trailer agree. */
+export async function readFooter(file: BinaryFile): Promise<CacheFooter | 'other-format' | 'damaged'> {
+  if (file.sizeBytes < trailerBytes) return 'damaged';
   const trailer = await readBytes(file, file.sizeBytes - trailerBytes, trailerBytes);
   const footerBytes = Number(trailer.readBigUInt64LE(magic.byteLength));
   const dataBytes = file.sizeBytes - trailerBytes - footerBytes;
-  if (footerBytes > maxFooterBytes || dataBytes < 0) return undefined;
+  if (footerBytes > maxFooterBytes || dataBytes < 0) return 'damaged';
   const bytes = await readBytes(file, dataBytes, footerBytes);
-  if (!trailer.equals(makeTrailer(bytes))) return undefined;
+  if (!trailer.equals(makeTrailer(bytes))) return 'damaged';
   const contents: unknown = JSON.parse(bytes.toString('utf8')); // its hash fits, so it is what was written
   if (!z.object({ format: z.literal(formatVersion) }).safeParse(contents).success) return 'other-format';
   const footer = footerSchema.parse(contents);
-  const content = footer.table === undefined ? 'plain' : 'packed';
-  return footer.dataBytes === dataBytes ? { ...footer, content, bytes } : undefined;
+  return footer.dataBytes === dataBytes ? footer : 'damaged';
 }
 
-/** Whether the file was made for this key and has exactly these tensors in these places. */
-export function fitsLayout({ bytes, sha256 }: CacheFooter, key: string, layout: CacheLayout): boolean {
-  return bytes.equals(describeLayout(key, layout, sha256));
-}
-
-// Whether a cache file may be used without hashing it: only if its note matches, so not after any write, copy or touch
-// by another program, nor with `verify`.
 /**
  * A note beside each cache file: the checkpoint it was made for, and the file's identity (size, times, inode) when its
  * bytes were last checked. The note's mtime is the time of last use. The times of the cache file itself never change,
@@ -158,29 +99,23 @@ export function fitsLayout({ bytes, sha256 }: CacheFooter, key: string, layout: 
  */
 const noteSchema = z.object({ identity: z.string(), checkpoint: z.string() });
 
-type CacheNote = z.infer<typeof noteSchema>;
-
 export const notePath = (weights: string): string => `${weights}.json`;
 
-export async function readNote(weights: string): Promise<CacheNote | undefined> {
-  return readRecord(notePath(weights), noteSchema);
+export const readNote = (weights: string) => readRecord(notePath(weights), noteSchema);
+
+export async function recordUse(
+  weights: string,
+  note: z.infer<typeof noteSchema>,
+  used = new Date(),
+): Promise<void> {
+  await writeRecord(notePath(weights), note);
+  await lutimes(notePath(weights), used, used).catch(() => undefined); // not through links
 }
 
-export async function recordUse(weights: string, note: CacheNote): Promise<void> {
-  const known = await readNote(weights);
-  if (known?.identity === note.identity && known.checkpoint === note.checkpoint) {
-    const now = new Date();
-    await lutimes(notePath(weights), now, now).catch(() => undefined); // not through links
-  } else {
-    await writeRecord(notePath(weights), note);
-  }
-}
-
-/** Records a check without counting it as a use. Undefined marks the file as damaged. */
-export async function recordCheck(weights: string, identity: string | undefined): Promise<void> {
-  const [known, used] = [await readNote(weights), await readLastUse(weights)];
-  await writeRecord(notePath(weights), { identity: identity ?? '', checkpoint: known?.checkpoint ?? '' });
-  if (used !== undefined) await lutimes(notePath(weights), used, used).catch(() => undefined);
+/** Records a check without counting it as a use. An empty identity marks the file as damaged. */
+export async function recordCheck(weights: string, identity: string): Promise<void> {
+  const checkpoint = (await readNote(weights))?.checkpoint ?? '';
+  await recordUse(weights, { identity, checkpoint }, await readLastUse(weights));
 }
 
 /** Without a note, as for files of older versions, the file's own mtime. */
@@ -192,45 +127,35 @@ export async function readLastUse(weights: string): Promise<Date | undefined> {
   return undefined;
 }
 
+export type CheckedFile =
+  | { readonly result: 'whole'; readonly identity: string; readonly footer: CacheFooter }
+  | { readonly result: 'damaged' | 'other-format' };
+
 /** Processes that convert the same checkpoint at the same time replace the file once each. */
 const maxAttempts = 16;
 
-/** Undefined if the file is absent, damaged, or made for something else. `verify` ignores the note and hashes the file. */
-export async function checkForUse(
-  path: string,
-  fits: (footer: CacheFooter) => boolean,
-  verify = false,
-): Promise<{ readonly identity: string; readonly footer: CacheFooter } | undefined> {
+/**
+ * Hashes the file, unless its note matches: so after any write, copy or touch by another program, and with `verify`.
+ * A file that is absent or has another key counts as damaged.
+ */
+export async function checkCacheFile(path: string, key: string, verify: boolean): Promise<CheckedFile> {
   try {
     for (let attempt = 0; attempt < maxAttempts; attempt++) {
-      if (!(await lstat(path)).isFile()) return undefined;
+      if (!(await lstat(path)).isFile()) break;
       const identity = await identifyFile(path);
-      const footer = await withFile(path, async (file) => {
-        const found = await readFooter(file);
-        if (found === undefined || found === 'other-format' || !fits(found)) return undefined;
-        if (!verify && (await readNote(path))?.identity === identity) return found;
-        return (await hashBeginning(file, found.dataBytes)) === found.sha256 ? found : undefined;
+      const isKnown = !verify && (await readNote(path))?.identity === identity;
+      const checked = await withFile(path, async (file): Promise<CheckedFile> => {
+        const footer = await readFooter(file);
+        if (typeof footer === 'string') return { result: footer };
+        if (footer.key !== key) return { result: 'damaged' };
+        const isWhole = isKnown || (await hashBeginning(file, footer.dataBytes)) === footer.sha256;
+        return isWhole ? { result: 'whole', identity, footer } : { result: 'damaged' };
       });
-      if (footer === undefined) return undefined;
       // Otherwise the file that was checked is no longer the one at this path.
-      if ((await identifyFile(path)) === identity) return { identity, footer };
+      if (checked.result !== 'whole' || (await identifyFile(path)) === identity) return checked;
     }
   } catch {
-    return undefined;
+    return { result: 'damaged' };
   }
-  return undefined;
-}
-
-export type CheckResult = 'whole' | 'damaged' | 'other-format';
-
-export async function checkThoroughly(path: string, key: string): Promise<CheckResult> {
-  const identity = await identifyFile(path).catch(() => undefined);
-  const result = await withFile(path, async (file): Promise<CheckResult> => {
-    const footer = await readFooter(file);
-    if (footer === undefined || footer === 'other-format') return footer ?? 'damaged';
-    if (footer.key !== key) return 'damaged';
-    return (await hashBeginning(file, footer.dataBytes)) === footer.sha256 ? 'whole' : 'damaged';
-  }).catch((): CheckResult => 'damaged');
-  if (result !== 'other-format') await recordCheck(path, result === 'whole' ? identity : undefined);
-  return result;
+  return { result: 'damaged' };
 }

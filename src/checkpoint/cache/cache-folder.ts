@@ -1,4 +1,4 @@
-/** The cache's location and size limit, and the names of its files. Files with other names are never removed. */
+/** The cache's size limit, the names of its files, and which of them processes use. Other files are never removed. */
 import { rmSync } from 'node:fs';
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { hostTag, isRunning } from '../../core/processes.js';
 
 /** Two models of 8 billion parameters in float32. */
-export const defaultCacheLimitBytes = 64e9;
+const defaultCacheLimitBytes = 64e9;
 
 /** $MISTLETOE_CACHE_LIMIT in bytes; infinite where it is `none`. */
 export function readCacheLimit(environment: HostEnvironment['environment'] = process.env): number {
@@ -23,34 +23,32 @@ export function readCacheLimit(environment: HostEnvironment['environment'] = pro
   );
 }
 
+const marksFolder = 'in-use';
+const key = '[0-9a-f]{64}';
+const sourceHash = '[0-9a-f]{32}\\.hash\\.json';
+const writer = '(\\d+)\\.([0-9a-f]{16})'; // core/processes.ts
+
 /**
- * `weights` are the cache files, each with a `note` beside it. A `hash` holds the sha256 of a checkpoint file. A
- * `temporary` file is being written or loaded by ONNX Runtime, or was left by a killed process.
+ * `weights` are the cache files, each with a `note` beside it; `hash` is the sha256 of a checkpoint file. A `temporary`
+ * file is being written or loaded by ONNX Runtime, or was left by a killed process.
  */
-export type CacheName =
-  | { readonly kind: 'weights' | 'note'; readonly key: string }
-  | { readonly kind: 'temporary'; readonly writer: { readonly pid: number; readonly host: string } }
-  | { readonly kind: 'hash' | 'marks' | 'kernels' | 'foreign' };
+const forms = {
+  weights: new RegExp(`^(${key})\\.weights$`),
+  note: new RegExp(`^(${key})\\.weights\\.json$`),
+  hash: new RegExp(`^${sourceHash}$`),
+  temporary: new RegExp(
+    `^(?:${key}(?:\\.weights(?:\\.json)?)?|${sourceHash}|program)\\.${writer}\\.[0-9a-f]{16}\\.(?:tmp|onnx|packed)$`,
+  ),
+  other: new RegExp(`^(?:${marksFolder}|${kernelsFolder})$`),
+};
 
-export const marksFolder = 'in-use';
-
-const weightsName = /^([0-9a-f]{64})\.weights(\.json)?$/;
-const hashName = /^[0-9a-f]{32}\.hash\.json$/;
-const unfinished = '(?:[0-9a-f]{64}(?:\\.weights(?:\\.json)?)?|[0-9a-f]{32}\\.hash\\.json)';
-const tag = '(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}'; // core/processes.ts
-const temporaryName = new RegExp(`^(?:${unfinished}\\.${tag}\\.tmp|program\\.${tag}\\.(?:onnx|packed))$`);
-
-export function classifyName(name: string): CacheName {
-  const [, key, isNote] = weightsName.exec(name) ?? [];
-  if (key !== undefined) return { kind: isNote === undefined ? 'weights' : 'note', key };
-  if (hashName.test(name)) return { kind: 'hash' };
-  const temporary = temporaryName.exec(name);
-  if (temporary !== null) {
-    const [, pid = temporary[3], host = temporary[4]!] = temporary; // of the one name or of the other
-    return { kind: 'temporary', writer: { pid: Number(pid), host } };
+/** Undefined for files of other programs. `parts`: the key of weights and notes; pid and host of a temporary's writer. */
+export function classifyName(name: string) {
+  for (const kind of Object.keys(forms) as (keyof typeof forms)[]) {
+    const [matched, ...parts] = forms[kind].exec(name) ?? [];
+    if (matched !== undefined) return { kind, parts };
   }
-  if (name === kernelsFolder) return { kind: 'kernels' };
-  return { kind: name === marksFolder ? 'marks' : 'foreign' };
+  return undefined;
 }
 
 export const weightsPath = (folder: string, key: string): string => join(folder, `${key}.weights`);
@@ -60,7 +58,7 @@ export const weightsPath = (folder: string, key: string): string => join(folder,
  * every program it compiles, so files in use must not be removed. A mark counts while its process runs; one of another
  * host counts for a day.
  */
-const markName = /^([0-9a-f]{64})\.(\d+)\.([0-9a-f]{16})$/;
+const markName = new RegExp(`^(${key})\\.${writer}$`);
 const distantMarkMs = 24 * 60 * 60 * 1000;
 
 /** By path. This process's own use counts even if its marks cannot be written. */

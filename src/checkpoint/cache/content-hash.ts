@@ -1,15 +1,16 @@
 /**
- * sha256 of a weight file. Hashing gigabytes at every start would take seconds, so the result is kept in the cache folder,
- * in one small record per file. It is valid while size, times and inode are the same.
+ * Identity and sha256 of a weight file. Hashing gigabytes at every start would take seconds, so the result is kept in the
+ * cache folder, in one small record per file. It is valid while size, times and inode are the same.
  */
 import { createHash } from 'node:crypto';
-import { rename, rm, stat, writeFile } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { readBoundedFile } from '../../core/files.js';
-import { makeProcessTag } from '../../core/processes.js';
+import { readBoundedFile, replaceFile } from '../../core/files.js';
 import { asCheckpointError, readExactly, withFile, type BinaryFile } from '../binary-file.js';
 import { refuse } from '../stored-tensor.js';
+
+export const hashText = (text: string): string => createHash('sha256').update(text).digest('hex');
 
 /**
  * Small JSON records in the cache folder. A record that cannot be read or written only costs time at the next start. One
@@ -25,45 +26,27 @@ export async function readRecord<Schema extends z.ZodType>(
   try {
     const text = (await readBoundedFile(path, maxRecordBytes)).toString('utf8');
     const { seal, record } = sealedSchema.parse(JSON.parse(text));
-    return seal === computeSeal(record) ? schema.parse(record) : undefined;
+    return seal === hashText(JSON.stringify(record)) ? schema.parse(record) : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** Returns false if it cannot be written. The file is replaced, so readers see the old record or the new one. */
-export async function writeRecord(path: string, record: object): Promise<boolean> {
-  const temporary = `${path}.${makeProcessTag()}.tmp`;
-  try {
-    await writeFile(temporary, JSON.stringify({ seal: computeSeal(record), record }), { mode: 0o600 });
-    await rename(temporary, path);
-    return true;
-  } catch {
-    await rm(temporary, { force: true }).catch(() => undefined);
-    return false;
-  }
-}
-
-function computeSeal(record: unknown): string {
-  return createHash('sha256').update(JSON.stringify(record)).digest('hex');
+export async function writeRecord(path: string, record: object): Promise<void> {
+  const sealed = JSON.stringify({ seal: hashText(JSON.stringify(record)), record });
+  const write = (temporary: string) => writeFile(temporary, sealed, { mode: 0o600 });
+  await replaceFile(path, write).catch(() => undefined);
 }
 
 const memoSchema = z.object({ identity: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/) });
 
-const chunkBytes = 4 * 1024 * 1024;
-
 export async function hashFile(path: string, memoFolder: string): Promise<string> {
   const identity = await identifyFile(path);
-  const memoPath = join(
-    memoFolder,
-    `${createHash('sha256').update(path).digest('hex').slice(0, 32)}.hash.json`,
-  );
+  const memoPath = join(memoFolder, `${hashText(path).slice(0, 32)}.hash.json`);
   const known = await readRecord(memoPath, memoSchema);
   if (known?.identity === identity) return known.sha256;
   const sha256 = await withFile(path, (file) => hashBeginning(file, file.sizeBytes));
-  if ((await identifyFile(path)) !== identity) {
-    throw refuse(`${path} changed while it was read`, 'Wait until it is fully written, then try again.');
-  }
+  await requireSameFiles([path], [identity]);
   await writeRecord(memoPath, { identity, sha256 });
   return sha256;
 }
@@ -89,6 +72,8 @@ export async function requireSameFiles(
     'Wait until they are fully written, then try again.',
   );
 }
+
+const chunkBytes = 4 * 1024 * 1024;
 
 export async function hashBeginning(file: BinaryFile, sizeBytes: number): Promise<string> {
   const hash = createHash('sha256');

@@ -16,7 +16,7 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { transpileInto } from '../../../test/support/transpiled-sources.js';
-import { trimCache } from './cache-removal.js';
+import { trimCache } from './cache-contents.js';
 import { CachedModel, pathOf } from '../../../test/support/checkpoint/cached-model.js';
 
 const recipes = [
@@ -124,7 +124,7 @@ describe('prepareWeights in processes of its own', () => {
       import { existsSync, readFileSync, writeFileSync } from 'node:fs';
       import { setTimeout } from 'node:timers/promises';
       import { openCheckpoint } from './src/checkpoint/open-checkpoint.js';
-      import { trimCache } from './src/checkpoint/cache/cache-removal.js';
+      import { trimCache } from './src/checkpoint/cache/cache-contents.js';
       import { prepareWeights } from './src/checkpoint/cache/weight-cache.js';
       const cacheFolder = ${JSON.stringify(model.cacheFolder)};
       const isFinished = (name) => existsSync(${JSON.stringify(build)} + '/finished-' + name);`;
@@ -172,7 +172,7 @@ describe('prepareWeights in processes of its own', () => {
     const trimming = `
       import fs from 'node:fs/promises';
       import { syncBuiltinESMExports } from 'node:module';
-      import { trimCache } from './src/checkpoint/cache/cache-removal.js';
+      import { trimCache } from './src/checkpoint/cache/cache-contents.js';
       const { rm } = fs;
       let calls = 0;
       fs.rm = async (...words) => {
@@ -207,7 +207,7 @@ describe('prepareWeights in processes of its own', () => {
       expect(known).toEqual({ code: 0, signal: null, output: made });
       rmSync(made);
       const absent = await run(script('onNotice: console.log').replace('store.path', 'store.kind'), user);
-      expect(absent.output).toMatch(/cannot be written \(EACCES.*kept in memory.*\nmemory$/);
+      expect(absent.output).toMatch(/could not be written .*EACCES.*kept in memory.*\nmemory$/);
       expect(absent.code).toBe(0);
     } finally {
       chmodSync(model.cacheFolder, 0o755);

@@ -148,7 +148,7 @@ describe('prepareWeights', () => {
     const store = await prepare({ openOutput, onNotice: (message) => notices.push(message) });
     expect(store.kind).toBe('memory');
     expect(valuesOf(store)).toEqual(expected);
-    expect(notices).toEqual([expect.stringMatching(/cannot be written \(ENOSPC.*kept in memory/)]);
+    expect(notices).toEqual([expect.stringMatching(/could not be written .*ENOSPC.*kept in memory/)]);
     expect(model.cacheNames('.tmp')).toEqual([]);
     expect(model.cacheNames('.weights')).toEqual([]);
   });

@@ -62,15 +62,13 @@ export function readGgufHeader(path: string): Promise<GgufHeader> {
 function parseHeader(file: BinaryFile, cursor: HeaderCursor): GgufHeader {
   const { path } = file;
   readVersion(file, cursor);
-  const tensorCount = cursor.size('its number of tensors');
-  const metadataCount = cursor.size('its number of metadata entries');
-  for (const [count, what] of [
-    [tensorCount, 'tensors'],
-    [metadataCount, 'metadata entries'],
-  ] as const) {
-    if (count > maxEntries)
-      throw refuse(`${path} announces ${showSize(count)} ${what}; at most ${maxEntries} are read`);
-  }
+  const readCount = (what: string): number => {
+    const count = cursor.size(`its number of ${what}`);
+    if (count <= maxEntries) return count;
+    throw refuse(`${path} announces ${showSize(count)} ${what}; at most ${maxEntries} are read`);
+  };
+  const tensorCount = readCount('tensors');
+  const metadataCount = readCount('metadata entries');
   const metadata = new Map<string, StoredValue>();
   for (let entry = 0; entry < metadataCount; entry += 1) {
     const key = cursor.name(`key ${entry}`);

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
 import { beginWriting, endWriting, hostTag, isBeingWritten, makeProcessTag } from '../../core/processes.js';
-import { resumeHint, type HubBody, type HubFile } from './hub-client.js';
+import { resumeHint, type HubFile, type HubRepository } from './hub-client.js';
 
 /** fetch gives up after five silent minutes. */
 const maxSilenceMs = 15 * 60 * 1000;
@@ -38,20 +38,20 @@ export async function listPartialFiles(folder: string, hash: string): Promise<re
   return found.sort((left, right) => right.sizeBytes - left.sizeBytes);
 }
 
-async function claimPartialFile(folder: string, hash: string): Promise<string | undefined> {
+/** Renames the largest file that has no writer to a name of this process, and removes the others. */
+async function takeOver(folder: string, hash: string): Promise<string | undefined> {
   let own: string | undefined;
   for (const { path } of await listPartialFiles(folder, hash)) {
     if (own !== undefined) {
       await rm(path, { force: true }).catch(() => undefined);
       continue;
     }
-    const taken = claimNew(folder, hash);
-    const isTaken = await rename(path, taken).then(
-      () => true,
-      () => false, // another process was quicker
-    );
-    if (isTaken) own = taken;
-    else endWriting(taken);
+    own = claimNew(folder, hash);
+    const claimed = own;
+    await rename(path, claimed).catch(() => {
+      endWriting(claimed); // another process was quicker
+      own = undefined;
+    });
   }
   return own;
 }
@@ -62,48 +62,32 @@ function claimNew(folder: string, hash: string): string {
   return path;
 }
 
-export interface BlobRequest {
-  readonly folder: string;
-  readonly file: HubFile;
-  readonly host: string;
-  readonly openBody: (firstByte: number) => Promise<HubBody>;
-  readonly onBytes?: ((doneBytes: number) => void) | undefined;
+export interface BlobOptions {
+  readonly onBytes: (doneBytes: number) => void;
   /** Waits between attempts; replaced in tests. */
   readonly pause?: ((milliseconds: number) => Promise<unknown>) | undefined;
 }
 
-export async function fetchBlob(request: BlobRequest): Promise<void> {
-  const { folder, file } = request;
-  const partial = await claimPartialFile(folder, file.hash);
-  if (partial !== undefined && (await finish(request, partial, true))) return;
-  await finish(request, claimNew(folder, file.hash), false);
+export async function fetchBlob(
+  repository: HubRepository,
+  file: HubFile,
+  folder: string,
+  options: BlobOptions,
+): Promise<void> {
+  const download: Download = { ...options, repository, file, blob: join(folder, file.hash) };
+  const partial = await takeOver(folder, file.hash);
+  try {
+    await finish(download, partial ?? claimNew(folder, file.hash));
+  } catch (failure) {
+    if (partial === undefined || !(failure instanceof WrongFile)) throw failure;
+    await finish(download, claimNew(folder, file.hash)); // the bytes of an earlier attempt were wrong
+  }
 }
 
-/** Returns false if the bytes of an earlier attempt were wrong; they are then removed. */
-async function finish(request: BlobRequest, path: string, isResumed: boolean): Promise<boolean> {
-  const blob = join(request.folder, request.file.hash);
-  const output = await openOutput(path, request.file, isResumed);
-  try {
-    await receiveAll(output, request);
-    const { file, host } = request;
-    const found = output.hash.digest('hex');
-    if (found !== file.hash)
-      throw new WrongFile(host, file, `has the hash ${found}; ${file.hash} was expected`);
-    await output.handle.sync();
-    await output.handle.close();
-    await rename(path, blob).catch((cause: unknown) => {
-      if (!existsSync(blob)) throw cause; // else another process took it over and finished it
-    });
-    return true;
-  } catch (failure) {
-    if (!(failure instanceof WrongFile)) throw failure;
-    await rm(path, { force: true });
-    if (isResumed) return false;
-    throw failure;
-  } finally {
-    endWriting(path);
-    await output.handle.close();
-  }
+interface Download extends BlobOptions {
+  readonly repository: HubRepository;
+  readonly file: HubFile;
+  readonly blob: string;
 }
 
 interface Output {
@@ -112,17 +96,34 @@ interface Output {
   sizeBytes: number;
 }
 
-async function openOutput(path: string, file: HubFile, isResumed: boolean): Promise<Output> {
-  const handle = await open(path, isResumed ? 'r+' : 'wx');
+/** Continues the file at the path, or begins it. If its bytes are wrong, it is removed. */
+async function finish(download: Download, path: string): Promise<void> {
+  const { file, blob } = download;
+  const handle = await open(path, 'a+');
   const output: Output = { handle, hash: beginHash(file), sizeBytes: 0 };
-  if (!isResumed) return output;
-  const buffer = new Uint8Array(4 * 1024 * 1024);
-  for (;;) {
-    const { bytesRead } = await handle.read(buffer, 0, buffer.byteLength, output.sizeBytes);
-    if (bytesRead === 0) return output;
-    output.hash.update(buffer.subarray(0, bytesRead));
-    output.sizeBytes += bytesRead;
+  try {
+    const written = handle.createReadStream({ start: 0, autoClose: false, highWaterMark: 2 ** 20 });
+    for await (const bytes of written as AsyncIterable<Uint8Array>) count(output, bytes);
+    await receiveAll(output, download);
+    const found = output.hash.digest('hex');
+    if (found !== file.hash)
+      throw new WrongFile(download, `has the hash ${found}; ${file.hash} was expected`);
+    await handle.sync();
+    await rename(path, blob).catch((cause: unknown) => {
+      if (!existsSync(blob)) throw cause; // else another process took it over and finished it
+    });
+  } catch (failure) {
+    if (failure instanceof WrongFile) await rm(path, { force: true });
+    throw failure;
+  } finally {
+    endWriting(path);
+    await handle.close();
   }
+}
+
+function count(output: Output, bytes: Uint8Array): void {
+  output.hash.update(bytes);
+  output.sizeBytes += bytes.byteLength;
 }
 
 /** 64 digits are sha256; 40 digits are git's blob hash, a sha1 with the size in front. */
@@ -134,13 +135,13 @@ const maxFailures = 4;
 const firstPauseMs = 1000;
 
 /** Resumes after a broken connection, and gives up after several attempts without progress. */
-async function receiveAll(output: Output, request: BlobRequest): Promise<void> {
-  const { file, pause = sleep } = request;
+async function receiveAll(output: Output, download: Download): Promise<void> {
+  const { file, pause = sleep } = download;
   let failures = 0;
   while (output.sizeBytes < file.sizeBytes) {
     const before = output.sizeBytes;
     try {
-      await receive(output, request);
+      await receive(output, download);
     } catch (failure) {
       const isNetwork = failure instanceof MistletoeError && failure.code === 'network';
       if (!isNetwork || failure instanceof WrongFile) throw failure;
@@ -151,40 +152,32 @@ async function receiveAll(output: Output, request: BlobRequest): Promise<void> {
   }
 }
 
-async function receive(output: Output, { file, host, openBody, onBytes }: BlobRequest): Promise<void> {
-  onBytes?.(output.sizeBytes);
-  const { firstByte, chunks } = await openBody(output.sizeBytes);
+async function receive(output: Output, download: Download): Promise<void> {
+  const { repository, file, onBytes } = download;
+  onBytes(output.sizeBytes);
+  const { firstByte, chunks } = await repository.openFile(file.path, output.sizeBytes);
   let position = firstByte;
   for await (const chunk of chunks) {
     // A server without range support starts from the beginning: skip the bytes that are already there.
     const fresh = chunk.subarray(Math.max(0, output.sizeBytes - position));
     position += chunk.byteLength;
-    if (position > file.sizeBytes || position - fresh.byteLength > output.sizeBytes) {
-      throw new WrongFile(host, file, `is not the ${file.sizeBytes} bytes that it was announced with`);
-    }
-    await write(output, fresh);
-    onBytes?.(output.sizeBytes);
+    if (position > file.sizeBytes || position - fresh.byteLength > output.sizeBytes)
+      throw new WrongFile(download, `is not the ${file.sizeBytes} bytes that it was announced with`);
+    await output.handle.appendFile(fresh);
+    count(output, fresh);
+    onBytes(output.sizeBytes);
   }
   if (output.sizeBytes < file.sizeBytes) {
     throw new MistletoeError(
       'network',
-      `${host} ended ${file.path} at ${output.sizeBytes} of ${file.sizeBytes} bytes.`,
+      `${repository.host} ended ${file.path} at ${output.sizeBytes} of ${file.sizeBytes} bytes.`,
       { hint: resumeHint },
     );
   }
 }
 
-async function write(output: Output, bytes: Uint8Array): Promise<void> {
-  for (let written = 0; written < bytes.byteLength;) {
-    const rest = bytes.subarray(written);
-    written += (await output.handle.write(rest, 0, rest.byteLength, output.sizeBytes + written)).bytesWritten;
-  }
-  output.hash.update(bytes);
-  output.sizeBytes += bytes.byteLength;
-}
-
 class WrongFile extends MistletoeError {
-  constructor(host: string, { path }: HubFile, what: string) {
+  constructor({ file: { path }, repository: { host } }: Download, what: string) {
     super('network', `${path} from ${host} ${what}; nothing of it is kept.`, {
       hint: 'Try again; if it stays so, something between here and the hub changes files.',
     });

@@ -81,15 +81,15 @@ describe('a model in the cache of the hub', () => {
   });
 
   it.each([
-    ['a config alone', { 'config.json': '{}' }, undefined, 'its weights are not in'],
-    ['a link to nothing', whole, 'model.safetensors', 'model.safetensors is not in'],
-    ['a shard too few', sharded, 'model-2.safetensors', 'model-2.safetensors is not in'],
+    ['a config alone', { 'config.json': '{}' }, undefined, 'weights'],
+    ['a link to nothing', whole, 'model.safetensors', 'model.safetensors'],
+    ['a shard too few', sharded, 'model-2.safetensors', 'model-2.safetensors'],
   ])('does not count with %s', async (_, contents: Readonly<Record<string, string>>, gone, message) => {
     const folder = addSnapshot('org/tiny', commit, contents);
     refer('org/tiny', 'main', commit);
     if (gone !== undefined) rmSync(join(folder, '../../blobs', hashOf(gone, Buffer.from(contents[gone]!))));
     await expect(find('org/tiny')).rejects.toMatchObject({
-      message: `Of org/tiny only a part is in the Hugging Face cache: ${message} ${folder}.`,
+      message: `Of org/tiny only a part is in the Hugging Face cache: ${folder} lacks ${message}.`,
       hint: '--download fetches the rest from huggingface.co.',
     });
   });

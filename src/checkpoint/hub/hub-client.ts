@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { describeFetchFailure, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
+import { staysInside } from '../checkpoint-folder.js';
 import { quote } from '../stored-tensor.js';
 import { formatHubId, type HubId, type HubSettings } from './hub-settings.js';
 
@@ -24,66 +25,8 @@ export interface HubBody {
   readonly chunks: AsyncIterable<Uint8Array>;
 }
 
-export interface HubRepository {
-  readonly id: HubId;
-  readonly host: string;
-  readonly commit: string;
-  listFiles(): Promise<readonly HubFile[]>;
-  openFile(path: string, firstByte: number): Promise<HubBody>;
-}
-
-export async function openRepository(
-  id: HubId,
-  { endpoint, readToken }: HubSettings,
-): Promise<HubRepository> {
-  const access: HubAccess = { id, endpoint, token: await readToken(), host: new URL(endpoint).host };
-  const { host } = access;
-  const api = `/api/${kindOf(id)}s/${id.repository}`;
-  const revision = `${api}/revision/${encodeURIComponent(id.revision)}`;
-  const { sha: commit } = (await requestJson(access, revision, commitSchema)).value;
-  return {
-    id,
-    host,
-    commit,
-    async listFiles() {
-      const files: HubFile[] = [];
-      let cursor: string | undefined;
-      for (let page = 0; page < maxPages; page++) {
-        const query = `recursive=true${cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`}`;
-        const { value, link } = await requestJson(access, `${api}/tree/${commit}?${query}`, treeSchema);
-        for (const entry of value) if (entry.type === 'file') files.push(toFile(access, entry));
-        cursor = findCursor(link);
-        if (cursor === undefined) return files;
-      }
-      const fault = `${host} lists more than ${maxPages} pages of files for ${id.repository}.`;
-      throw failure(fault, 'A repository of one model was expected: check the name.');
-    },
-    async openFile(path, firstByte) {
-      const home = id.kind === 'dataset' ? '/datasets' : '';
-      const escaped = path.split('/').map(encodeURIComponent).join('/');
-      const response = await request(access, `${home}/${id.repository}/resolve/${commit}/${escaped}`, {
-        'accept-encoding': 'identity', // a range must be in bytes of the file itself, not of a compressed one
-        ...(firstByte === 0 ? {} : { range: `bytes=${firstByte}-` }),
-      });
-      return {
-        firstByte: response.status === 206 ? readRange(host, response) : 0,
-        chunks: readBody(host, response),
-      };
-    },
-  };
-}
-
-interface HubAccess {
-  readonly id: HubId;
-  readonly endpoint: string;
-  readonly host: string;
-  readonly token: string | undefined;
-}
-
 export const resumeHint = 'The partial download is kept: run the same command to resume it.';
 const checkEndpoint = 'Check HF_ENDPOINT, or try again later.';
-
-const kindOf = ({ kind }: HubId): string => kind ?? 'model';
 
 function failure(message: string, hint: string, cause?: unknown): MistletoeError {
   return new MistletoeError('network', message, { hint, cause });
@@ -91,27 +34,160 @@ function failure(message: string, hint: string, cause?: unknown): MistletoeError
 
 const maxRedirects = 8;
 const redirections: readonly number[] = [301, 302, 303, 307, 308];
+const maxPages = 100;
+const hexadecimal = (digits: number): z.ZodString => z.string().regex(new RegExp(`^[0-9a-f]{${digits}}$`));
+const size = z.int().nonnegative();
+const commitSchema = z.object({ sha: hexadecimal(40) });
+const treeSchema = z.array(
+  z.discriminatedUnion('type', [
+    z.object({ type: z.enum(['directory', 'unknown']) }),
+    z.object({
+      type: z.literal('file'),
+      path: z.string(),
+      size,
+      oid: hexadecimal(40),
+      lfs: z.object({ oid: hexadecimal(64), size }).optional(),
+    }),
+  ]),
+);
 
-async function request(
-  access: HubAccess,
-  path: string,
-  headers: Readonly<Record<string, string>>,
-): Promise<Response> {
-  const home = new URL(access.endpoint);
-  let url = new URL(access.endpoint + path);
-  for (let hop = 0; hop <= maxRedirects; hop++) {
-    const mayKnowToken = access.token !== undefined && url.origin === home.origin;
-    const response = await send(url, {
-      'user-agent': 'mistletoe',
-      ...headers,
-      ...(mayKnowToken ? { authorization: `Bearer ${access.token}` } : {}),
-    });
-    if (response.ok) return response;
-    await response.body?.cancel().catch(() => undefined);
-    if (!redirections.includes(response.status)) throw describeRefusal(access, url, response);
-    url = findNext(url, response);
+/** One commit of a repository. */
+export class HubRepository {
+  readonly host: string;
+  commit = '';
+  private readonly name: string;
+
+  private constructor(
+    readonly id: HubId,
+    private readonly endpoint: string,
+    private readonly token: string | undefined,
+  ) {
+    this.host = new URL(endpoint).host;
+    this.name = formatHubId(id);
   }
-  throw failure(`${home.host} redirects more than ${maxRedirects} times.`, checkEndpoint);
+
+  static async open(id: HubId, { endpoint, readToken }: HubSettings): Promise<HubRepository> {
+    const repository = new HubRepository(id, endpoint, await readToken());
+    const path = `revision/${encodeURIComponent(id.revision)}`;
+    repository.commit = (await repository.requestJson(path, commitSchema)).value.sha;
+    return repository;
+  }
+
+  async listFiles(): Promise<readonly HubFile[]> {
+    const files: HubFile[] = [];
+    let cursor = '';
+    for (let page = 0; page < maxPages; page++) {
+      const from = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+      const path = `tree/${this.commit}?recursive=true${from}`;
+      const { value, link } = await this.requestJson(path, treeSchema);
+      for (const entry of value) {
+        if (entry.type !== 'file') continue;
+        this.requireInside(entry.path);
+        const { oid: hash, size: sizeBytes } = entry.lfs ?? entry;
+        files.push({ path: entry.path, sizeBytes, hash });
+      }
+      cursor = findCursor(link);
+      if (cursor === '') return files;
+    }
+    const fault = `${this.host} lists more than ${maxPages} pages of files for ${this.id.repository}.`;
+    throw failure(fault, 'A repository of one model was expected: check the name.');
+  }
+
+  async openFile(path: string, firstByte: number): Promise<HubBody> {
+    const home = this.id.kind === 'dataset' ? '/datasets' : '';
+    const escaped = path.split('/').map(encodeURIComponent).join('/');
+    const response = await this.request(`${home}/${this.id.repository}/resolve/${this.commit}/${escaped}`, {
+      'accept-encoding': 'identity', // a range must be in bytes of the file itself, not of a compressed one
+      ...(firstByte === 0 ? {} : { range: `bytes=${firstByte}-` }),
+    });
+    const chunks = readBody(this.host, response);
+    if (response.status !== 206) return { firstByte: 0, chunks };
+    // "bytes 100-199/200"
+    const [, first] = /^bytes (\d+)-/.exec(response.headers.get('content-range') ?? '') ?? [];
+    if (first !== undefined) return { firstByte: Number(first), chunks };
+    throw failure(`${this.host} sent a part of a file and did not say which.`, checkEndpoint);
+  }
+
+  private async requestJson<Schema extends z.ZodType>(path: string, schema: Schema) {
+    const unexpected = (seen: string, cause?: unknown): MistletoeError =>
+      failure(
+        `${this.host} answered for ${this.name} with ${seen}.`,
+        'Check HF_ENDPOINT: it must be the address of a Hugging Face hub or of a mirror.',
+        cause,
+      );
+    const api = `/api/${this.id.kind ?? 'model'}s/${this.id.repository}/${path}`;
+    const response = await this.request(api, { accept: 'application/json' });
+    const parts: Uint8Array[] = [];
+    let sizeBytes = 0;
+    for await (const chunk of readBody(this.host, response)) {
+      sizeBytes += chunk.byteLength;
+      if (sizeBytes > fileLimits.hubAnswer) throw unexpected(`more than ${fileLimits.hubAnswer} bytes`);
+      parts.push(chunk);
+    }
+    try {
+      const value = schema.parse(parseJsonText(Buffer.concat(parts).toString('utf8')));
+      return { value, link: response.headers.get('link') ?? '' };
+    } catch (cause) {
+      throw unexpected(cause instanceof SyntaxError ? 'no JSON' : 'other JSON than the API has', cause);
+    }
+  }
+
+  private async request(path: string, headers: Readonly<Record<string, string>>): Promise<Response> {
+    const home = new URL(this.endpoint);
+    let url = new URL(this.endpoint + path);
+    for (let hop = 0; hop <= maxRedirects; hop++) {
+      const mayKnowToken = this.token !== undefined && url.origin === home.origin;
+      const response = await send(url, {
+        'user-agent': 'mistletoe',
+        ...headers,
+        ...(mayKnowToken ? { authorization: `Bearer ${this.token}` } : {}),
+      });
+      if (response.ok) return response;
+      await response.body?.cancel().catch(() => undefined);
+      if (!redirections.includes(response.status)) throw this.describeRefusal(url, response);
+      url = findNext(url, response);
+    }
+    throw failure(`${home.host} redirects more than ${maxRedirects} times.`, checkEndpoint);
+  }
+
+  /** The status alone is not enough: the hub also answers 401 for models that do not exist. */
+  private describeRefusal(url: URL, { status, headers }: Response): MistletoeError {
+    const { id, host, endpoint, token, name } = this;
+    const code = headers.get('x-error-code');
+    const page = `${endpoint}/${id.repository}`;
+    const refuse = (message: string, hint: string): MistletoeError =>
+      new MistletoeError('usage', message, { hint });
+    if (url.origin !== new URL(endpoint).origin || status === 429 || status >= 500)
+      return failure(`${url.host} answered ${status} for ${name}.`, `Try again later. ${resumeHint}`);
+    if (code === 'RevisionNotFound') {
+      const hint = `${page} lists its branches and tags; without @REVISION it is main.`;
+      return refuse(`${id.repository} has no revision ${id.revision} on ${host}.`, hint);
+    }
+    if (status === 403 || code === 'GatedRepo') {
+      const wrong = token === undefined ? '' : '; the one that was sent does not have the right';
+      const hint = `Accept its licence on ${page}, and set HF_TOKEN to a token of your account${wrong}.`;
+      return refuse(`${name} is gated on ${host} (${status}).`, hint);
+    }
+    if (status === 401 && token !== undefined && code !== 'RepoNotFound') {
+      const hint = 'Set HF_TOKEN to a token that is valid, or unset it for a public model.';
+      return refuse(`${host} refused the token for ${name} (401).`, hint);
+    }
+    if (status === 401 || status === 404) {
+      const hint =
+        'Check the spelling; for a private or gated model set HF_TOKEN to a token that may read it.';
+      const fault = `There is no ${id.kind ?? 'model'} ${name} on ${host} that may be seen (${status}).`;
+      return refuse(fault, hint);
+    }
+    return failure(`${host} answered ${status} for ${name}.`, checkEndpoint);
+  }
+
+  private requireInside(path: string): void {
+    if (staysInside(path)) return;
+    throw failure(
+      `${this.host} lists the file ${quote(path)} for ${this.name}, which does not stay inside its folder.`,
+      'Do not trust it: neither the repository nor the server, if HF_ENDPOINT names one.',
+    );
+  }
 }
 
 async function send(url: URL, headers: Readonly<Record<string, string>>): Promise<Response> {
@@ -137,104 +213,12 @@ function findNext(from: URL, { headers }: Response): URL {
   throw failure(`${from.host} redirects to an address that is not followed.`, hint);
 }
 
-/** The status alone is not enough: the hub also answers 401 for models that do not exist. */
-function describeRefusal(access: HubAccess, url: URL, { status, headers }: Response): MistletoeError {
-  const { id, host, endpoint, token } = access;
-  const code = headers.get('x-error-code');
-  const name = formatHubId(id);
-  const page = `${endpoint}/${id.repository}`;
-  const refuse = (message: string, hint: string): MistletoeError =>
-    new MistletoeError('usage', message, { hint });
-  if (url.origin !== new URL(endpoint).origin || status === 429 || status >= 500)
-    return failure(`${url.host} answered ${status} for ${name}.`, `Try again later. ${resumeHint}`);
-  if (code === 'RevisionNotFound') {
-    const hint = `${page} lists its branches and tags; without @REVISION it is main.`;
-    return refuse(`${id.repository} has no revision ${id.revision} on ${host}.`, hint);
-  }
-  if (status === 403 || code === 'GatedRepo') {
-    const wrong = token === undefined ? '' : '; the one that was sent does not have the right';
-    return refuse(
-      `${name} is gated on ${host} (${status}).`,
-      `Accept its licence on ${page}, and set HF_TOKEN to a token of your account${wrong}.`,
-    );
-  }
-  if (status === 401 && token !== undefined && code !== 'RepoNotFound') {
-    const hint = 'Set HF_TOKEN to a token that is valid, or unset it for a public model.';
-    return refuse(`${host} refused the token for ${name} (401).`, hint);
-  }
-  if (status === 401 || status === 404) {
-    return refuse(
-      `There is no ${kindOf(id)} ${name} on ${host} that may be seen (${status}).`,
-      'Check the spelling; for a private or gated model set HF_TOKEN to a token that may read it.',
-    );
-  }
-  return failure(`${host} answered ${status} for ${name}.`, checkEndpoint);
-}
-
-const maxPages = 100;
-const hexadecimal = (digits: number): z.ZodString => z.string().regex(new RegExp(`^[0-9a-f]{${digits}}$`));
-const size = z.int().nonnegative();
-const commitSchema = z.object({ sha: hexadecimal(40) });
-const treeSchema = z.array(
-  z.discriminatedUnion('type', [
-    z.object({ type: z.enum(['directory', 'unknown']) }),
-    z.object({
-      type: z.literal('file'),
-      path: z.string(),
-      size,
-      oid: hexadecimal(40),
-      lfs: z.object({ oid: hexadecimal(64), size }).optional(),
-    }),
-  ]),
-);
-type FileEntry = Extract<z.infer<typeof treeSchema>[number], { readonly type: 'file' }>;
-
-/** The name is untrusted: it must not lead out of the folder on any platform. */
-function toFile({ id, host }: HubAccess, { path, size: own, oid, lfs }: FileEntry): HubFile {
-  const parts = path.split('/');
-  const escapes = /[\\:\p{Cc}]/u.test(path) || parts.some((part) => ['', '.', '..'].includes(part));
-  if (!escapes) return { path, sizeBytes: lfs?.size ?? own, hash: lfs?.oid ?? oid };
-  throw failure(
-    `${host} lists the file ${quote(path)} for ${formatHubId(id)}, which does not stay inside its folder.`,
-    'Do not trust it: neither the repository nor the server, if HF_ENDPOINT names one.',
-  );
-}
-
-/** Only the cursor of the next page's URL is used: mirrors name the original hub in it. */
-function findCursor(link: string | null): string | undefined {
-  const [, address = ''] = /<([^>]+)>\s*;\s*rel="next"/.exec(link ?? '') ?? [];
+/** Only the cursor of the next page's URL is used: mirrors name the original hub in it. Empty on the last page. */
+function findCursor(link: string): string {
+  const [, address = ''] = /<([^>]+)>\s*;\s*rel="next"/.exec(link) ?? [];
   const base = 'http://localhost';
-  return URL.canParse(address, base)
-    ? (new URL(address, base).searchParams.get('cursor') ?? undefined)
-    : undefined;
-}
-
-async function requestJson<Schema extends z.ZodType>(
-  access: HubAccess,
-  path: string,
-  schema: Schema,
-): Promise<{ readonly value: z.infer<Schema>; readonly link: string | null }> {
-  const { host } = access;
-  const unexpected = (seen: string, cause?: unknown): MistletoeError =>
-    failure(
-      `${host} answered for ${formatHubId(access.id)} with ${seen}.`,
-      'Check HF_ENDPOINT: it must be the address of a Hugging Face hub or of a mirror.',
-      cause,
-    );
-  const response = await request(access, path, { accept: 'application/json' });
-  const parts: Uint8Array[] = [];
-  let sizeBytes = 0;
-  for await (const chunk of readBody(host, response)) {
-    sizeBytes += chunk.byteLength;
-    if (sizeBytes > fileLimits.hubAnswer) throw unexpected(`more than ${fileLimits.hubAnswer} bytes`);
-    parts.push(chunk);
-  }
-  try {
-    const value = schema.parse(parseJsonText(Buffer.concat(parts).toString('utf8')));
-    return { value, link: response.headers.get('link') };
-  } catch (cause) {
-    throw unexpected(cause instanceof SyntaxError ? 'no JSON' : 'other JSON than the API has', cause);
-  }
+  if (!URL.canParse(address, base)) return '';
+  return new URL(address, base).searchParams.get('cursor') ?? '';
 }
 
 async function* readBody(host: string, { body }: Response): AsyncGenerator<Uint8Array> {
@@ -244,11 +228,4 @@ async function* readBody(host: string, { body }: Response): AsyncGenerator<Uint8
   } catch (cause) {
     throw failure(`The connection to ${host} broke: ${describeFetchFailure(cause)}.`, resumeHint, cause);
   }
-}
-
-/** "bytes 100-199/200" */
-function readRange(host: string, { headers }: Response): number {
-  const [, first] = /^bytes (\d+)-/.exec(headers.get('content-range') ?? '') ?? [];
-  if (first !== undefined) return Number(first);
-  throw failure(`${host} sent a part of a file and did not say which.`, checkEndpoint);
 }

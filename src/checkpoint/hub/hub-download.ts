@@ -3,21 +3,20 @@
  * then the reference. A killed download leaves files for the next attempt, and nothing that looks like a complete
  * model.
  */
-import { readFile, rename, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
+import { readFile, stat, statfs, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { formatBytes } from '../../core/number-text.js';
 import { MistletoeError } from '../../core/errors.js';
-import { makeFolderSync } from '../../core/files.js';
+import { makeFolderSync, replaceFile } from '../../core/files.js';
 import { fileLimits } from '../../core/limits.js';
-import { makeProcessTag } from '../../core/processes.js';
 import { chooseLayout, describingNames, readShardIndex } from '../checkpoint-folder.js';
 import { quote, refuse } from '../stored-tensor.js';
-import { fetchBlob, listPartialFiles, type BlobRequest } from './hub-blob.js';
+import { fetchBlob, listPartialFiles, type BlobOptions } from './hub-blob.js';
 import type { HubId, HubSettings } from './hub-settings.js';
 import { formatHubId, readHubSettings, repositoryFolders } from './hub-settings.js';
-import { openRepository, type HubFile, type HubRepository } from './hub-client.js';
+import { HubRepository, type HubFile } from './hub-client.js';
 
-export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
+export interface DownloadOptions extends Pick<BlobOptions, 'pause'> {
   /** Not called if nothing is missing. */
   readonly onStart?: ((totalBytes: number) => void) | undefined;
   readonly onProgress?:
@@ -37,12 +36,11 @@ export async function downloadModel(
   options: DownloadOptions = {},
 ): Promise<string> {
   const snapshot = await openSnapshot(id, settings);
-  const listed = await snapshot.repository.listFiles();
   const { measureRoom, pause } = options;
-  const files = await selectFiles(id, listed, async (index) => {
+  const files = await selectFiles(snapshot, async (index) => {
     await fetchMissing(snapshot, [index], { measureRoom, pause });
     const shards = new Set((await readShardIndex((await findFile(snapshot, index))!)).values());
-    return [...shards].map((shard) => requireFile(id, listed, shard));
+    return [...shards].map((shard) => requireFile(snapshot, shard));
   });
   await download(snapshot, files, options);
   return snapshot.folder;
@@ -56,13 +54,12 @@ export async function downloadDataFile(
   options: DownloadOptions = {},
 ): Promise<string> {
   const snapshot = await openSnapshot(id, settings);
-  const { repository } = snapshot;
-  const files = (await repository.listFiles()).filter(({ path }) => isWanted(path));
+  const files = snapshot.listed.filter(({ path }) => isWanted(path));
   const [found] = files;
   if (found === undefined || files.length > 1) {
     throw new MistletoeError(
       'network',
-      `${formatHubId(id)} on ${repository.host} has ${files.length} files of the expected name; one was expected.`,
+      `${snapshot.name} on ${snapshot.repository.host} has ${files.length} files of the expected name; one was expected.`,
       { hint: 'Its layout has changed: download the set yourself and give --prompts-dir.' },
     );
   }
@@ -76,8 +73,8 @@ export async function measureDownload(
   settings: HubSettings,
   isWanted?: (path: string) => boolean,
 ): Promise<number> {
-  const snapshot = await createSnapshot(id, settings);
-  const listed = await snapshot.repository.listFiles();
+  const snapshot = await openSnapshot(id, settings);
+  const { listed } = snapshot;
   // Which shards count is in the index, which is not fetched: all of its format do.
   const listShards = ({ path: index }: HubFile): Promise<readonly HubFile[]> => {
     const ending = index.replace(/^.*(\.\w+)\.index\.json$/, '$1');
@@ -85,41 +82,40 @@ export async function measureDownload(
   };
   const wanted =
     isWanted === undefined
-      ? await selectFiles(id, listed, listShards)
+      ? await selectFiles(snapshot, listShards)
       : listed.filter(({ path }) => isWanted(path));
-  let bytes = 0;
-  for (const file of wanted) if ((await findFile(snapshot, file)) === undefined) bytes += file.sizeBytes;
-  return bytes;
+  return countBytes(await listMissing(snapshot, wanted));
 }
 
 /** A commit of a repository and its place in the cache. */
 interface Snapshot {
+  readonly name: string;
   readonly repository: HubRepository;
+  readonly listed: readonly HubFile[];
   readonly folder: string;
   readonly blobs: string;
   readonly refs: string;
 }
 
-async function createSnapshot(id: HubId, settings: HubSettings): Promise<Snapshot> {
-  const repository = await openRepository(id, settings);
+async function openSnapshot(id: HubId, settings: HubSettings): Promise<Snapshot> {
+  const name = formatHubId(id);
+  if (settings.isOffline) {
+    throw new MistletoeError('usage', `${name} is not fetched while HF_HUB_OFFLINE is set.`, {
+      hint: 'Unset it, or use what is in the cache.',
+    });
+  }
+  const repository = await HubRepository.open(id, settings);
+  const listed = await repository.listFiles();
   const { snapshots, blobs, refs } = repositoryFolders(settings.cacheFolder, id);
-  return { repository, folder: join(snapshots, repository.commit), blobs, refs };
-}
-
-function openSnapshot(id: HubId, settings: HubSettings): Promise<Snapshot> {
-  if (!settings.isOffline) return createSnapshot(id, settings);
-  throw new MistletoeError('usage', `${formatHubId(id)} is not fetched while HF_HUB_OFFLINE is set.`, {
-    hint: 'Unset it, or use what is in the cache.',
-  });
+  return { name, repository, listed, folder: join(snapshots, repository.commit), blobs, refs };
 }
 
 /** Config and tokenizer files by name, and one format of the weights; an index comes before its shards. */
 async function selectFiles(
-  id: HubId,
-  listed: readonly HubFile[],
+  snapshot: Snapshot,
   listShards: (index: HubFile) => Promise<readonly HubFile[]>,
 ): Promise<readonly HubFile[]> {
-  const name = formatHubId(id);
+  const { name, listed } = snapshot;
   const describing = listed.filter(({ path }) => describingNames.includes(path));
   const large = describing.find(({ sizeBytes }) => sizeBytes > fileLimits.tokenizer);
   if (large !== undefined) {
@@ -128,18 +124,19 @@ async function selectFiles(
       'Check that it is the right model.',
     );
   }
-  const names = listed.map(({ path }) => path).filter((path) => !path.includes('/'));
-  const layout = chooseLayout(name, names);
-  if (layout.kind === 'single') return [...describing, requireFile(id, listed, layout.file)];
-  const index = requireFile(id, listed, layout.index);
-  return [...describing, index, ...(await listShards(index))];
+  const layout = chooseLayout(
+    name,
+    listed.map(({ path }) => path).filter((path) => !path.includes('/')),
+  );
+  const first = requireFile(snapshot, layout.file);
+  return [...describing, first, ...(layout.isIndex ? await listShards(first) : [])];
 }
 
-function requireFile(id: HubId, files: readonly HubFile[], path: string): HubFile {
-  const file = files.find((each) => each.path === path);
+function requireFile({ name, listed }: Snapshot, path: string): HubFile {
+  const file = listed.find((each) => each.path === path);
   if (file !== undefined) return file;
   throw refuse(
-    `The index of ${formatHubId(id)} names the file ${quote(path)}, which the repository does not have.`,
+    `The index of ${name} names the file ${quote(path)}, which the repository does not have.`,
     'The upload is incomplete: use another revision, or tell its author.',
   );
 }
@@ -164,49 +161,45 @@ async function findFile({ folder, blobs }: Snapshot, file: HubFile): Promise<str
   return undefined;
 }
 
+/** Equal files count once. */
+async function listMissing(snapshot: Snapshot, files: readonly HubFile[]): Promise<readonly HubFile[]> {
+  const missing = new Map<string, HubFile>(); // by hash
+  for (const file of files) if ((await findFile(snapshot, file)) === undefined) missing.set(file.hash, file);
+  return [...missing.values()];
+}
+
+const countBytes = (files: readonly HubFile[]): number =>
+  files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+
 async function fetchMissing(
   snapshot: Snapshot,
   files: readonly HubFile[],
-  options: DownloadOptions,
+  { measureRoom = measureFreeBytes, onStart, onProgress, pause }: DownloadOptions,
 ): Promise<void> {
-  const { repository, blobs } = snapshot;
-  const missing = new Map<string, HubFile>(); // by hash: equal files are fetched once
-  for (const file of files) if ((await findFile(snapshot, file)) === undefined) missing.set(file.hash, file);
-  if (missing.size === 0) return;
+  const { name, repository, blobs } = snapshot;
+  const missing = await listMissing(snapshot, files);
+  if (missing.length === 0) return;
   makeFolderSync(blobs);
-  await requireRoom(snapshot, [...missing.values()], options.measureRoom ?? measureFreeBytes);
-  options.onStart?.([...missing.values()].reduce((sum, { sizeBytes }) => sum + sizeBytes, 0));
-  let finishedBytes = 0;
-  for (const file of missing.values()) {
-    await fetchBlob({
-      folder: blobs,
-      file,
-      host: repository.host,
-      pause: options.pause,
-      openBody: (firstByte) => repository.openFile(file.path, firstByte),
-      onBytes: (bytes) => options.onProgress?.({ file: file.path, doneBytes: finishedBytes + bytes }),
-    });
-    finishedBytes += file.sizeBytes;
-  }
-}
-
-async function requireRoom(
-  { repository: { id }, blobs }: Snapshot,
-  missing: readonly HubFile[],
-  measureRoom: (folder: string) => Promise<number>,
-): Promise<void> {
   let neededBytes = 0;
   for (const { hash, sizeBytes } of missing) {
     const [partial] = await listPartialFiles(blobs, hash);
     neededBytes += Math.max(0, sizeBytes - (partial?.sizeBytes ?? 0));
   }
   const freeBytes = await measureRoom(blobs);
-  if (neededBytes <= freeBytes) return;
-  throw new MistletoeError(
-    'usage',
-    `${formatHubId(id)} needs ${formatBytes(neededBytes)} more in ${blobs}, where ${formatBytes(freeBytes)} are free.`,
-    { hint: 'Make room, or set HF_HUB_CACHE to a folder on another disk.' },
-  );
+  if (neededBytes > freeBytes) {
+    throw new MistletoeError(
+      'usage',
+      `${name} needs ${formatBytes(neededBytes)} more in ${blobs}, where ${formatBytes(freeBytes)} are free.`,
+      { hint: 'Make room, or set HF_HUB_CACHE to a folder on another disk.' },
+    );
+  }
+  onStart?.(countBytes(missing));
+  let finishedBytes = 0;
+  for (const file of missing) {
+    const onBytes = (bytes: number) => onProgress?.({ file: file.path, doneBytes: finishedBytes + bytes });
+    await fetchBlob(repository, file, blobs, { pause, onBytes });
+    finishedBytes += file.sizeBytes;
+  }
 }
 
 /** Free for non-root users. Some network file systems report no blocks. */
@@ -220,25 +213,13 @@ async function linkFile(snapshot: Snapshot, file: HubFile): Promise<void> {
   const link = join(snapshot.folder, file.path);
   if ((await findFile(snapshot, file)) === link) return;
   makeFolderSync(dirname(link));
-  const blob = join(snapshot.blobs, file.hash);
-  await replace(link, (temporary) => symlink(relative(dirname(link), blob), temporary));
+  const blob = relative(dirname(link), join(snapshot.blobs, file.hash));
+  await replaceFile(link, (temporary) => symlink(blob, temporary));
 }
 
 /** Not written if it is already correct: the cache may be read-only. */
 async function writeReference(path: string, commit: string): Promise<void> {
   if ((await readFile(path, 'utf8').catch(() => undefined)) === commit) return;
   makeFolderSync(dirname(path));
-  await replace(path, (temporary) => writeFile(temporary, commit));
-}
-
-/** By renaming: other processes see the old file or the new one. */
-async function replace(path: string, make: (temporary: string) => Promise<void>): Promise<void> {
-  const temporary = `${path}.${makeProcessTag()}.tmp`;
-  try {
-    await make(temporary);
-    await rename(temporary, path);
-  } catch (failure) {
-    await rm(temporary, { force: true });
-    throw failure;
-  }
+  await replaceFile(path, (temporary) => writeFile(temporary, commit));
 }

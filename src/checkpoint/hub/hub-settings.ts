@@ -4,7 +4,7 @@ import { basename, join, resolve } from 'node:path';
 import { type HostEnvironment, isFolder, isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { existsSync } from 'node:fs';
-import { chooseLayout, firstFileOf, isWeightName, listFolder, readShardIndex } from '../checkpoint-folder.js';
+import { chooseLayout, isWeightName, listFolder, readShardIndex } from '../checkpoint-folder.js';
 
 /** A model on the hub: `lmsys/vicuna-7b-v1.5`, optionally with @ and a branch, tag or commit. */
 export interface HubId {
@@ -146,11 +146,12 @@ export async function findCachedModel(id: HubId, settings: HubSettings = readHub
       { hint: `${fetching}; how large it is, the hub says then.${offline} A folder is given by its path.` },
     );
   }
-  const missing = await findMissing(snapshot);
-  if (missing === undefined) return snapshot;
+  const missing = await listMissing(snapshot);
+  if (missing.length === 0) return snapshot;
+  const shown = missing.slice(0, 3).join(', ') + (missing.length > 3 ? ', ...' : '');
   throw new MistletoeError(
     'usage',
-    `Of ${formatHubId(id)} only a part is in the Hugging Face cache: ${missing} not in ${snapshot}.`,
+    `Of ${formatHubId(id)} only a part is in the Hugging Face cache: ${snapshot} lacks ${shown}.`,
     { hint: `${fetching.replace(' it ', ' the rest ')}.${offline}` },
   );
 }
@@ -165,20 +166,14 @@ export async function readReference(path: string): Promise<string | undefined> {
   }
 }
 
-/** As the subject of a sentence. Dangling links count as missing. */
-async function findMissing(snapshot: string): Promise<string | undefined> {
+/** Dangling links count as missing. */
+async function listMissing(snapshot: string): Promise<readonly string[]> {
   const names = await listFolder(snapshot);
-  if (!names.some(isWeightName)) return 'its weights are';
-  const layout = chooseLayout(snapshot, names);
-  const isThere = (name: string): boolean => existsSync(join(snapshot, name));
-  const first = firstFileOf(layout);
-  if (!isThere(first)) return `${first} is`;
-  if (layout.kind === 'single') return undefined;
-  const shards = new Set((await readShardIndex(join(snapshot, first))).values());
-  const missing = [...shards].filter((shard) => !isThere(shard));
-  if (missing.length < 2) return missing[0] && `${missing[0]} is`;
-  const more = missing.length > 3 ? ', ...' : '';
-  return `${missing.length} of its files (${missing.slice(0, 3).join(', ')}${more}) are`;
+  if (!names.some(isWeightName)) return ['weights'];
+  const { file, isIndex } = chooseLayout(snapshot, names);
+  const isMissingFile = (name: string): boolean => !existsSync(join(snapshot, name));
+  if (!isIndex || isMissingFile(file)) return [file].filter(isMissingFile);
+  return [...new Set((await readShardIndex(join(snapshot, file))).values())].filter(isMissingFile);
 }
 
 /** The repository's name in the hub's cache, else the folder's. */

@@ -120,12 +120,10 @@ describe('writeSafetensors', () => {
           Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' }),
         );
       const failure = await failureOf(
-        writeSafetensors(path, [floats('a', 'F32', [1]), floats('b', 'F32', [2])], {
-          openOutput: async (temporary) => {
-            const output = await openFileOutput(temporary);
-            let writes = 0;
-            return { ...output, write: (bytes) => ((writes += 1) > room ? full() : output.write(bytes)) };
-          },
+        writeSafetensors(path, [floats('a', 'F32', [1]), floats('b', 'F32', [2])], async (temporary) => {
+          const output = await openFileOutput(temporary);
+          let writes = 0;
+          return { ...output, write: (bytes) => ((writes += 1) > room ? full() : output.write(bytes)) };
         }),
       );
       expect(failure.message).toBe(

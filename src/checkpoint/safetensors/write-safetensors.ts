@@ -5,7 +5,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import { bytesPerElement, countElements, formatShape, quote, type PlainDType } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
-import { writeWholeFile, type WriteOptions } from '../written-folder.js';
+import { type FileOutput, writeWholeFile } from '../written-folder.js';
 
 interface DescribedTensor {
   readonly name: string;
@@ -16,7 +16,7 @@ interface DescribedTensor {
 export async function writeSafetensors(
   path: string,
   tensors: readonly TensorSource[],
-  options: WriteOptions = {},
+  openOutput?: (path: string) => Promise<FileOutput>,
 ): Promise<void> {
   const layout = layOutSafetensors(tensors);
   await writeWholeFile(
@@ -32,7 +32,7 @@ export async function writeSafetensors(
         requireBytes(tensor, written);
       }
     },
-    options,
+    openOutput,
   );
 }
 

@@ -8,7 +8,7 @@ import { runPickle } from './pickle.js';
 import { isTensor, type PickleValue, type PickledDict, type PickledTensor } from './pickle-value.js';
 import type { StoredTensor } from '../stored-tensor.js';
 import { bytesPerElement, countElements, formatShape, quote, refuse } from '../stored-tensor.js';
-import { locateEntry, readZipDirectory, type ZipDirectory } from './zip.js';
+import { openZip, type ByteRange, type ZipFile } from './zip.js';
 
 const maximumPickleBytes = 16 * 1024 * 1024;
 const wrapperKeys: readonly string[] = ['state_dict', 'model_state_dict', 'model', 'module'];
@@ -16,10 +16,10 @@ const wrapperKeys: readonly string[] = ['state_dict', 'model_state_dict', 'model
 export function readTorchHeader(path: string): Promise<StoredTensor[]> {
   return withFile(path, async (file) => {
     await refuseOtherFormats(file);
-    const directory = await readZipDirectory(file);
-    const root = findRoot(file, directory);
-    await checkByteOrder(file, directory, root);
-    const pickle = await readEntry(file, directory, `${root}data.pkl`, maximumPickleBytes);
+    const zip = await openZip(file);
+    const root = findRoot(file, zip);
+    await checkByteOrder(file, zip, root);
+    const pickle = await zip.read(`${root}data.pkl`, maximumPickleBytes);
     const dict = chooseStateDict(file, runPickle(pickle, `the pickle of ${file.path}`));
     const storages = new Map<string, ByteRange>();
     const tensors: StoredTensor[] = [];
@@ -28,7 +28,7 @@ export function readTorchHeader(path: string): Promise<StoredTensor[]> {
       const { key } = value.storage;
       let storage = storages.get(key);
       if (storage === undefined) {
-        storage = await locate(file, directory, `${root}data/${key}`);
+        storage = await zip.locate(`${root}data/${key}`);
         storages.set(key, storage);
       }
       tensors.push(placeTensor(file, String(name), value, storage));
@@ -53,12 +53,11 @@ async function refuseOtherFormats(file: BinaryFile): Promise<void> {
 }
 
 /** With its slash; torch names it after the file. */
-function findRoot(file: BinaryFile, directory: ZipDirectory): string {
-  const roots: string[] = [];
-  for (const name of directory.entries.keys()) {
+function findRoot(file: BinaryFile, { names }: ZipFile): string {
+  const roots = names.flatMap((name) => {
     const match = /^([^/]+\/)?data\.pkl$/.exec(name);
-    if (match !== null) roots.push(match[1] ?? '');
-  }
+    return match === null ? [] : [match[1] ?? ''];
+  });
   const [root] = roots;
   if (root === undefined || roots.length > 1) {
     throw refuse(
@@ -69,37 +68,15 @@ function findRoot(file: BinaryFile, directory: ZipDirectory): string {
   return root;
 }
 
-async function checkByteOrder(file: BinaryFile, directory: ZipDirectory, root: string): Promise<void> {
-  if (!directory.entries.has(`${root}byteorder`)) return; // written since torch 2.1; before, always little
-  const order = (await readEntry(file, directory, `${root}byteorder`, 16)).toString('latin1');
+async function checkByteOrder(file: BinaryFile, zip: ZipFile, root: string): Promise<void> {
+  if (!zip.names.includes(`${root}byteorder`)) return; // written since torch 2.1; before, always little
+  const order = (await zip.read(`${root}byteorder`, 16)).toString('latin1');
   if (order !== 'little') {
     throw refuse(
       `${file.path} has byte order ${quote(order)}, expected "little"`,
       'Save it on a little-endian machine.',
     );
   }
-}
-
-async function readEntry(
-  file: BinaryFile,
-  directory: ZipDirectory,
-  name: string,
-  limitBytes: number,
-): Promise<Buffer> {
-  const { offsetBytes, sizeBytes } = await locate(file, directory, name);
-  if (sizeBytes > limitBytes) {
-    throw refuse(
-      `${quote(name)} in ${file.path} has ${sizeBytes} bytes, expected at most ${limitBytes}`,
-      'Save only the state dict.',
-    );
-  }
-  return readBytes(file, offsetBytes, sizeBytes);
-}
-
-function locate(file: BinaryFile, directory: ZipDirectory, name: string): Promise<ByteRange> {
-  const entry = directory.entries.get(name);
-  if (entry === undefined) throw refuse(`${file.path} has no entry ${quote(name)}`);
-  return locateEntry(file, directory, entry);
 }
 
 /** The root, or the one dict under a usual wrapper key. */
@@ -136,11 +113,6 @@ function chooseStateDict(file: BinaryFile, root: PickleValue): PickledDict {
 }
 
 const holdsTensors = (dict: PickledDict): boolean => [...dict.values()].some(isTensor);
-
-interface ByteRange {
-  readonly offsetBytes: number;
-  readonly sizeBytes: number;
-}
 
 function placeTensor(
   file: BinaryFile,

@@ -5,16 +5,16 @@
 import { readBytes, type BinaryFile } from '../binary-file.js';
 import { quote, refuse } from '../stored-tensor.js';
 
-export interface ZipEntry {
+interface ZipEntry {
   readonly name: string;
   readonly headerOffset: number;
   readonly sizeBytes: number;
   readonly isPlain: boolean; // neither compressed nor encrypted
 }
 
-export interface ZipDirectory {
-  readonly entries: ReadonlyMap<string, ZipEntry>;
+export interface ByteRange {
   readonly offsetBytes: number;
+  readonly sizeBytes: number;
 }
 
 const endSignature = 0x06054b50;
@@ -29,7 +29,9 @@ const centralBytes = 46;
 const localBytes = 30;
 const maximumDirectoryBytes = 32 * 1024 * 1024;
 
-export async function readZipDirectory(file: BinaryFile): Promise<ZipDirectory> {
+export type ZipFile = Awaited<ReturnType<typeof openZip>>;
+
+export async function openZip(file: BinaryFile) {
   const { offset, size, count } = await locateDirectory(file);
   if (offset + size > file.sizeBytes || size > maximumDirectoryBytes)
     throw damaged(file, `its directory claims ${size} bytes at byte ${offset}`);
@@ -42,28 +44,38 @@ export async function readZipDirectory(file: BinaryFile): Promise<ZipDirectory> 
     entries.set(entry.name, entry);
     position = next;
   }
-  return { entries, offsetBytes: offset };
+  return {
+    names: [...entries.keys()],
+    locate(name: string): Promise<ByteRange> {
+      const entry = entries.get(name);
+      if (entry === undefined) throw refuse(`${file.path} has no entry ${quote(name)}`);
+      return locateEntry(file, offset, entry);
+    },
+    async read(name: string, limitBytes: number): Promise<Buffer> {
+      const { offsetBytes, sizeBytes } = await this.locate(name);
+      if (sizeBytes <= limitBytes) return readBytes(file, offsetBytes, sizeBytes);
+      throw refuse(
+        `${quote(name)} in ${file.path} has ${sizeBytes} bytes, expected at most ${limitBytes}`,
+        'Save only the state dict.',
+      );
+    },
+  };
 }
 
-export async function locateEntry(
-  file: BinaryFile,
-  directory: ZipDirectory,
-  entry: ZipEntry,
-): Promise<{ offsetBytes: number; sizeBytes: number }> {
+/** `end` of the entries is where the directory begins. */
+async function locateEntry(file: BinaryFile, end: number, entry: ZipEntry): Promise<ByteRange> {
   if (!entry.isPlain) {
     throw refuse(
       `${quote(entry.name)} in ${file.path} is compressed or encrypted, expected a stored entry`,
       'Save the checkpoint again with torch.save; do not repack it with a zip tool.',
     );
   }
-  if (entry.headerOffset + localBytes > directory.offsetBytes) {
-    throw damaged(file, `${quote(entry.name)} lies outside of it`);
-  }
+  if (entry.headerOffset + localBytes > end) throw damaged(file, `${quote(entry.name)} lies outside of it`);
   const header = await readBytes(file, entry.headerOffset, localBytes);
   const nameLength = header.readUInt16LE(26);
   const extraLength = header.readUInt16LE(28);
   const offsetBytes = entry.headerOffset + localBytes + nameLength + extraLength;
-  if (header.readUInt32LE(0) !== localSignature || offsetBytes + entry.sizeBytes > directory.offsetBytes) {
+  if (header.readUInt32LE(0) !== localSignature || offsetBytes + entry.sizeBytes > end) {
     throw damaged(file, `${quote(entry.name)} does not lie where its directory says`);
   }
   const name = await readBytes(file, entry.headerOffset + localBytes, nameLength);

@@ -3,16 +3,15 @@
  * once, verified by the hub's hashes, and written as JSON lines in the shape of MT-Bench, which every command reads.
  */
 import { existsSync, readdirSync } from 'node:fs';
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { HubId, HubSettings } from '../../checkpoint/hub/hub-settings.js';
 import { readReference, repositoryFolders } from '../../checkpoint/hub/hub-settings.js';
 import { downloadDataFile, type DownloadOptions } from '../../checkpoint/hub/hub-download.js';
-import { defaultCacheFolder, makeFolderSync, readBoundedFile } from '../../core/files.js';
+import { defaultCacheFolder, makeFolderSync, readBoundedFile, replaceFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
-import { makeProcessTag } from '../../core/processes.js';
 import { parseJsonText } from '../../core/json-text.js';
 
 export interface HubSet {
@@ -103,7 +102,7 @@ async function findCached(
   return found === undefined || !existsSync(join(snapshot, found)) ? undefined : join(snapshot, found);
 }
 
-/** Written under a temporary name and renamed; the same bytes are not written again. */
+/** The same bytes are not written again. */
 async function convert(name: string, set: HubSet, path: string, folder: string): Promise<string> {
   const rows = await readRows(name, path);
   let lines: string;
@@ -115,9 +114,7 @@ async function convert(name: string, set: HubSet, path: string, folder: string):
   const target = join(folder, `${name}.jsonl`);
   if ((await readFile(target, 'utf8').catch(() => undefined)) === lines) return target;
   makeFolderSync(folder);
-  const temporary = `${target}.${makeProcessTag()}.tmp`;
-  await writeFile(temporary, lines);
-  await rename(temporary, target);
+  await replaceFile(target, (temporary) => writeFile(temporary, lines));
   return target;
 }
 

@@ -113,11 +113,7 @@ function parsePromptLine(line: string, fallbackId: string, place: string): Promp
   const { turns, category } = fields;
   const reference = typeof fields.reference === 'string' ? fields.reference : fields.reference?.[0];
   const id = fields.question_id ?? fields.id ?? fallbackId;
-  const more = {
-    ...(category == null ? {} : { category }),
-    ...(reference === undefined ? {} : { reference }),
-  };
-  return { id, text: turns[0]!, turns, ...more };
+  return { id, text: turns[0]!, turns, category: category ?? undefined, reference };
 }
 
 function parsePlainPrompts(contents: string): readonly Prompt[] {

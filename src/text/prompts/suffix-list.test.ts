@@ -125,7 +125,7 @@ describe('a file of suffixes', () => {
 
   it('that is not there is refused, not measured as a text', async () => {
     const { message } = await failure(join(folder, 'sufixes.txt'));
-    expect(message).toContain('sufixes.txt cannot be read: no such file or directory');
+    expect(message).toContain('sufixes.txt does not exist');
   });
 });
 

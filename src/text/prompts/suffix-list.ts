@@ -8,9 +8,8 @@
  * find the same one.
  */
 import { z } from 'zod';
-import { isMissing, readBoundedFile } from '../../core/files.js';
-import { describeCause, MistletoeError } from '../../core/errors.js';
-import { parseJsonText } from '../../core/json-text.js';
+import { parseJson, readTextFile } from '../../core/files.js';
+import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import { renderChat, type ChatMessage, type ChatTemplate } from '../template/chat-template.js';
 
@@ -26,39 +25,23 @@ const commandLine = '--suffix';
 const shapeHint = 'Write one suffix a line: as it is in a .txt file, as a JSON string or {"suffix": "..."} in a .jsonl file.'; // prettier-ignore
 
 export async function parseSuffixes(textOrPath: string): Promise<GivenSuffix[]> {
-  const bytes = /\.(txt|jsonl)$/.test(textOrPath) ? await readSuffixFile(textOrPath) : undefined;
-  if (bytes === undefined) return [checkText({ text: textOrPath, place: commandLine })];
-  const isJson = textOrPath.endsWith('.jsonl');
-  const suffixes = splitLines(bytes, textOrPath).map((text, index) => {
-    const place = `${textOrPath}, line ${index + 1}`;
-    return checkText(isJson ? parseJsonLine(text, place) : { text, place });
-  });
-  if (suffixes.length === 0) throw refuse(`${textOrPath} has no suffix in it.`);
-  return suffixes;
-}
-
-/** Undefined if the value is a text that only ends like a file name. */
-async function readSuffixFile(path: string): Promise<Buffer | undefined> {
-  try {
-    return await readBoundedFile(path, fileLimits.suffixes);
-  } catch (cause) {
-    // A word without blanks that ends in .txt is a mistyped path, not a suffix.
-    if (isMissing(cause) && /\s/.test(path)) return undefined;
-    throw refuse(`The suffix file ${path} cannot be read: ${describeCause(cause)}.`, {
+  const isFileName = /\.(txt|jsonl)$/.test(textOrPath);
+  const contents = isFileName ? await readTextFile(textOrPath, fileLimits.suffixes) : undefined;
+  if (contents === undefined) {
+    if (!isFileName || /\s/.test(textOrPath)) return [checkText({ text: textOrPath, place: commandLine })];
+    throw refuse(`The suffix file ${textOrPath} does not exist.`, {
       hint: 'Check the path; a value without blanks that ends in .txt or .jsonl is read as a file.',
-      cause,
     });
   }
-}
-
-/** The last line end does not begin another line. CRLF also ends a line. */
-function splitLines(bytes: Buffer, path: string): readonly string[] {
-  try {
-    const lines = new TextDecoder('utf-8', { fatal: true }).decode(bytes).split(/\r?\n/);
-    return lines.at(-1) === '' ? lines.slice(0, -1) : lines;
-  } catch (cause) {
-    throw refuse(`${path} is not UTF-8 text.`, { hint: 'Convert the file to UTF-8.', cause });
-  }
+  const isJson = textOrPath.endsWith('.jsonl');
+  if (contents === '') throw refuse(`${textOrPath} has no suffix in it.`);
+  return contents
+    .replace(/\r?\n$/, '') // the last line end does not begin another line
+    .split(/\r?\n/)
+    .map((text, index) => {
+      const place = `${textOrPath}, line ${index + 1}`;
+      return checkText(isJson ? parseJsonLine(text, place) : { text, place });
+    });
 }
 
 const idSchema = z.union([z.string().min(1), z.number().transform(String)]).nullish();
@@ -69,13 +52,7 @@ const lineSchema = z.union([
 
 function parseJsonLine(line: string, place: string): GivenSuffix {
   if (line.trim() === '') return { text: line, place };
-  let value: unknown;
-  try {
-    value = parseJsonText(line);
-  } catch (cause) {
-    throw refuse(`${place}, is not valid JSON: ${describeCause(cause)}.`, { cause });
-  }
-  const parsed = lineSchema.safeParse(value);
+  const parsed = lineSchema.safeParse(parseJson(line, `${place},`));
   if (!parsed.success) {
     throw refuse(
       `${place}, is not a suffix: expected a JSON string or "suffix" with optional ids "prompt" and "drafter", ` +
@@ -84,12 +61,7 @@ function parseJsonLine(line: string, place: string): GivenSuffix {
     );
   }
   const { suffix, prompt, drafter } = parsed.data;
-  return {
-    text: suffix,
-    ...(typeof prompt === 'string' ? { promptId: prompt } : {}),
-    ...(typeof drafter === 'string' ? { drafterId: drafter } : {}),
-    place,
-  };
+  return { text: suffix, promptId: prompt ?? undefined, drafterId: drafter ?? undefined, place };
 }
 
 function checkText(suffix: GivenSuffix): GivenSuffix {

@@ -5,7 +5,15 @@
  */
 import type { Template } from '@huggingface/jinja';
 import * as jinja from '@huggingface/jinja';
-import { maxListLength, maxTextLength, TemplateBudget, type Value } from './template-budget.js';
+import type { Value } from './template-budget.js';
+import {
+  itemUnits,
+  iterationUnits,
+  maxListLength,
+  maxTextLength,
+  TemplateBudget,
+  valueUnits,
+} from './template-budget.js';
 import type { Call, Cost } from './template-costs.js';
 import {
   chargeOperator,
@@ -158,7 +166,7 @@ class BoundedInterpreter extends library.Interpreter {
   }
 
   override evaluateSliceExpression(object: Value, node: Node, scope: Scope): Value {
-    this.budget.visit(lengthOf(object) + countOf(object));
+    this.budget.spend(lengthOf(object) + countOf(object), itemUnits);
     return super.evaluateSliceExpression(object, node, scope);
   }
 
@@ -171,7 +179,7 @@ class BoundedInterpreter extends library.Interpreter {
   /** Each function limits its own result; here it is charged. */
   override evaluateCallExpression(node: Node, scope: Scope): Value {
     const made = super.evaluateCallExpression(node, scope);
-    this.budget.makeValues(countOf(made));
+    this.budget.spend(countOf(made), valueUnits);
     return made;
   }
 
@@ -210,19 +218,19 @@ class BoundedInterpreter extends library.Interpreter {
   override evaluateFor(node: Node, scope: Scope): Value {
     const isSelect = node.iterable?.type === 'SelectExpression';
     const iterable = this.evaluate(isSelect ? node.iterable.lhs : node.iterable, scope);
-    this.budget.iterate(countOf(iterable));
+    this.budget.spend(countOf(iterable), iterationUnits);
     const known = isSelect ? { ...node.iterable, lhs: constant(iterable) } : constant(iterable);
     return super.evaluateFor({ ...node, iterable: known }, scope);
   }
 
   /** The library walks the whole body at each definition. */
   override evaluateMacro(node: Node, scope: Scope): Value {
-    this.budget.visit(4 * this.sizeOf(node));
+    this.budget.spend(4 * this.sizeOf(node), itemUnits);
     return super.evaluateMacro(node, scope);
   }
 
   override evaluateCallStatement(node: Node, scope: Scope): Value {
-    this.budget.visit(4 * this.sizeOf(node));
+    this.budget.spend(4 * this.sizeOf(node), itemUnits);
     return super.evaluateCallStatement(node, scope);
   }
 

@@ -8,9 +8,6 @@ import { isRecord } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../../core/files.js';
 
-export const builtInTemplateNames = ['vicuna', 'llama-2'] as const;
-export type BuiltInTemplateName = (typeof builtInTemplateNames)[number];
-
 interface BuiltInTemplate {
   readonly source: string;
   /** The authors' code leaves the beginning-of-sequence token to the tokenizer. */
@@ -28,7 +25,7 @@ const requireTurns =
   "{% if (turn['role'] == 'user') != (loop.index0 % 2 == 0) or turn['role'] not in ['user', 'assistant'] %}" +
   "{{ raise_exception('after an optional system message, user and assistant must take turns') }}{% endif %}";
 
-const templates: Readonly<Record<BuiltInTemplateName, BuiltInTemplate>> = {
+const templates: Readonly<Record<string, BuiltInTemplate>> = {
   // FastChat's conversation "vicuna_v1.1", which version 1.1 and all later ones use; version 0 had another.
   vicuna: {
     addSpecialTokens: true,
@@ -61,24 +58,17 @@ const templates: Readonly<Record<BuiltInTemplateName, BuiltInTemplate>> = {
   },
 };
 
-export function isBuiltInTemplate(name: string): name is BuiltInTemplateName {
-  return Object.hasOwn(templates, name);
-}
+export const builtInTemplateNames: readonly string[] = Object.keys(templates);
 
-export function builtInTemplate(name: BuiltInTemplateName): {
-  readonly source: string;
-  readonly addSpecialTokens: boolean;
-} {
-  const { source, addSpecialTokens } = templates[name];
-  return { source, addSpecialTokens };
-}
+export const findBuiltInTemplate = (name: string): BuiltInTemplate | undefined =>
+  Object.hasOwn(templates, name) ? templates[name] : undefined;
 
 /** The format of a known release, by config.json or the folder's name. */
-export async function recogniseTemplate(folder: string): Promise<BuiltInTemplateName | undefined> {
+export async function recogniseTemplate(folder: string): Promise<string | undefined> {
   const path = join(folder, 'config.json');
   const text = await readTextFile(path, fileLimits.configuration);
   const config = text === undefined ? undefined : parseJson(text, path);
   const original = isRecord(config) ? config._name_or_path : undefined;
   const names = [typeof original === 'string' ? original : '', basename(resolve(folder)), nameModel(folder)];
-  return builtInTemplateNames.find((name) => names.some((said) => templates[name].releases.test(said)));
+  return builtInTemplateNames.find((name) => names.some((said) => templates[name]!.releases.test(said)));
 }

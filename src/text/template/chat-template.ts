@@ -10,12 +10,7 @@ import { fileLimits } from '../../core/limits.js';
 import { readTextFile } from '../../core/files.js';
 import { readTokenizerConfig, type TokenizerConfig } from '../tokenizer/tokenizer-config.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import {
-  builtInTemplate,
-  builtInTemplateNames,
-  isBuiltInTemplate,
-  recogniseTemplate,
-} from './built-in-templates.js';
+import { builtInTemplateNames, findBuiltInTemplate, recogniseTemplate } from './built-in-templates.js';
 import { parseDay, today, type CalendarDay } from './calendar-day.js';
 import { parseTemplate, runTemplate } from './template-program.js';
 
@@ -96,7 +91,8 @@ export async function requireChatTemplate(
 }
 
 export async function readTemplate(given: string): Promise<TemplateText> {
-  if (isBuiltInTemplate(given)) return { ...builtInTemplate(given), origin: `built in: ${given}` };
+  const known = findBuiltInTemplate(given);
+  if (known !== undefined) return { ...known, origin: `built in: ${given}` };
   const source = await readTextFile(given, fileLimits.template);
   if (source !== undefined) return { source, origin: given };
   throw new MistletoeError(
@@ -137,11 +133,9 @@ export function renderChat(
 ): string {
   const variables = {
     ...template.specialTokens,
-    messages: messages.map(({ role, content, name }) => ({
-      role,
-      content,
-      ...(name === undefined ? {} : { name }),
-    })),
+    messages: messages.map(({ role, content, name }) =>
+      name === undefined ? { role, content } : { role, content, name },
+    ),
     add_generation_prompt: addGenerationPrompt,
     // transformers always passes these two; templates test `is not none` rather than `is defined`.
     tools: null,

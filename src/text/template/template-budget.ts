@@ -16,10 +16,11 @@ export const maxListLength = 100_000;
 /** A million steps take about a second. */
 const stepUnits = 64;
 /** For making a value. */
-const valueUnits = 64;
-const iterationUnits = 256;
+export const valueUnits = 64;
+/** For an iteration, which makes a scope and a record. */
+export const iterationUnits = 256;
 /** For copying or reading an item. */
-const itemUnits = 12;
+export const itemUnits = 12;
 /** A search may compare every character of one text with every character of the other, four per unit. */
 const comparisonsPerUnit = 4;
 /** For joining texts. */
@@ -53,9 +54,9 @@ export class TemplateBudget {
     if (usedMs > maxMs) throw new Error(`it took more than ${maxMs / 1000} seconds`);
   }
 
-  /** Characters that are read or made. */
-  spend(units: number): void {
-    this.left -= units;
+  /** By default for characters that are read or made. */
+  spend(count: number, unitsEach = 1): void {
+    this.left -= count * unitsEach;
     if (!(this.left >= 0)) throw new Error(`it takes too many steps, or reads and makes too much text`);
   }
 
@@ -78,19 +79,6 @@ export class TemplateBudget {
   /** Making a list with its items. */
   makeList(length: number): void {
     this.makeItems(length, valueUnits);
-  }
-
-  visit(count: number): void {
-    this.spend(itemUnits * count);
-  }
-
-  /** Each iteration makes a scope and a record. */
-  iterate(count: number): void {
-    this.spend(iterationUnits * count);
-  }
-
-  makeValues(count: number): void {
-    this.spend(valueUnits * count);
   }
 
   search(textLength: number, partLength: number): void {

@@ -2,7 +2,7 @@
  * The cost of each filter and method of the template library, charged before it runs. Filters and methods that are not in
  * these tables are refused, so new ones of a later library version must be reviewed first.
  */
-import { maxListLength, type TemplateBudget, type Value } from './template-budget.js';
+import { itemUnits, maxListLength, type TemplateBudget, type Value, valueUnits } from './template-budget.js';
 
 export interface Call {
   readonly operand: Value;
@@ -35,12 +35,12 @@ const sortItems: Cost = (budget, { operand, positional, named }) => {
   budget.copyList(count);
   const path = [...positional, ...named.values()].reduce((sum, value) => sum + lengthOf(value), 0);
   const comparison = 2 * budget.longestText(operand) + path + 1;
-  budget.visit(count * Math.ceil(Math.log2(count + 2)) * comparison);
+  budget.spend(count * Math.ceil(Math.log2(count + 2)) * comparison, itemUnits);
 };
 
 /** V8 hashes long texts by their length alone, so each may be compared with all others. */
 const findUnique: Cost = (budget, { operand }) => {
-  copyItems(budget, { operand, positional: [], named: new Map() });
+  budget.copyList(countOf(operand));
   budget.spend(countOf(operand) * budget.longestText(operand));
 };
 
@@ -51,7 +51,7 @@ const writeText: Cost = (budget, { operand }) => {
 const joinItems: Cost = (budget, { operand, positional, named }) => {
   const separator = lengthOf(positional[0] ?? named.get('separator'));
   if (typeof operand.value === 'string') {
-    budget.visit(operand.value.length);
+    budget.spend(operand.value.length, itemUnits);
     budget.makeText(operand.value.length * (separator + 1));
   } else budget.write(operand, { separator });
 };
@@ -82,7 +82,7 @@ const replaceText: Cost = (budget, { operand, positional: [before, after] }) => 
 };
 
 const splitText: Cost = (budget, { operand, positional: [separator] }) => {
-  readText(budget, { operand, positional: [], named: new Map() });
+  budget.spend(lengthOf(operand));
   const parts =
     typeof separator?.value === 'string' && separator.value !== ''
       ? countOccurrences(budget, operand, separator.value) + 1
@@ -93,11 +93,11 @@ const splitText: Cost = (budget, { operand, positional: [separator] }) => {
 const compareStart: Cost = (budget, { operand, positional: [start] }) => {
   budget.spend(lengthOf(operand));
   const starts = Array.isArray(start?.value) ? (start.value as readonly Value[]) : start ? [start] : [];
-  for (const each of starts) budget.visit(1 + lengthOf(each));
+  for (const each of starts) budget.spend(1 + lengthOf(each), itemUnits);
 };
 
 const mapItems: Cost = (budget, { operand, named }) => {
-  copyItems(budget, { operand, positional: [], named });
+  budget.copyList(countOf(operand));
   budget.spend(countOf(operand) * lengthOf(named.get('attribute')));
 };
 
@@ -153,7 +153,7 @@ export const methodCosts: ReadonlyMap<string, Cost> = new Map([
 export const namespaceCost: Cost = (budget, { positional }) => {
   for (const argument of positional) {
     budget.makeList(countOf(argument));
-    budget.makeValues(countOf(argument) * budget.longestText(argument));
+    budget.spend(countOf(argument) * budget.longestText(argument), valueUnits);
   }
 };
 
@@ -174,7 +174,7 @@ export function chargeOperator(budget: TemplateBudget, operator: string, left: V
 
 /** Texts of equal length are compared letter by letter. */
 function chargeMembership(budget: TemplateBudget, item: Value, list: Value): void {
-  budget.visit(countOf(list));
+  budget.spend(countOf(list), itemUnits);
   const length = lengthOf(item);
   if (length === 0) return;
   const alike = (list.value as readonly Value[]).filter((each) => lengthOf(each) === length).length;

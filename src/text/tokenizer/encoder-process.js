@@ -6,8 +6,8 @@ import { Tokenizer } from 'tokenizers';
 let tokenizer;
 
 /**
- * @typedef {{ task: number, kind: 'open', text: string, added: readonly string[], trial: string[] }
- *   | { task: number, kind: 'encode', texts: string[], addSpecialTokens: boolean }} Request
+ * @typedef {{ kind: 'open', text: string, added: readonly string[], trial: string[] }
+ *   | { kind: 'encode', texts: string[], addSpecialTokens: boolean }} Request
  */
 
 /** @param {Request} request */
@@ -28,9 +28,8 @@ async function answer(request) {
 
 process.on('message', (/** @type {Request} */ request) => {
   answer(request).then(
-    (result) => process.send?.({ task: request.task, result }),
-    (/** @type {unknown} */ cause) =>
-      process.send?.({ task: request.task, error: String(cause).slice(0, 300) }),
+    (result) => process.send?.(result),
+    (/** @type {unknown} */ cause) => process.send?.({ error: String(cause).slice(0, 300) }),
   );
 });
 // Whoever asked is gone.

@@ -10,8 +10,7 @@ import { text, uint32 } from '../../../test/support/checkpoint/write-gguf.js';
 import { bundledTarget, writeFolder } from '../../../test/support/text/sample-folders.js';
 import { encodeChat } from '../../../test/support/text/encode-chat.js';
 import { loadChatTemplate } from '../template/chat-template.js';
-import { structures } from './published-tokenizers.js';
-import { byteLetters } from './token-bound.js';
+import { byteLetters, structures } from './tokenizer-structures.js';
 import { hasTokenizer } from './tokenizer-file.js';
 import { loadTokenizer } from './tokenizer.js';
 

@@ -14,9 +14,9 @@ import {
 import { quote } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits, maxVocabularySize } from '../../core/limits.js';
-import { structures } from './published-tokenizers.js';
 import { pieceTypes, type SentencePiece } from './sentencepiece-file.js';
-import { convertSentencePiece, literalFlags } from './sentencepiece.js';
+import { convertSentencePiece, describePieces } from './sentencepiece.js';
+import { describeTokenizer, findStructure } from './tokenizer-structures.js';
 
 export interface GgufText {
   readonly header: GgufHeader;
@@ -131,7 +131,7 @@ const maxMerges = 4 * maxVocabularySize;
 
 function describeByteLevel({ header }: GgufText, pieces: readonly SentencePiece[]): object {
   const name = splitOf(header);
-  const structure = structures.find((each) => each.name === name);
+  const structure = findStructure(name);
   if (structure === undefined) {
     const given = findText(header, 'tokenizer.ggml.pre');
     throw refuse(
@@ -143,34 +143,13 @@ function describeByteLevel({ header }: GgufText, pieces: readonly SentencePiece[
     );
   }
   // The converter fills gaps between ids with tokens of the type "unused", which the model's own tokenizer does not have.
-  const used = pieces.flatMap(({ piece, type }, id) => (type === 'unused' ? [] : [{ piece, type, id }]));
-  const { normalizer, splitter, decoder } = structure;
-  return {
-    version: '1.0',
-    truncation: null,
-    padding: null,
-    added_tokens: used.flatMap(({ piece, type, id }) =>
-      type === 'normal' || type === 'byte'
-        ? []
-        : [{ id, content: piece, special: type !== 'user-defined', ...literalFlags }],
-    ),
-    normalizer,
-    pre_tokenizer: splitter,
-    post_processor: null,
-    decoder,
-    model: {
-      type: 'BPE',
-      dropout: null,
-      unk_token: null,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: false,
-      byte_fallback: false,
-      ignore_merges: name === 'Llama 3',
-      vocab: Object.fromEntries(used.map(({ piece, id }) => [piece, id])),
-      merges: findTexts(header, 'tokenizer.ggml.merges', maxMerges) ?? [],
-    },
-  };
+  const { vocab, added } = describePieces(pieces, 'unused');
+  const merges = findTexts(header, 'tokenizer.ggml.merges', maxMerges) ?? [];
+  const flags = { fuse_unk: false, byte_fallback: false, ignore_merges: name === 'Llama 3' };
+  return describeTokenizer(structure, {
+    added,
+    model: { type: 'BPE', dropout: null, unk_token: null, ...flags, vocab, merges },
+  });
 }
 
 const publishedHint =

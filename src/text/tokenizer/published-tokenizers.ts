@@ -6,95 +6,18 @@
  * (sandboxed-encoder.ts).
  */
 import { isRecord } from '../../core/json-text.js';
-
-type Json = Readonly<Record<string, unknown>>;
-
-interface Structure {
-  readonly name: string;
-  readonly normalizer: Json | null;
-  readonly splitter: Json | null;
-  readonly decoder: Json | null;
-  readonly isByteLevel: boolean;
-}
-
-const prepend = { type: 'Prepend', prepend: '▁' };
-const blankToBar = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
-const metaspace = (scheme: string): Json => ({
-  type: 'Metaspace',
-  replacement: '▁',
-  prepend_scheme: scheme,
-  split: false,
-});
-const byteLevel = (usesRegex: boolean): Json => ({
-  type: 'ByteLevel',
-  add_prefix_space: false,
-  trim_offsets: true,
-  use_regex: usesRegex,
-});
-const splitAt = (regex: string): Json => ({
-  type: 'Split',
-  pattern: { Regex: regex },
-  behavior: 'Isolated',
-  invert: false,
-});
-const inOrder = (listKey: string, ...parts: readonly Json[]): Json => ({
-  type: 'Sequence',
-  [listKey]: parts,
-});
-
-const barToBlank = { type: 'Replace', pattern: { String: '▁' }, content: ' ' };
-const pieceParts = [barToBlank, { type: 'ByteFallback' }, { type: 'Fuse' }];
-const pieceDecoder = inOrder('decoders', ...pieceParts);
-const prefixedDecoder = inOrder('decoders', ...pieceParts, {
-  type: 'Strip',
-  content: ' ',
-  start: 1,
-  stop: 0,
-});
-const byteOutput = { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true };
-const fuse = { type: 'Fuse' };
-
-const llama3Split = splitAt(
-  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-);
-const qwenSplit = splitAt(
-  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-);
-const digits = { type: 'Digits', individual_digits: true };
-const sentencePiece = inOrder('normalizers', prepend, blankToBar);
-
-const pieces = (name: string, normalizer: Json | null, splitter: Json | null, decoder: Json): Structure => ({
-  name,
-  normalizer,
-  splitter,
-  decoder,
-  isByteLevel: false,
-});
-const letters = (name: string, normalizer: Json | null, ...splitters: readonly Json[]): Structure => ({
-  name,
-  normalizer,
-  decoder: byteOutput,
-  isByteLevel: true,
-  splitter: splitters.length === 1 ? splitters[0]! : inOrder('pretokenizers', ...splitters),
-});
-
-/**
- * The tokenizers of published model families, part by part as the tokenizers library writes them. Each was tested with text
- * that makes its split backtrack most. Add structures only exactly as published.
- */
-export const structures: readonly Structure[] = [
-  pieces('Llama 2', sentencePiece, null, prefixedDecoder),
-  pieces('Llama 2 without a prefix', inOrder('normalizers', blankToBar), null, pieceDecoder),
-  pieces('Mistral', null, metaspace('first'), prefixedDecoder),
-  pieces('Mistral without a prefix', null, metaspace('never'), pieceDecoder),
-  pieces('Mistletoe reference', sentencePiece, splitAt('\\n|\\d|▁?[^▁\\n\\d]+|▁'), prefixedDecoder),
-  letters('Llama 3', null, llama3Split, byteLevel(false)),
-  letters('Qwen 2', { type: 'NFC' }, qwenSplit, byteLevel(false)),
-  letters('GPT-2', null, byteLevel(true)),
-  letters('SmolLM', null, digits, byteLevel(true)),
-  // A model without other parts: texts are split into the letters of the vocabulary.
-  pieces('letters', null, null, fuse),
-];
+import type { Json } from './tokenizer-structures.js';
+import {
+  beginWith,
+  byteLetters,
+  byteOutput,
+  describeTokenizer,
+  fuse,
+  metaspace,
+  pieceDecoder,
+  prefixedDecoder,
+  structures,
+} from './tokenizer-structures.js';
 
 const knownDecoders: readonly (Json | null)[] = [
   ...[null, byteOutput, fuse, pieceDecoder, prefixedDecoder],
@@ -129,18 +52,38 @@ export function matchPublished(file: Json): PublishedTokenizer | undefined {
     name,
     bytes: isByteLevel ? 'letters' : settings.byte_fallback === true ? 'pieces' : undefined,
     shortens: structure.normalizer?.type === 'NFC',
-    contents: {
-      version: '1.0',
-      truncation: null,
-      padding: null,
-      added_tokens: added,
-      normalizer: structure.normalizer,
-      pre_tokenizer: structure.splitter,
-      post_processor: wrapper,
-      decoder: structure.decoder,
-      model: settings,
-    },
+    contents: describeTokenizer(structure, { added, wrapper, model: settings }),
   };
+}
+
+/** The most that NFC shortens a text: three letters of Hangul with three bytes each become one syllable of three. */
+const maxShortening = 4;
+/** An added token may stand for a normalized text, in which each blank has become the three bytes of U+2581. */
+const maxLengthening = 4;
+
+const bytePieces = Array.from(
+  { length: 256 },
+  (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`,
+);
+
+/**
+ * A text that cannot fit a context is refused before it is tokenized, which takes seconds per megabyte: a token holds at
+ * most the bytes of the longest piece. Undefined unless every byte of a text becomes part of a token: the structure is
+ * published, and every byte is in the vocabulary.
+ */
+export function maxBytesPerToken(
+  published: PublishedTokenizer | undefined,
+  { ids, addedIds }: Readonly<Record<'ids' | 'addedIds', ReadonlyMap<string, number>>>,
+): number | undefined {
+  if (published?.bytes === undefined) return undefined;
+  const bytes = published.bytes === 'letters' ? byteLetters() : bytePieces;
+  if (!bytes.every((piece) => ids.has(piece))) return undefined;
+  let longest = 1;
+  for (const piece of ids.keys()) {
+    const size = Buffer.byteLength(piece) * (addedIds.has(piece) ? maxLengthening : 1);
+    longest = Math.max(longest, size);
+  }
+  return published.shortens ? longest * maxShortening : longest;
 }
 
 /** Undefined for an unknown decoder. Decoding always runs in this process. */
@@ -149,7 +92,7 @@ export function matchDecoder(decoder: unknown): Json | null | undefined {
 }
 
 const byteLevelKeys = new Set(['type', 'add_prefix_space', 'trim_offsets', 'use_regex']);
-export const structuresByForm = new Map(
+const structuresByForm = new Map(
   structures.map((each) => [
     [formOf(each.normalizer), formOf(each.splitter), outputFormOf(each.decoder)].join(),
     each,
@@ -214,8 +157,7 @@ function readAddedTokens(added: unknown): readonly AddedToken[] | undefined {
 }
 
 /**
- * The special tokens around a text: none, or one in front of it. The form for pairs of texts is never used and is written
- * here. A ByteLevel post-processor only changes offsets, which are not used. Undefined for any other.
+ * The special tokens around a text: none, or one in front of it. The form for pairs of texts is never used. A ByteLevel post-processor only changes offsets, which are not used. Undefined for any other.
  */
 function readWrapper(wrapper: unknown, added: readonly AddedToken[]): Json | null | undefined {
   if (wrapper == null || isByteLevel(wrapper)) return null;
@@ -233,13 +175,9 @@ function readWrapper(wrapper: unknown, added: readonly AddedToken[]): Json | nul
   const content = isRecord(token) ? token.id : undefined;
   const known = added.find((each) => each.content === content);
   if (typeof content !== 'string' || known === undefined) return undefined;
-  const begin = { SpecialToken: { id: content, type_id: 0 } };
-  const text = { Sequence: { id: 'A', type_id: 0 } };
-  const special = { id: content, ids: [known.id], tokens: [content] };
-  if (formOf(single) !== formOf([begin, text])) return undefined;
-  if (!Object.hasOwn(declared, content) || formOf(declared[content]) !== formOf(special)) return undefined;
-  const pair = [begin, text, begin, { Sequence: { id: 'B', type_id: 1 } }];
-  return { type, single: [begin, text], pair, special_tokens: { [content]: special } };
+  const found = beginWith(content, known.id);
+  const isSame = formOf(single) === formOf(found.single) && Object.hasOwn(declared, content);
+  return isSame && formOf(declared[content]) === formOf(found.special_tokens[content]) ? found : undefined;
 }
 
 /**

@@ -5,9 +5,11 @@
  * between requests and handles one request at a time, so no request fails because of another.
  */
 import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { MistletoeError } from '../../core/errors.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
 import { readProcessUsage } from '../../core/processes.js';
 
 const mebibyte = 1024 * 1024;
@@ -31,8 +33,8 @@ const trialTexts = [
 ];
 
 interface Answer {
-  readonly task: number;
-  readonly result?: { readonly ids?: readonly (number | null)[]; readonly encoded?: number[][] } | undefined;
+  readonly ids?: readonly (number | null)[] | undefined;
+  readonly encoded?: number[][] | undefined;
   readonly error?: string | undefined;
 }
 
@@ -63,7 +65,6 @@ export class SandboxedEncoder {
   private running: Running | undefined;
   private isBusy = false;
   private last: Promise<unknown> = Promise.resolve();
-  private tasks = 0;
   /** The ids that the library gives to the added tokens, once it is open. */
   addedIds: readonly (number | null)[] = [];
 
@@ -125,44 +126,28 @@ export class SandboxedEncoder {
     open.delete(this);
   }
 
-  private ask(running: Running, request: Request, sizeBytes: number): Promise<NonNullable<Answer['result']>> {
-    const { child } = running;
-    const task = (this.tasks += 1);
+  /** The process has no other request meanwhile. If this one fails, it is killed. */
+  private async ask({ child }: Running, request: Request, sizeBytes: number): Promise<Answer> {
     const pace = msPerMebibyte[this.tokenizer.isPublished ? 'published' : 'suspect'];
     const limitMs = baseMs[request.kind] + (pace * sizeBytes) / mebibyte;
+    const over = new AbortController();
     this.isBusy = true;
-    return new Promise((resolve, reject) => {
-      const end = (why: string | undefined): void => {
-        stopWatch();
-        child.off('message', onMessage).off('exit', onExit).off('error', onError);
-        // An idle process does not keep the program alive.
-        child.unref();
-        child.channel?.unref();
-        this.isBusy = false;
-        if (why === undefined) return;
-        this.forget();
-        child.kill('SIGKILL');
-        reject(this.refuse(request.kind, why));
-      };
-      const onMessage = (answer: Answer): void => {
-        if (answer.task !== task) return;
-        end(answer.error);
-        if (answer.error === undefined) resolve(answer.result ?? {});
-      };
-      const onExit = (code: number | null, signal: string | null): void => {
-        end(`the tokenizers library ended with ${signal ?? `code ${code ?? ''}`}`);
-      };
-      const onError = (cause: Error): void => {
-        end(cause.message);
-      };
-      const stopWatch = watchCpuTime(child, limitMs, () => {
-        end(`it took more than ${(limitMs / 1000).toFixed(1)} s`);
-      });
-      child.ref();
-      child.channel?.ref();
-      child.on('message', onMessage).on('exit', onExit).on('error', onError);
-      child.send({ task, ...request });
-    });
+    child.ref();
+    child.channel?.ref();
+    child.send(request);
+    try {
+      return await Promise.race([receive(child, over.signal), limitCpuTime(child, limitMs, over.signal)]);
+    } catch (cause) {
+      this.forget();
+      child.kill('SIGKILL');
+      throw this.refuse(request.kind, describeCause(cause));
+    } finally {
+      over.abort();
+      this.isBusy = false;
+      // An idle process does not keep the program alive.
+      child.unref();
+      child.channel?.unref();
+    }
   }
 
   private refuse(kind: 'open' | 'encode', why: string): MistletoeError {
@@ -173,6 +158,16 @@ export class SandboxedEncoder {
         : 'Use the tokenizer as the model’s authors published it; do not trust this one.',
     });
   }
+}
+
+async function receive(child: ChildProcess, signal: AbortSignal): Promise<Answer> {
+  const exit = once(child, 'exit', { signal }).then((event) => {
+    const [code, name] = event as [number | null, string | null];
+    throw new Error(`the tokenizers library ended with ${name ?? `code ${code ?? ''}`}`);
+  });
+  const [answer] = (await Promise.race([once(child, 'message', { signal }), exit])) as unknown as [Answer];
+  if (answer.error !== undefined) throw new Error(answer.error);
+  return answer;
 }
 
 /**
@@ -207,30 +202,20 @@ function startSandbox(program: string, maxBytes: number): ChildProcess {
 const maxWallFactor = 60;
 const minWaitMs = 20;
 
-/** Calls back once the process has used this much more CPU time. Returns a function that stops the watch. */
-function watchCpuTime(child: ChildProcess, limitMs: number, onLimit: () => void): () => void {
+/** Throws once the process has used this much more CPU time. */
+async function limitCpuTime({ pid = 0 }: ChildProcess, limitMs: number, signal: AbortSignal): Promise<never> {
   const startMs = performance.now();
-  const { pid = 0 } = child;
   const before = readProcessUsage(pid);
-  let timer: NodeJS.Timeout;
-  let isOver = false;
-  const look = (): void => {
-    const wallMs = performance.now() - startMs;
+  let [usedMs, wallMs] = [0, 0];
+  while (!signal.aborted && usedMs < limitMs && wallMs < maxWallFactor * limitMs) {
+    const waitMs = Math.max(minWaitMs, limitMs - usedMs);
+    await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
+    wallMs = performance.now() - startMs;
     const now = readProcessUsage(pid);
     // Systems without /proc: use the clock.
-    const usedMs = before === undefined || now === undefined ? wallMs : now.cpuMs - before.cpuMs;
-    if (usedMs < limitMs && wallMs < maxWallFactor * limitMs) {
-      timer = setTimeout(look, Math.max(minWaitMs, limitMs - usedMs));
-      return;
-    }
-    // This thread may have been busy: handle an answer that has already arrived first.
-    setImmediate(() => {
-      if (!isOver) onLimit();
-    });
-  };
-  timer = setTimeout(look, limitMs);
-  return () => {
-    isOver = true;
-    clearTimeout(timer);
-  };
+    usedMs = before === undefined || now === undefined ? wallMs : now.cpuMs - before.cpuMs;
+  }
+  // This thread may have been busy: handle an answer that has already arrived first.
+  await nextTurn();
+  throw new Error(`it took more than ${(limitMs / 1000).toFixed(1)} s`);
 }

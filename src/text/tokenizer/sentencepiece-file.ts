@@ -10,14 +10,25 @@ import { fileLimits } from '../../core/limits.js';
  * The wire format of protocol buffers: a message is a sequence of numbered fields, each a varint, four or eight bytes, or a
  * length and that many bytes. Lengths are checked against the remaining bytes, so a hostile file costs at most its size.
  */
-type ProtobufField =
-  | { readonly number: number; readonly kind: 'varint'; readonly value: bigint }
-  | { readonly number: number; readonly kind: 'fixed32'; readonly bytes: Buffer }
-  | { readonly number: number; readonly kind: 'fixed64'; readonly bytes: Buffer }
-  | { readonly number: number; readonly kind: 'bytes'; readonly bytes: Buffer };
+interface ProtobufField {
+  readonly number: number;
+  readonly kind: 'varint' | 'eight bytes' | 'bytes' | 'four bytes';
+  /** Of a varint; else the number of bytes. */
+  readonly value: bigint;
+  readonly bytes: Buffer;
+}
+
+const wireTypes: Readonly<Record<number, ProtobufField['kind']>> = {
+  0: 'varint',
+  1: 'eight bytes',
+  2: 'bytes',
+  5: 'four bytes',
+};
+const fixedSizes: Partial<Record<ProtobufField['kind'], bigint>> = { 'four bytes': 4n, 'eight bytes': 8n };
+const noBytes = Buffer.alloc(0);
 
 /** Fields in the order of the file; `fail` makes the caller's error. */
-function* readProtobuf(message: Buffer, fail: (why: string) => Error): Generator<ProtobufField> {
+function* readProtobuf(message: Buffer, fail: Fail): Generator<ProtobufField> {
   let position = 0;
   const take = (length: number): Buffer => {
     if (length > message.length - position) {
@@ -39,25 +50,12 @@ function* readProtobuf(message: Buffer, fail: (why: string) => Error): Generator
     const tag = varint();
     const number = Number(tag >> 3n);
     const wireType = Number(tag & 7n);
+    const kind = wireTypes[wireType];
     if (number === 0 || number >= 2 ** 29) throw fail(`a field has the number ${number}`);
-    switch (wireType) {
-      case 0:
-        yield { number, kind: 'varint', value: varint() };
-        break;
-      case 1:
-        yield { number, kind: 'fixed64', bytes: take(8) };
-        break;
-      case 2: {
-        const length = varint();
-        yield { number, kind: 'bytes', bytes: take(length > 2n ** 40n ? 2 ** 40 : Number(length)) };
-        break;
-      }
-      case 5:
-        yield { number, kind: 'fixed32', bytes: take(4) };
-        break;
-      default:
-        throw fail(`field ${number} has the wire type ${wireType}`);
-    }
+    if (kind === undefined) throw fail(`field ${number} has the wire type ${wireType}`);
+    const value = fixedSizes[kind] ?? varint();
+    const bytes = kind === 'varint' ? noBytes : take(Number(value));
+    yield { number, kind, value, bytes };
   }
 }
 
@@ -136,8 +134,8 @@ function parsePiece(message: Buffer, id: number, fail: Fail): SentencePiece {
   let type = 1n;
   for (const field of readProtobuf(message, fail)) {
     if (field.number === 1) piece = textOf(bytesOf(field, fail), id, fail);
-    if (field.number === 2 && field.kind !== 'fixed32') throw fail(`the score of piece ${id} is no float`);
-    if (field.number === 2 && field.kind === 'fixed32') score = field.bytes.readFloatLE();
+    if (field.number === 2 && field.kind !== 'four bytes') throw fail(`the score of piece ${id} is no float`);
+    if (field.number === 2) score = field.bytes.readFloatLE();
     if (field.number === 3) type = varintOf(field, fail);
   }
   const typeName = pieceTypes[Number(type) - 1];
@@ -169,12 +167,12 @@ function parseNormalizer(
   return found;
 }
 
-function bytesOf(field: ProtobufField, fail: Fail): Buffer {
-  if (field.kind === 'bytes') return field.bytes;
-  throw fail(`field ${field.number} is a ${field.kind} where bytes were expected`);
+function bytesOf({ number, kind, bytes }: ProtobufField, fail: Fail): Buffer {
+  if (kind === 'bytes') return bytes;
+  throw fail(`field ${number} is a ${kind} where bytes were expected`);
 }
 
-function varintOf(field: ProtobufField, fail: Fail): bigint {
-  if (field.kind === 'varint') return field.value;
-  throw fail(`field ${field.number} is ${field.kind} where a varint was expected`);
+function varintOf({ number, kind, value }: ProtobufField, fail: Fail): bigint {
+  if (kind === 'varint') return value;
+  throw fail(`field ${number} is ${kind} where a varint was expected`);
 }

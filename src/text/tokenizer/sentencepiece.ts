@@ -6,10 +6,28 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { pushAll } from '../../core/vector.js';
-import type { SentencePieceModel } from './sentencepiece-file.js';
+import type { PieceType, SentencePiece, SentencePieceModel } from './sentencepiece-file.js';
+import { beginWith, describeTokenizer, findStructure } from './tokenizer-structures.js';
 
 /** Of added tokens that are matched as they are written. */
 export const literalFlags = { single_word: false, lstrip: false, rstrip: false, normalized: false };
+const addedTypes: readonly PieceType[] = ['control', 'user-defined', 'unknown'];
+
+/** Vocabulary and added tokens of pieces; their ids are their places in the list. */
+export function describePieces(pieces: readonly SentencePiece[], leftOut?: PieceType) {
+  const used = pieces.map((each, id) => ({ ...each, id })).filter(({ type }) => type !== leftOut);
+  return {
+    vocab: Object.fromEntries(used.map(({ piece, id }) => [piece, id])),
+    added: used
+      .filter(({ type }) => addedTypes.includes(type))
+      .map(({ piece, type, id }) => ({
+        id,
+        content: piece,
+        special: type !== 'user-defined',
+        ...literalFlags,
+      })),
+  };
+}
 
 /**
  * `legacy` is transformers' flag of the same name: true puts a space before every text between special tokens, false only
@@ -22,83 +40,36 @@ export function convertSentencePiece(
 ): object {
   refuseOthers(model, path);
   const { pieces } = model;
-  const hasPrefix = addPrefixSpace && model.addsDummyPrefix;
+  const suffix = addPrefixSpace && model.addsDummyPrefix ? '' : ' without a prefix';
+  const structure = findStructure((legacy ? 'Llama 2' : 'Mistral') + suffix)!;
+  const { vocab, added } = describePieces(pieces);
   const unknown = pieces.find(({ type }) => type === 'unknown')?.piece ?? null;
-  return {
-    version: '1.0',
-    truncation: null,
-    padding: null,
-    added_tokens: pieces.flatMap(({ piece, type }, id) =>
-      type === 'control' || type === 'user-defined' || type === 'unknown'
-        ? [{ id, content: piece, special: type !== 'user-defined', ...literalFlags }]
-        : [],
-    ),
-    normalizer: legacy
-      ? {
-          type: 'Sequence',
-          normalizers: [
-            ...(hasPrefix ? [{ type: 'Prepend', prepend: '▁' }] : []),
-            { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
-          ],
-        }
-      : null,
-    pre_tokenizer: legacy
-      ? null
-      : { type: 'Metaspace', replacement: '▁', prepend_scheme: hasPrefix ? 'first' : 'never', split: false },
-    post_processor: beginWith(pieces.findIndex(({ piece }) => piece === '<s>')),
-    decoder: {
-      type: 'Sequence',
-      decoders: [
-        { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
-        { type: 'ByteFallback' },
-        { type: 'Fuse' },
-        ...(hasPrefix ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : []),
-      ],
-    },
-    model: {
-      type: 'BPE',
-      dropout: null,
-      unk_token: unknown,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: true,
-      byte_fallback: true,
-      ignore_merges: false,
-      vocab: Object.fromEntries(pieces.map(({ piece }, id) => [piece, id])),
-      merges: listMerges(model),
-    },
-  };
+  const begin = pieces.findIndex(({ piece }) => piece === '<s>');
+  const flags = { fuse_unk: true, byte_fallback: true, ignore_merges: false };
+  return describeTokenizer(structure, {
+    added,
+    wrapper: begin < 0 ? null : beginWith('<s>', begin),
+    model: { type: 'BPE', dropout: null, unk_token: unknown, ...flags, vocab, merges: listMerges(model) },
+  });
 }
 
 function refuseOthers(
   { algorithm, mapsCharacters, removesExtraWhitespace }: SentencePieceModel,
   path: string,
 ): void {
-  const why =
-    algorithm !== 'bpe'
-      ? `is a SentencePiece model of the type ${algorithm}; bpe, as Llama's, was expected`
-      : mapsCharacters || removesExtraWhitespace
-        ? `normalises its text (${mapsCharacters ? 'it maps characters' : 'it removes extra spaces'}); none, as in Llama's, was expected`
-        : undefined;
-  if (why === undefined) return;
-  throw new MistletoeError('text', `${path} ${why}.`, {
-    hint:
-      'Convert it where transformers is installed, and put the tokenizer.json into the folder: ' +
-      `python -c "from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')".`,
-  });
+  let why = '';
+  if (mapsCharacters || removesExtraWhitespace) {
+    const how = mapsCharacters ? 'it maps characters' : 'it removes extra spaces';
+    why = `normalises its text (${how}); none, as in Llama's, was expected`;
+  }
+  if (algorithm !== 'bpe')
+    why = `is a SentencePiece model of the type ${algorithm}; bpe, as Llama's, was expected`;
+  if (why !== '') throw new MistletoeError('text', `${path} ${why}.`, { hint: convertHint });
 }
 
-function beginWith(id: number): object | null {
-  if (id < 0) return null;
-  const text = { Sequence: { id: 'A', type_id: 0 } };
-  const begin = { SpecialToken: { id: '<s>', type_id: 0 } };
-  return {
-    type: 'TemplateProcessing',
-    single: [begin, text],
-    pair: [begin, text, { ...begin }, { Sequence: { id: 'B', type_id: 1 } }],
-    special_tokens: { '<s>': { id: '<s>', ids: [id], tokens: ['<s>'] } },
-  };
-}
+export const convertHint =
+  'Convert it where transformers is installed, and put the tokenizer.json into the folder: ' +
+  `python -c "from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')".`;
 
 interface Merge {
   readonly left: string;

@@ -2,7 +2,7 @@
  * The bytes of every token, to compare vocabularies of different kinds: `Ġthe` of a byte-level vocabulary and `▁the` of
  * SentencePiece are the same bytes. Computed from the pieces, because decoding each of 100,000 tokens takes seconds.
  */
-import { byteLetters } from './token-bound.js';
+import { byteLetters } from './tokenizer-structures.js';
 import type { Tokenizer } from './tokenizer.js';
 
 /** One character per byte, so that bytes can be concatenated, cut and looked up. */

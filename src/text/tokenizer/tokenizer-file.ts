@@ -9,7 +9,7 @@ import { fileLimits, maxVocabularySize } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../../core/files.js';
 import { readGgufText, readGgufTokenizer } from './gguf-text.js';
 import { readSentencePiece } from './sentencepiece-file.js';
-import { convertSentencePiece, literalFlags } from './sentencepiece.js';
+import { convertHint, convertSentencePiece, literalFlags } from './sentencepiece.js';
 import type { ListedToken, TokenizerConfig } from './tokenizer-config.js';
 import { isLlamaClass, specialTokenNames } from './tokenizer-config.js';
 
@@ -58,7 +58,7 @@ export async function readTokenizerFile(
   const { model, added_tokens: own } = parsed.data;
   refuseCounts(path, vocabulary, own, modelVocabularySize);
   const added = new Map(own.map(({ content, id }) => [content, vocabulary.get(content) ?? id]));
-  const missing = listMissingTokens({ vocabulary, added }, config, folder);
+  const missing = listMissingTokens(vocabulary, added, config, folder);
   const all = [...own, ...missing];
   const addedIds = new Map([...added, ...missing.map(({ content, id }) => [content, id] as const)]);
   const complete = missing.length === 0 ? parsed.data : { ...contents, added_tokens: all };
@@ -159,73 +159,54 @@ async function readContents(
     throw new MistletoeError(
       'text',
       `${modelPath} belongs to a ${config.tokenizerClass ?? ''}; only that of a LlamaTokenizer is read without a tokenizer.json.`,
-      {
-        hint:
-          'Convert it where transformers is installed: ' +
-          `python -c "from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')".`,
-      },
+      { hint: convertHint },
     );
   }
   return { path: modelPath, contents: convertSentencePiece(model, modelPath, config.sentencePiece) };
 }
-
-/**
- * Adds tokens that other files of the folder list, as transformers does: a token of the vocabulary becomes one that is
- * matched as a whole, a new one gets the next free id. The listed id must be the one that it gets.
- */
 
 /** An entry of tokenizer.json's own list. */
 interface AddedToken extends Omit<ListedToken, 'file'> {
   readonly id: number;
 }
 
-interface KnownTokens {
-  readonly vocabulary: ReadonlyMap<string, number>;
-  /** The added tokens of tokenizer.json, with the ids that they have. */
-  readonly added: ReadonlyMap<string, number>;
-}
-
-/** Tokens missing from tokenizer.json, by id. */
-function listMissingTokens(known: KnownTokens, config: TokenizerConfig, folder: string): AddedToken[] {
-  const { vocabulary, added } = known;
+/**
+ * Tokens that only other files of the folder list, by id. As in transformers, a token of the vocabulary becomes one that
+ * is matched as a whole, and a new one gets the next free id. The listed id must be the one that it gets.
+ */
+function listMissingTokens(
+  vocabulary: ReadonlyMap<string, number>,
+  added: ReadonlyMap<string, number>, // of tokenizer.json, with the ids that they have
+  config: TokenizerConfig,
+  folder: string,
+): AddedToken[] {
   const pieces = new Map([...vocabulary, ...added].map(([content, id]) => [id, content]));
   const missing: AddedToken[] = [];
   let next = vocabulary.size;
   for (const id of added.values()) next = Math.max(next, id + 1);
   for (const [id, { file, ...token }] of [...config.addedTokens].sort(([left], [right]) => left - right)) {
     const found = added.get(token.content) ?? vocabulary.get(token.content);
-    if (found !== undefined && found !== id) throw disagreement(folder, file, token, id, `gives it ${found}`);
-    if (found === undefined && id !== next) {
+    if ((found ?? next) !== id) {
       const there = pieces.get(id);
-      const why =
-        there === undefined
-          ? `does not have it, and the next free id is ${next}`
-          : `has ${JSON.stringify(there)} there`;
-      throw disagreement(folder, file, token, id, why);
+      let why = `does not have it, and the next free id is ${next}`;
+      if (there !== undefined) why = `has ${JSON.stringify(there)} there`;
+      if (found !== undefined) why = `gives it ${found}`;
+      throw new MistletoeError(
+        'text',
+        `${file} of ${folder} gives the added token ${JSON.stringify(token.content)} the id ${id}, but the tokenizer ${why}.`,
+        { hint: 'The two files belong to different tokenizers; take both from the same model.' },
+      );
     }
     if (found === undefined) next += 1;
     if (!added.has(token.content)) missing.push({ id, ...token });
   }
-  const listed = new Set(missing.map(({ content }) => content));
-  for (const content of specialTokenNames.map((name) => config.specialTokens[name])) {
-    const id = content === undefined ? undefined : vocabulary.get(content);
-    if (content === undefined || id === undefined || added.has(content) || listed.has(content)) continue;
+  const listed = new Set([...added.keys(), ...missing.map(({ content }) => content)]);
+  for (const name of specialTokenNames) {
+    const content = config.specialTokens[name] ?? '';
+    const id = vocabulary.get(content);
+    if (id === undefined || listed.has(content)) continue;
     listed.add(content);
     missing.push({ id, content, special: true, ...literalFlags });
   }
   return missing;
-}
-
-function disagreement(
-  folder: string,
-  file: string,
-  { content }: Pick<ListedToken, 'content'>,
-  id: number,
-  why: string,
-): MistletoeError {
-  return new MistletoeError(
-    'text',
-    `${file} of ${folder} gives the added token ${JSON.stringify(content)} the id ${id}, but the tokenizer ${why}.`,
-    { hint: 'The two files belong to different tokenizers; take both from the same model.' },
-  );
 }

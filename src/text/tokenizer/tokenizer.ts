@@ -4,9 +4,9 @@
  */
 import { Tokenizer as Library } from 'tokenizers';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { matchDecoder, matchPublished, type PublishedTokenizer } from './published-tokenizers.js';
+import type { PublishedTokenizer } from './published-tokenizers.js';
+import { matchDecoder, matchPublished, maxBytesPerToken } from './published-tokenizers.js';
 import { SandboxedEncoder } from './sandboxed-encoder.js';
-import { maxBytesPerToken } from './token-bound.js';
 import { readTokenizerFile, type ReadOptions, type TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
 
@@ -57,9 +57,72 @@ export async function openTokenizer(
 ): Promise<Tokenizer> {
   const published = matchPublished(file.contents);
   const engine = published === undefined ? await openSandboxed(file) : openEngine(file, published);
-  const { ids, specialIds } = file;
   const bytesPerToken = maxBytesPerToken(published, file) ?? Infinity;
-  return createTokenizer({ engine, config, ids, specialIds, folder, bytesPerToken });
+  const { ids, specialIds } = file;
+  const pieces: (string | undefined)[] = [];
+  for (const [piece, id] of ids) pieces[id] = piece;
+  const { decoder } = engine;
+
+  const idOf = (name: SpecialTokenName): number | undefined => {
+    const token = config.specialTokens[name];
+    if (token === undefined) return undefined;
+    const id = ids.get(token);
+    if (id !== undefined || config.defaultNames.has(name)) return id;
+    throw new MistletoeError(
+      'text',
+      `tokenizer_config.json of ${folder} names ${JSON.stringify(token)} as ${name}, ` +
+        'but the tokenizer has no such token.',
+      { hint: 'The two files belong to different tokenizers; take both from the same model.' },
+    );
+  };
+  const bosId = idOf('bos_token');
+  const eosId = idOf('eos_token');
+
+  // transformers rebuilds the post-processor of these classes from the flags, whatever tokenizer.json says.
+  const { bos, eos } = config.llamaWrap;
+  const wrap = (encoded: number[]): number[] => [
+    ...((bos ?? true) && bosId !== undefined ? [bosId] : []),
+    ...encoded,
+    ...((eos ?? false) && eosId !== undefined ? [eosId] : []),
+  ];
+  const wrapsItself = bos !== undefined || eos !== undefined;
+
+  const encodeBatch = async (texts: readonly string[], options: EncodeOptions = {}): Promise<number[][]> => {
+    const special = options.addSpecialTokens ?? true;
+    const encoded = await engine.encodeBatch(texts, special && !wrapsItself);
+    return special && wrapsItself ? encoded.map(wrap) : encoded;
+  };
+
+  return {
+    vocabularySize: pieces.length,
+    bosId,
+    eosId,
+    specialIds,
+    specialTokens: config.specialTokens,
+    encodeBatch,
+    encode: async (text, options) => (await encodeBatch([text], options))[0]!,
+    minTokens: (text) => Math.ceil(Buffer.byteLength(text) / bytesPerToken),
+    decode(sequence, { skipSpecialTokens = true } = {}) {
+      const tokens: string[] = [];
+      for (const id of sequence) {
+        const piece = pieces[id];
+        if (piece !== undefined && !(skipSpecialTokens && specialIds.has(id))) tokens.push(piece);
+      }
+      return decoder === null ? tokens.join(' ') : decoder.decode(tokens);
+    },
+    hasToken: (id) => pieces[id] !== undefined,
+    tokenText(id) {
+      const piece = pieces[id];
+      if (piece !== undefined) return piece;
+      throw new MistletoeError(
+        'text',
+        `Token id ${id} is not in the vocabulary of ${folder}, which has ids below ${pieces.length}.`,
+      );
+    },
+    isSpecial: (id) => specialIds.has(id),
+    isByte: (id) => bytePiece.test(pieces[id] ?? ''),
+    vocabulary: () => ids,
+  };
 }
 
 /** Encodes in this process or in a sandboxed one; decodes in this process. */
@@ -146,82 +209,6 @@ function requireAddedIds(
       },
     );
   }
-}
-
-interface Parts {
-  readonly engine: Engine;
-  readonly config: TokenizerConfig;
-  readonly ids: ReadonlyMap<string, number>;
-  readonly specialIds: ReadonlySet<number>;
-  readonly folder: string;
-  readonly bytesPerToken: number;
-}
-
-function createTokenizer({ engine, config, ids, specialIds, folder, bytesPerToken }: Parts): Tokenizer {
-  const pieces: (string | undefined)[] = [];
-  for (const [piece, id] of ids) pieces[id] = piece;
-  const { decoder } = engine;
-
-  const idOf = (name: SpecialTokenName): number | undefined => {
-    const token = config.specialTokens[name];
-    if (token === undefined) return undefined;
-    const id = ids.get(token);
-    if (id !== undefined || config.defaultNames.has(name)) return id;
-    throw new MistletoeError(
-      'text',
-      `tokenizer_config.json of ${folder} names ${JSON.stringify(token)} as ${name}, ` +
-        'but the tokenizer has no such token.',
-      { hint: 'The two files belong to different tokenizers; take both from the same model.' },
-    );
-  };
-  const bosId = idOf('bos_token');
-  const eosId = idOf('eos_token');
-
-  // transformers rebuilds the post-processor of these classes from the flags, whatever tokenizer.json says.
-  const { bos, eos } = config.llamaWrap;
-  const wrap = (encoded: number[]): number[] => [
-    ...((bos ?? true) && bosId !== undefined ? [bosId] : []),
-    ...encoded,
-    ...((eos ?? false) && eosId !== undefined ? [eosId] : []),
-  ];
-  const wrapsItself = bos !== undefined || eos !== undefined;
-
-  const encodeBatch = async (texts: readonly string[], options: EncodeOptions = {}): Promise<number[][]> => {
-    const special = options.addSpecialTokens ?? true;
-    const encoded = await engine.encodeBatch(texts, special && !wrapsItself);
-    return special && wrapsItself ? encoded.map(wrap) : encoded;
-  };
-
-  return {
-    vocabularySize: pieces.length,
-    bosId,
-    eosId,
-    specialIds,
-    specialTokens: config.specialTokens,
-    encodeBatch,
-    encode: async (text, options) => (await encodeBatch([text], options))[0]!,
-    minTokens: (text) => Math.ceil(Buffer.byteLength(text) / bytesPerToken),
-    decode(sequence, { skipSpecialTokens = true } = {}) {
-      const tokens: string[] = [];
-      for (const id of sequence) {
-        const piece = pieces[id];
-        if (piece !== undefined && !(skipSpecialTokens && specialIds.has(id))) tokens.push(piece);
-      }
-      return decoder === null ? tokens.join(' ') : decoder.decode(tokens);
-    },
-    hasToken: (id) => pieces[id] !== undefined,
-    tokenText(id) {
-      const piece = pieces[id];
-      if (piece !== undefined) return piece;
-      throw new MistletoeError(
-        'text',
-        `Token id ${id} is not in the vocabulary of ${folder}, which has ids below ${pieces.length}.`,
-      );
-    },
-    isSpecial: (id) => specialIds.has(id),
-    isByte: (id) => bytePiece.test(pieces[id] ?? ''),
-    vocabulary: () => ids,
-  };
 }
 
 export interface VocabularyDifference {

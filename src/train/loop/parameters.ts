@@ -1,9 +1,11 @@
 import { readExactly, withFile } from '../../checkpoint/binary-file.js';
-import { type FloatDType, decodeFloats } from '../../checkpoint/element-decoding.js';
-import { joinParts } from '../../checkpoint/weight-recipe.js';
+import { type FloatDType, floatDecoders } from '../../checkpoint/element-decoding.js';
+import type { RowBlock } from '../../checkpoint/read-tensor.js';
+import { joinRows } from '../../checkpoint/weight-recipe.js';
 import type { HalfType } from '../../core/half-floats.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { Drafter } from '../../draft/drafter.js';
+import { countElements } from '../../runtime/weights.js';
 import type { DirectPart, WeightLocation, WeightStore } from '../../runtime/weights.js';
 import type { ParameterValues } from './adamw.js';
 
@@ -34,9 +36,11 @@ export async function readStore(store: WeightStore): Promise<ReadonlyMap<string,
     }
   } else {
     for (const [name, { shape, parts }] of store.tensors) {
-      const joined = [];
-      for (const part of parts) joined.push({ ...part, values: await readPart(part) });
-      values.set(name, { shape, data: joinParts(joined, shape) });
+      const joined = parts.map((part) => ({ ...part, rows: readRows(part) }));
+      values.set(name, {
+        shape,
+        data: await joinRows(joined, shape, new Float32Array(countElements(shape))),
+      });
     }
   }
   return values;
@@ -48,22 +52,20 @@ const storedAs: Readonly<Record<'float32' | HalfType, FloatDType>> = {
   bfloat16: 'BF16',
 };
 
-async function readPart({ shape, dtype, read }: DirectPart): Promise<Float32Array> {
-  const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
-  let filled = 0;
+async function* readRows({ shape, dtype, read }: DirectPart): AsyncGenerator<RowBlock> {
+  let firstRow = 0;
   for await (const piece of read()) {
     // Pieces of larger buffers may be misaligned for floats.
-    const some = decode(piece.slice(), dtype);
-    values.set(some, filled);
-    filled += some.length;
+    const values = decode(piece.slice(), dtype);
+    yield { values, firstRow };
+    firstRow += values.length / (shape.at(-1) ?? 1);
   }
-  return values;
 }
 
 function decode(raw: Uint8Array<ArrayBuffer>, dtype: WeightLocation['dtype'] = 'float32'): Float32Array {
   if (dtype === 'float32') return new Float32Array(raw.buffer);
   const values = new Float32Array(raw.byteLength / 2);
-  decodeFloats(raw, storedAs[dtype], values, 0, values.length);
+  floatDecoders[storedAs[dtype]](raw, values, 0, values.length);
   return values;
 }
 
