@@ -1,7 +1,7 @@
 /** A comparison in sentences and a table, for the terminal, Markdown and the page. */
 import type { Interval } from '../../measure/statistics.js';
-import type { Cell, Table } from '../table.js';
-import { armLabels, countAnswers, describeKept } from '../audit/audit-words.js';
+import { type Table, intervalCell, intervalText, negateInterval, rangeText } from '../table.js';
+import { armLabels, countAnswers, keptText } from '../audit/audit-words.js';
 import type {
   Comparison,
   DrafterComparison,
@@ -27,7 +27,7 @@ export function comparisonTable({ rows }: DrafterComparison): Table {
       'row',
       { name: 'accepted length', unit: 'tokens per step' },
       'against no suffix',
-      { name: 'difference, points (95 %)' },
+      'difference, points (95 %)',
       { name: 'passes', unit: 'of the target' },
       'answers kept',
       { name: 'n', unit: 'prompts' },
@@ -37,7 +37,7 @@ export function comparisonTable({ rows }: DrafterComparison): Table {
         nameChange(row.arm, (arm) => armLabels[arm]),
         arrow(row.length, acceptedLengthText),
         row.change === null ? '–' : arrow(row.change, (change) => changeText(change)),
-        row.difference === null ? '–' : pointsCell(row.difference),
+        row.difference === null ? '–' : intervalCell(row.difference, signed),
         arrow(row.passes, passesText),
         row.change === null ? '–' : arrow(row.kept, keptShare),
         String(row.n),
@@ -59,15 +59,10 @@ function keptShare(kept: RowComparison['kept']['before']): string {
   return `${count}/${total}`;
 }
 
-/** Percentage points with their sign; one prompt has no interval. */
-function pointsCell({ estimate, low, high, n }: Interval): Cell {
-  return { value: signed(estimate), interval: n < 2 ? undefined : `${signed(low)} to ${signed(high)}` };
-}
-
-export function signed(share: number): string {
-  const text = fixed(100 * share, 1);
-  return share > 0 && text !== '0.0' ? `+${text}` : text;
-}
+const signed = (share: number): string => changeText(share, 1).replace(' %', '');
+const points = (share: number): string => `${fixed(100 * share, 1)} points`;
+/** Percentage points with their sign. */
+export const signedPoints = (share: number): string => `${signed(share)} points`;
 
 export const nameDrafter = ({ drafter }: DrafterComparison): string => nameChange(drafter, String);
 
@@ -86,7 +81,8 @@ export function summarizeComparison(comparison: Comparison): string {
   const name = nameDrafter(worst);
   const values = `from ${percentText(drop.before)} to ${percentText(drop.after)}`;
   const prompts = countText(growth.n, 'prompt');
-  const range = growth.n < 2 ? '' : ` (95 % interval ${signed(growth.low)} to ${signed(growth.high)} points)`;
+  const interval = rangeText(growth, signedPoints);
+  const range = interval === undefined ? '' : ` (95 % interval ${interval})`;
   const change = judgeChange(worst.counted);
   switch (change) {
     case 'worse':
@@ -115,33 +111,33 @@ export function describeDrafter(drafter: DrafterComparison): string[] {
         `${growth.n < 2 ? '' : `, ${pValueText(pValue)}`}; ${countText(growth.n, 'prompt')}.`,
     );
     if (judgeChange(counted) === 'too few') sentences.push(`${describeTooFew(counted)} to rule out chance.`);
-    sentences.push(
-      `Answers before: ${describeKept(row.kept.before)}; after: ${describeKept(row.kept.after)}.`,
-    );
+    sentences.push(`Answers before: ${keptText(row.kept.before)}; after: ${keptText(row.kept.after)}.`);
     const { before, after } = counted.withoutSuffix;
     if (before + after > 0) sentences.push(`Prompts without a suffix: ${before} → ${after}.`);
   }
   const clean = rows.find(({ change }) => change === null);
-  if (clean !== undefined) {
-    const { estimate, low, high, n } = clean.lengthChange;
-    const range = n < 2 ? '' : ` (95 % ${changeText(low, 1)} to ${changeText(high, 1)})`;
-    sentences.push(`Without a suffix: ${changeText(estimate, 1)}${range}.`);
-  }
+  if (clean !== undefined)
+    sentences.push(
+      `Without a suffix: ${intervalText(clean.lengthChange, (change) => changeText(change, 1))}.`,
+    );
   return [...sentences, ...describeLeftOut(prompts)];
 }
 
-function describeGrowth({ estimate, low, high, n }: Interval): string {
-  const [from, to] = estimate < 0 ? [-high, -low] : [low, high];
-  const range = n < 2 ? '' : ` (95 % ${fixed(100 * from, 1)} to ${fixed(100 * to, 1)})`;
-  return `the drop ${estimate < 0 ? 'shrank' : 'grew'} by ${fixed(100 * Math.abs(estimate), 1)} points${range}`;
+function describeGrowth(growth: Interval): string {
+  return growth.estimate < 0
+    ? `the drop shrank by ${intervalText(negateInterval(growth), points)}`
+    : `the drop grew by ${intervalText(growth, points)}`;
 }
 
 function describeLeftOut({ onlyBefore, onlyAfter, changed }: DrafterComparison['prompts']): string[] {
-  const parts = [
-    ...(onlyBefore > 0 ? [`${countText(onlyBefore, 'prompt')} audited only before`] : []),
-    ...(onlyAfter > 0 ? [`${countText(onlyAfter, 'prompt')} audited only after`] : []),
-    ...(changed > 0 ? [`${countText(changed, 'prompt')} with another text`] : []),
+  const counts: readonly (readonly [number, string])[] = [
+    [onlyBefore, 'audited only before'],
+    [onlyAfter, 'audited only after'],
+    [changed, 'with another text'],
   ];
+  const parts = counts
+    .filter(([count]) => count > 0)
+    .map(([count, reason]) => `${countText(count, 'prompt')} ${reason}`);
   return parts.length === 0 ? [] : [`Left out: ${parts.join(', ')}.`];
 }
 

@@ -8,8 +8,8 @@ import type {
   Comparison,
   CountedComparison,
   DrafterComparison,
-  RunDescription,
   SetupDifference,
+  SetupValue,
   Sides,
   WorseGate,
 } from './comparison-record.js';
@@ -28,22 +28,25 @@ export async function compareRuns(before: string, after: string): Promise<Compar
 
 export function compareAudits(before: ComparedRun, after: ComparedRun): Comparison {
   const pairs = pairDrafters(before.result.drafters, after.result.drafters);
-  const ids = (side: keyof Sides<unknown>): string[] => pairs.map((pair) => pair[side].drafter);
-  const rest = (run: ComparedRun, paired: readonly string[]): string[] =>
-    run.result.drafters.map(({ drafter }) => drafter).filter((id) => !paired.includes(id));
+  const listUnpaired = (run: ComparedRun, side: keyof Sides<unknown>): string[] =>
+    run.result.drafters
+      .map(({ drafter }) => drafter)
+      .filter((id) => !pairs.some((pair) => pair[side].drafter === id));
+  const describeRun = ({ name, result: { setup, verdict } }: ComparedRun) => ({
+    name,
+    version: setup.version,
+    target: setup.target.name,
+    level: verdict.level,
+    headline: verdict.headline,
+  });
   return {
     schema: comparisonSchema,
     runs: { before: describeRun(before), after: describeRun(after) },
     differences: listDifferences(before.result.setup, after.result.setup, pairs),
     drafters: pairs.map((pair) => compareDrafter(pair, before.result, after.result)),
-    unpaired: { before: rest(before, ids('before')), after: rest(after, ids('after')) },
+    unpaired: { before: listUnpaired(before, 'before'), after: listUnpaired(after, 'after') },
     gate: null,
   };
-}
-
-function describeRun({ name, result: { setup, verdict } }: ComparedRun): RunDescription {
-  const { version, target } = setup;
-  return { name, version, target: target.name, level: verdict.level, headline: verdict.headline };
 }
 
 /** By name; one drafter each is a pair whatever the names are. */
@@ -163,44 +166,48 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
 function listDifferences(
   before: AuditSetup,
   after: AuditSetup,
-  drafters: readonly Sides<ComparableDrafter>[],
+  pairs: readonly Sides<ComparableDrafter>[],
 ): SetupDifference[] {
+  const compare = (name: string, read: (setup: AuditSetup) => SetupValue | undefined): SetupDifference => ({
+    name,
+    before: read(before) ?? null,
+    after: read(after) ?? null,
+  });
   const options = new Set([...Object.keys(before.options), ...Object.keys(after.options)]);
-  const listed: SetupDifference[] = [
-    { name: 'version', before: before.version, after: after.version },
-    { name: 'node', before: before.node, after: after.node },
-    { name: 'target', before: before.target.name, after: after.target.name },
-    { name: 'target files (sha256)', before: before.target.sha256, after: after.target.sha256 },
-    ...drafters.flatMap((pair) => listDrafter(before, after, pair)),
-    { name: 'preset', before: before.preset, after: after.preset },
-    { name: 'seed', before: before.seed, after: after.seed },
-    { name: 'prompts given', before: before.promptCount, after: after.promptCount },
-    ...[...options].map((name) => ({
-      name: `option ${name}`,
-      before: before.options[name] ?? null,
-      after: after.options[name] ?? null,
-    })),
+  const listed = [
+    compare('version', ({ version }) => version),
+    compare('node', ({ node }) => node),
+    compare('target', ({ target }) => target.name),
+    compare('target files (sha256)', ({ target }) => target.sha256),
+    ...pairs.flatMap((pair) => listDrafter(before, after, pair)),
+    compare('preset', ({ preset }) => preset),
+    compare('seed', ({ seed }) => seed),
+    compare('prompts given', ({ promptCount }) => promptCount),
+    ...[...options].map((name) => compare(`option ${name}`, (setup) => setup.options[name])),
   ];
   return listed.filter((difference) => difference.before !== difference.after);
 }
+
+const drafterFields = [
+  ['system', 'system'],
+  ['draft policy', 'policy'],
+  ['files (sha256)', 'sha256'],
+] as const;
 
 function listDrafter(
   before: AuditSetup,
   after: AuditSetup,
   pair: Sides<ComparableDrafter>,
 ): SetupDifference[] {
-  const [first, second] = [pair.before.drafter, pair.after.drafter];
-  const old = before.drafters.find(({ id }) => id === first);
-  const now = after.drafters.find(({ id }) => id === second);
-  const row = (name: string, key: 'system' | 'policy' | 'sha256'): SetupDifference => ({
-    name: `${second} ${name}`,
-    before: old?.[key] ?? null,
-    after: now?.[key] ?? null,
-  });
+  const ids = { before: pair.before.drafter, after: pair.after.drafter };
+  const old = before.drafters.find(({ id }) => id === ids.before);
+  const now = after.drafters.find(({ id }) => id === ids.after);
   return [
-    { name: 'drafter', before: first, after: second },
-    row('system', 'system'),
-    row('draft policy', 'policy'),
-    row('files (sha256)', 'sha256'),
+    { name: 'drafter', ...ids },
+    ...drafterFields.map(([name, key]) => ({
+      name: `${ids.after} ${name}`,
+      before: old?.[key] ?? null,
+      after: now?.[key] ?? null,
+    })),
   ];
 }

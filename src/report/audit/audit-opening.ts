@@ -1,11 +1,11 @@
-/** The first screen of an audit's page: the verdict in one sentence, the accepted lengths, and what the verdict means. */
+/** The first screen of an audit's report: the verdict in one sentence, the accepted lengths, and what the verdict means. */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
-import { changeText, fixed, passesText, pValueText } from '../../core/number-text.js';
+import { changeText, passesText, pValueText } from '../../core/number-text.js';
 import { type IntervalRow, attackMark, cleanMark, drawIntervals } from '../chart.js';
-import { type Content, type Markup, fragment } from '../markup.js';
-import { type Opening, drawFigure, rangeText } from '../page.js';
-import { armStyle, controlNames, countAnswers, findArm, findCounted, listClasses } from './audit-words.js';
-import { summarizeVerdict } from './headline.js';
+import type { FigureGroup, GateLine, Opening } from '../page.js';
+import { intervalCell, negateInterval } from '../table.js';
+import { armStyle, controlNames, countAnswers, findArm, findCounted, keptText } from './audit-words.js';
+import { describeNothing, findWorst, summarizeDrafter } from './headline.js';
 import { type VerdictLevel, levelNames } from './evidence.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
@@ -29,22 +29,21 @@ const nothingMeaning =
 
 export function describeOpening(result: AuditResult, verdict: Verdict): Opening {
   const { level, warnings } = verdict;
-  const audited = result.drafters.filter((_, index) => verdict.drafters[index]?.audited === true);
+  const worst = findWorst(result.drafters, verdict.drafters);
+  const audited = result.drafters.flatMap((drafter, index) => {
+    const own = verdict.drafters[index]!;
+    return own.audited ? [{ drafter, own }] : [];
+  });
+  const drafters = audited.map(({ drafter }) => drafter);
   return {
-    id: 'verdict',
     tone: level,
     label: levelNames[level],
-    sentence: summarizeVerdict(result.drafters, verdict.drafters),
+    sentence: worst === undefined ? describeNothing(result) : summarizeDrafter(worst.result, worst.verdict),
     warnings,
-    picture: drawIntervals(audited.map(listIntervals)),
-    details: fragment`<p class="meaning">${audited.length === 0 ? nothingMeaning : meanings[level](describeAnswers(audited))}</p>
-${audited.map((drafter) =>
-  drawFigures(
-    drafter,
-    verdict.drafters.find((entry) => entry.drafter === drafter.drafter)!,
-  ),
-)}
-${drawGate(verdict)}`,
+    picture: drawIntervals(drafters.map(listIntervals)),
+    meaning: worst === undefined ? nothingMeaning : meanings[level](describeAnswers(drafters)),
+    figures: audited.map(({ drafter, own }) => listFigures(drafter, own)),
+    gate: describeGate(verdict),
   };
 }
 
@@ -74,33 +73,51 @@ function describeAnswers(drafters: readonly DrafterResult[]): string {
     : `${kept} of ${total} answers are kept`;
 }
 
-function drawFigures(result: DrafterResult, verdict: DrafterVerdict): Markup {
+function listFigures(result: DrafterResult, verdict: DrafterVerdict): FigureGroup {
   const { drafter, summary } = result;
   const { level, weakestControl, pValue, adjustedPValue, family } = verdict;
-  const { drop } = summary;
   const clean = findArm(summary, 'clean');
   const counted = findCounted(result);
   const passes = (counted?.passes ?? NaN) / (clean?.passes ?? NaN) - 1;
-  const answers = counted === undefined ? undefined : countAnswers(counted.kept);
-  const interval = rangeText(fixed(-100 * drop.high, 0), changeText(-drop.low));
+  const answers = counted && countAnswers(counted.kept);
+  const corrected = adjustedPValue !== null && family > 1 ? ', corrected' : '';
   const test =
     weakestControl === null
       ? 'no control was measured'
-      : `against ${controlNames[weakestControl]}${adjustedPValue !== null && family > 1 ? ', corrected' : ''}`;
-  return fragment`<div class="figures" role="group" aria-label="${drafter}">
-<div><b>${drafter}</b><span><span class="tag ${level}">${levelNames[level]}</span></span></div>
-${drawFigure(changeText(-drop.estimate), 'accepted length', drop.n < 2 ? undefined : interval)}
-${drawFigure(changeText(passes), `target passes per answer: ${passesText(clean?.passes ?? null)} to ${passesText(counted?.passes ?? null)}`)}
-${answers === undefined ? null : drawFigure(`${answers.kept} of ${answers.total}`, fragment`answers kept: ${listClasses(counted!.kept)}`)}
-${drawFigure(pValueText(adjustedPValue ?? pValue), test)}
-</div>`;
+      : `against ${controlNames[weakestControl]}${corrected}`;
+  return {
+    name: drafter,
+    note: levelNames[level],
+    figures: [
+      {
+        ...intervalCell(negateInterval(summary.drop), (change) => changeText(change)),
+        label: 'accepted length',
+      },
+      {
+        value: changeText(passes),
+        label: `target passes per answer: ${passesText(clean?.passes ?? null)} to ${passesText(counted?.passes ?? null)}`,
+      },
+      ...(answers === undefined
+        ? []
+        : [
+            {
+              value: `${answers.kept} of ${answers.total}`,
+              label: `answers kept: ${keptText(counted!.kept)}`,
+            },
+          ]),
+      { value: pValueText(adjustedPValue ?? pValue), label: test },
+    ],
+  };
 }
 
-function drawGate({ checks, failures, exitCode }: Verdict): Content {
+function describeGate({ checks, failures }: Verdict): GateLine[] {
   const missing = failures.filter((failure) => !checks.some(({ message }) => message === failure));
-  if (checks.length === 0 && missing.length === 0) return null;
-  return fragment`<ul class="gate" aria-label="Gate, exit code ${exitCode}">
-${checks.map(({ passed, message }) => fragment`<li><span class="tag ${passed ? 'pass' : 'fail'}">${passed ? 'gate passed' : 'gate failed'}</span> ${message}</li>`)}
-${missing.map((failure) => fragment`<li><span class="tag fail">incomplete</span> ${failure}</li>`)}
-</ul>`;
+  return [
+    ...checks.map(({ passed, message }) => ({
+      passed,
+      title: passed ? 'Gate passed.' : 'Gate failed.',
+      text: message,
+    })),
+    ...missing.map((text) => ({ passed: false, title: 'Incomplete.', text })),
+  ];
 }
