@@ -55,7 +55,7 @@ export { writeReports } from './report/audit/write-reports.js';
 export { verifyFinishedRun } from './report/audit/verify-run.js';
 export { checkWorse, compareRuns } from './report/compare/comparison.js';
 export type { AuditResult } from './audit/result.js';
-export type { Comparison } from './report/compare/comparison-record.js';
+export type { Comparison } from './report/compare/comparison.js';
 
 // `mistletoe train`.
 export { createTrainRequest, type TrainPlan } from './train/train-request.js';

@@ -71,38 +71,9 @@ function recordSpeculation(generation: SpeculativeGeneration, equalsPlain: boole
   };
 }
 
-export interface SystemSummary {
-  readonly set: string;
-  /** Absent for the whole set. */
-  readonly category?: string;
-  readonly system: string;
-  readonly policy: string;
-  readonly requests: number;
-  readonly newTokens: number;
-  /** Mean over requests. */
-  readonly prefillMs: number;
-  /** Tokens after the first of each answer over the time for them, both summed. */
-  readonly tokensPerSecond: number;
-  readonly speculation?: SpeculationSummary | undefined;
-}
-
-export interface SpeculationSummary {
-  readonly steps: number;
-  /** 1 + accepted / steps, pooled, so the bonus token is in it; undefined if no request took a step. */
-  readonly meanAcceptedLength: Interval | undefined;
-  /** Every request weighs the same, however short: not the mean accepted length. */
-  readonly meanOfRequestMeans: number;
-  readonly acceptanceRate: number;
-  /** [d] is the share of steps whose accepted path reached depth d + 1. */
-  readonly acceptanceByDepth: readonly number[];
-  /** Tokens per second over those of plain decoding on the same prompts; undefined if there was nothing to decode. */
-  readonly speedup: Interval | undefined;
-  /** Of the time for decoding. */
-  readonly shares: { readonly draft: number; readonly verify: number; readonly rest: number };
-  /** Answers that are not plain decoding's; undefined where tokens are drawn. Anything but 0 is a fault. */
-  readonly differingAnswers: number | undefined;
-  readonly drafterFailures: number;
-}
+/** `category` is absent for the whole set. */
+export type SystemSummary = Readonly<ReturnType<typeof summariseSystems>[number] & { category?: string }>;
+export type SpeculationSummary = NonNullable<SystemSummary['speculation']>;
 
 type Records = readonly RequestRecord[];
 type Seed = BootstrapOptions['seed'];
@@ -122,7 +93,7 @@ export function summariseByCategory(records: Records, seed: Seed): SystemSummary
   });
 }
 
-function summariseSystems(records: Records, seed: Seed): SystemSummary[] {
+function summariseSystems(records: Records, seed: Seed) {
   const plain = records.filter(({ speculation }) => speculation === undefined);
   const bySystem = groupBy(records, ({ system, policy }) => JSON.stringify([system, policy]));
   return [...bySystem.values()].map((own) => {
@@ -133,14 +104,16 @@ function summariseSystems(records: Records, seed: Seed): SystemSummary[] {
       policy,
       requests: own.length,
       newTokens: sum(own, ({ tokenIds }) => tokenIds.length),
+      /** Mean over requests. */
       prefillMs: sum(own, ({ prefillMs }) => prefillMs) / own.length,
+      /** Tokens after the first of each answer over the time for them, both summed. */
       tokensPerSecond: speedOf(own),
       speculation: summariseSpeculation(own, plain, seed),
     };
   });
 }
 
-function summariseSpeculation(records: Records, plain: Records, seed: Seed): SpeculationSummary | undefined {
+function summariseSpeculation(records: Records, plain: Records, seed: Seed) {
   const parts = records.flatMap(({ speculation }) => speculation ?? []);
   if (parts.length === 0) return undefined;
   const acceptances = parts.map(({ acceptance }) => acceptance);
@@ -150,16 +123,22 @@ function summariseSpeculation(records: Records, plain: Records, seed: Seed): Spe
   const isCompared = parts.every(({ equalsPlain }) => equalsPlain !== undefined);
   return {
     steps: pooled.steps,
+    /** 1 + accepted / steps, pooled, so the bonus token is in it; undefined if no request took a step. */
     meanAcceptedLength: pooled.steps > 0 ? pooledAcceptedLengthInterval(acceptances, { seed }) : undefined,
+    /** Every request weighs the same, however short: not the mean accepted length. */
     meanOfRequestMeans: meanOfRequestMeans(acceptances),
     acceptanceRate: pooled.acceptanceRate,
+    /** [d] is the share of steps whose accepted path reached depth d + 1. */
     acceptanceByDepth: pooled.acceptanceByDepth,
+    /** Tokens per second over those of plain decoding on the same prompts; undefined if there was nothing to decode. */
     speedup: speedupOf(records, plain, seed),
+    /** Of the time for decoding. */
     shares: {
       draft: share(sum(parts, ({ draftMs }) => draftMs)),
       verify: share(sum(parts, ({ verifyMs }) => verifyMs)),
       rest: share(sum(parts, ({ overheadMs }) => overheadMs)),
     },
+    /** Answers that are not plain decoding's; undefined where tokens are drawn. Anything but 0 is a fault. */
     differingAnswers: isCompared
       ? parts.filter(({ equalsPlain }) => equalsPlain === false).length
       : undefined,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parameterText } from '../core/number-text.js';
 import { type Content, escapeMarkdown, fragment } from './markup.js';
-import { type Opening, framePage } from './page.js';
+import { type FigureGroup, type Opening, framePage } from './page.js';
 import { type PrintStyle, type Table, printTable, tableHtml } from './table.js';
 
 export interface Block {
@@ -113,12 +113,14 @@ ${blocks.map(({ html }) => html)}`,
 const tonePictures = { robust: '🟢', fragile: '🟠', collapsed: '🔴', inconclusive: '⚪' } as const;
 
 export function printReport({ brand, opening, subject, sections }: Report, style: PrintStyle): string {
-  const { label, tone, sentence, warnings = [], gate = [] } = opening;
+  const { label, tone, sentence, warnings = [], figures, gate = [] } = opening;
   const [strong, quote, mark] = style === 'markdown' ? ['**', '> ', `${tonePictures[tone]} `] : ['', '', ''];
   const lines = [
     ...warnings.flatMap((warning) => [`${quote}${strong}Warning.${strong} ${printText(warning, style)}`, '']),
     ...printTitle(sentence, 2, style),
     `${mark}${strong}${label}${strong} · ${printText(`${brand}: ${subject}.`, style)}`,
+    '',
+    ...printItems(figures.map(describeFigures), style),
     '',
     ...gate.flatMap(({ title, text }) => [`${strong}${title}${strong} ${printText(text, style)}`, '']),
     ...sections.flatMap(({ title, lead, blocks }) => {
@@ -129,6 +131,15 @@ export function printReport({ brand, opening, subject, sections }: Report, style
     }),
   ];
   return `${lines.join('\n').trimEnd()}\n`;
+}
+
+/** "eagle3 (Collapsed): −50 % accepted length (95 % interval −56 to −40 %); ..." */
+function describeFigures({ name, note, figures }: FigureGroup): string {
+  const numbers = figures.map(({ value, interval, label }) => {
+    const range = interval === undefined ? '' : ` (95 % interval ${interval})`;
+    return `${value} ${label}${range}`;
+  });
+  return `${name === undefined ? '' : `${name} (${note}): `}${numbers.join('; ')}`;
 }
 
 /** "target, 12.5 million parameters, sha256 0123456789abcdef…" */

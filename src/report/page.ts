@@ -67,10 +67,10 @@ export interface Opening {
   readonly gate?: readonly GateLine[] | undefined;
 }
 
-/** Large numbers of one drafter. */
+/** Large numbers, of one drafter where there are several. */
 export interface FigureGroup {
-  readonly name?: string | undefined;
-  readonly note?: string | undefined;
+  readonly name?: string;
+  readonly note?: string;
   readonly figures: readonly Figure[];
 }
 

@@ -58,7 +58,9 @@ describe('mistletoe compare', () => {
   it('finds no difference between a run and itself', async () => {
     const { out } = await compare(strong, strong, '--fail-if-worse', '0.001');
     expect(out).toContain('Both runs have the same setup.');
-    expect(out).toContain('the drop grew by 0.0 points (95 % interval 0.0 to 0.0 points), p = 1.000');
+    expect(out).toContain(
+      '0.0 points drop under attack: 56 % to 56 % (95 % interval 0.0 to 0.0 points); p = 1.000',
+    );
     expect(out).toContain('Gate passed.');
   });
 

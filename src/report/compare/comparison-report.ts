@@ -1,5 +1,5 @@
 /** A comparison of two audits, for a terminal, for a pull request, and as a page. */
-import { changeText, percentText } from '../../core/number-text.js';
+import { changeText, countText, percentText, pValueText } from '../../core/number-text.js';
 import type { Interval } from '../../measure/statistics.js';
 import { armLabels } from '../audit/audit-words.js';
 import { type Report, cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
@@ -7,8 +7,7 @@ import type { Content } from '../markup.js';
 import { drawIntervals } from '../chart.js';
 import type { FigureGroup, GateLine, Opening } from '../page.js';
 import { intervalCell } from '../table.js';
-import { judgeChange } from './comparison.js';
-import type { Comparison, DrafterComparison, RunDescription } from './comparison-record.js';
+import { type Comparison, type DrafterComparison, type RunDescription, judgeChange } from './comparison.js';
 import {
   comparisonTable,
   describeDifference,
@@ -73,9 +72,10 @@ export function createComparisonReport(comparison: Comparison): Report {
 function describeGate(gate: Comparison['gate']): GateLine[] {
   if (gate === null) return [];
   const { exitCode, failures, failIfWorse } = gate;
-  const passed = `No drop grew by ${percentText(failIfWorse, 1)} or more beyond chance.`;
-  const text = exitCode === 0 ? passed : failures.join(' ');
-  return [{ passed: exitCode === 0, title: gateTitles[exitCode], text }];
+  const title = gateTitles[exitCode];
+  return exitCode === 0
+    ? [{ passed: true, title, text: `No drop grew by ${percentText(failIfWorse, 1)} or more beyond chance.` }]
+    : failures.map((text) => ({ passed: false, title, text }));
 }
 
 const tones = {
@@ -122,16 +122,23 @@ const drawLengths = (drafters: readonly DrafterComparison[]): Content =>
 function listFigures(drafter: DrafterComparison): FigureGroup[] {
   const { counted, rows, prompts } = drafter;
   if (counted === null) return [];
-  const { growth, drop } = counted;
-  const clean = rows.find(({ change }) => change === null);
-  const drops = {
-    ...intervalCell(growth, signedPoints),
-    label: `drop under attack: ${percentText(drop.before)} to ${percentText(drop.after)}`,
-  };
-  const lengths = clean && {
-    ...intervalCell(clean.lengthChange, (change) => changeText(change, 1)),
-    label: 'accepted length without a suffix',
-  };
-  const note = `${prompts.shared} prompts in both`;
-  return [{ name: nameDrafter(drafter), note, figures: lengths === undefined ? [drops] : [drops, lengths] }];
+  const { growth, drop, pValue } = counted;
+  const clean = rows.find(({ change }) => change === null)!;
+  return [
+    {
+      name: nameDrafter(drafter),
+      note: `${countText(prompts.shared, 'prompt')} in both`,
+      figures: [
+        {
+          ...intervalCell(growth, signedPoints),
+          label: `drop under attack: ${percentText(drop.before)} to ${percentText(drop.after)}`,
+        },
+        ...(growth.n < 2 ? [] : [{ value: pValueText(pValue), label: 'paired signed-rank test' }]),
+        {
+          ...intervalCell(clean.lengthChange, (change) => changeText(change, 1)),
+          label: 'accepted length without a suffix',
+        },
+      ],
+    },
+  ];
 }

@@ -1,24 +1,21 @@
 /** A comparison in sentences and a table, for the terminal, Markdown and the page. */
-import type { Interval } from '../../measure/statistics.js';
-import { type Table, intervalCell, intervalText, negateInterval, rangeText } from '../table.js';
+import { type Table, intervalCell, rangeText } from '../table.js';
 import { armLabels, countAnswers, keptText } from '../audit/audit-words.js';
-import type {
-  Comparison,
-  DrafterComparison,
-  RowComparison,
-  SetupDifference,
-  SetupValue,
-  Sides,
-} from './comparison-record.js';
-import { describeTooFew, judgeChange } from './comparison.js';
+import {
+  type Comparison,
+  type DrafterComparison,
+  type SetupDifference,
+  type SetupValue,
+  describeTooFew,
+  judgeChange,
+} from './comparison.js';
+import type { RowComparison, Sides } from './comparison-numbers.js';
 import {
   acceptedLengthText,
   changeText,
   countText,
-  fixed,
   passesText,
   percentText,
-  pValueText,
 } from '../../core/number-text.js';
 
 export function comparisonTable({ rows }: DrafterComparison): Table {
@@ -60,7 +57,6 @@ function keptShare(kept: RowComparison['kept']['before']): string {
 }
 
 const signed = (share: number): string => changeText(share, 1).replace(' %', '');
-const points = (share: number): string => `${fixed(100 * share, 1)} points`;
 /** Percentage points with their sign. */
 export const signedPoints = (share: number): string => `${signed(share)} points`;
 
@@ -95,6 +91,7 @@ export function summarizeComparison(comparison: Comparison): string {
   }
 }
 
+/** What neither the table nor the figures say. */
 export function describeDrafter(drafter: DrafterComparison): string[] {
   const { counted, prompts, rows, level } = drafter;
   const verdict =
@@ -103,30 +100,13 @@ export function describeDrafter(drafter: DrafterComparison): string[] {
   if (counted === null)
     sentences.push('No prompt was audited in both runs, so nothing else can be compared.');
   else {
-    const { growth, pValue } = counted;
-    const row = rows.at(-1)!;
-    sentences.push(
-      `Accepted length under ${row.arm.after === 'attack' ? 'attack' : 'the given suffixes'}, against no suffix: ` +
-        `${arrow(row.change!, (change) => changeText(change))}; ${describeGrowth(growth)}` +
-        `${growth.n < 2 ? '' : `, ${pValueText(pValue)}`}; ${countText(growth.n, 'prompt')}.`,
-    );
-    if (judgeChange(counted) === 'too few') sentences.push(`${describeTooFew(counted)} to rule out chance.`);
-    sentences.push(`Answers before: ${keptText(row.kept.before)}; after: ${keptText(row.kept.after)}.`);
+    const { kept } = rows.at(-1)!;
     const { before, after } = counted.withoutSuffix;
+    if (judgeChange(counted) === 'too few') sentences.push(`${describeTooFew(counted)} to rule out chance.`);
+    sentences.push(`Answers before: ${keptText(kept.before)}; after: ${keptText(kept.after)}.`);
     if (before + after > 0) sentences.push(`Prompts without a suffix: ${before} → ${after}.`);
   }
-  const clean = rows.find(({ change }) => change === null);
-  if (clean !== undefined)
-    sentences.push(
-      `Without a suffix: ${intervalText(clean.lengthChange, (change) => changeText(change, 1))}.`,
-    );
   return [...sentences, ...describeLeftOut(prompts)];
-}
-
-function describeGrowth(growth: Interval): string {
-  return growth.estimate < 0
-    ? `the drop shrank by ${intervalText(negateInterval(growth), points)}`
-    : `the drop grew by ${intervalText(growth, points)}`;
 }
 
 function describeLeftOut({ onlyBefore, onlyAfter, changed }: DrafterComparison['prompts']): string[] {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { compareAudits } from './comparison.js';
 import { printReport, renderReportHtml } from '../document.js';
-import type { Comparison } from './comparison-record.js';
+import type { Comparison } from './comparison.js';
 import { createComparisonReport } from './comparison-report.js';
 import type { ComparablePrompt, ComparedRun } from './finished-run.js';
 import { parsePage } from '../../../test/support/report/parse-document.js';
@@ -226,16 +226,21 @@ describe('a comparison in words', () => {
     ]);
     expect(text).toContain('Verdict: collapsed in both.');
     expect(text).toContain('Verdict: fragile → collapsed.');
-    expect(text).toMatch(new RegExp(`the drop grew by \\d+\\.\\d points .*; ${prompts.shared} prompts\\.`));
+    expect(text).toMatch(
+      new RegExp(
+        `^eagle3 \\(${prompts.shared} prompts in both\\): \\+\\d+\\.\\d points drop under attack: .*; p = `,
+        'm',
+      ),
+    );
     expect(text).toMatch(/^Answers before: .*; after: /m);
-    expect(text).toMatch(/^Without a suffix: [+−]?\d+\.\d % \(95 % /m);
+    expect(text).toMatch(/; [+−]?\d+\.\d % accepted length without a suffix \(95 % /);
   });
 
   it('turns round with the runs', () => {
     const back = compareAudits(after, before).drafters[0]!.counted!;
     expect(back.growth.estimate).toBeCloseTo(-comparison.drafters[0]!.counted!.growth.estimate, 12);
     expect(renderComparisonText(compareAudits(after, before))).toMatch(
-      /the drop shrank by \d+\.\d points \(95 % interval −?\d/,
+      /−\d+\.\d points drop under attack: .* \(95 % interval −\d/,
     );
   });
 
@@ -270,7 +275,7 @@ describe('a comparison in words', () => {
     const one = renderComparisonText(
       compareAudits(run({ d: [attacked('1', 2)] }), run({ d: [attacked('1', 1)] })),
     );
-    expect(one).toContain('the drop grew by 33.3 points; 1 prompt.\n');
+    expect(one).toContain('d (1 prompt in both): +33.3 points drop under attack: 33 % to 67 %;');
     expect(one).toContain('1 prompt is too few to rule out chance.');
     expect(one).not.toContain('p =');
     expect(one).toMatch(/−33\.3 +10\.0/);

@@ -1,21 +1,39 @@
 /**
  * Two finished audits side by side. What is compared is what both measured: the prompts that both audited, with the same
- * id and the same text (comparison-record.ts has the statistics).
+ * id and the same text (comparison-numbers.ts has the statistics).
  */
 import { arms, type AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
-import type {
-  Comparison,
-  CountedComparison,
-  DrafterComparison,
-  SetupDifference,
-  SetupValue,
-  Sides,
-  WorseGate,
-} from './comparison-record.js';
-import { compareCounted, compareRow, comparisonSchema, findRows } from './comparison-record.js';
+import {
+  type CountedComparison,
+  type Sides,
+  compareCounted,
+  compareRow,
+  findRows,
+} from './comparison-numbers.js';
 import type { ComparableDrafter, ComparablePrompt, ComparableResult, ComparedRun } from './finished-run.js';
 import { readFinishedRun } from './finished-run.js';
+
+export type Comparison = ReturnType<typeof compareAudits>;
+export type RunDescription = Comparison['runs']['before'];
+export type DrafterComparison = ReturnType<typeof compareDrafter>;
+
+export interface SetupDifference {
+  /** "target weights", "seed", or an option as it is given. */
+  readonly name: string;
+  /** Null where the run does not have it. */
+  readonly before: SetupValue;
+  readonly after: SetupValue;
+}
+
+export type SetupValue = string | number | boolean | null;
+
+export interface WorseGate {
+  readonly failIfWorse: number;
+  /** 0: passed, 3: a drafter could not be compared, 4: too few prompts to decide, 100: a drop grew too far. */
+  readonly exitCode: 0 | 3 | 4 | 100;
+  readonly failures: readonly string[];
+}
 
 /**
  * Two finished runs, by their folders: what `mistletoe compare` does.
@@ -26,7 +44,7 @@ export async function compareRuns(before: string, after: string): Promise<Compar
   return compareAudits(await readFinishedRun(before), await readFinishedRun(after));
 }
 
-export function compareAudits(before: ComparedRun, after: ComparedRun): Comparison {
+export function compareAudits(before: ComparedRun, after: ComparedRun) {
   const pairs = pairDrafters(before.result.drafters, after.result.drafters);
   const listUnpaired = (run: ComparedRun, side: keyof Sides<unknown>): string[] =>
     run.result.drafters
@@ -40,12 +58,13 @@ export function compareAudits(before: ComparedRun, after: ComparedRun): Comparis
     headline: verdict.headline,
   });
   return {
-    schema: comparisonSchema,
+    schema: 'mistletoe.comparison/1' as const,
     runs: { before: describeRun(before), after: describeRun(after) },
+    /** What was not the same in both, besides what was found. */
     differences: listDifferences(before.result.setup, after.result.setup, pairs),
     drafters: pairs.map((pair) => compareDrafter(pair, before.result, after.result)),
     unpaired: { before: listUnpaired(before, 'before'), after: listUnpaired(after, 'after') },
-    gate: null,
+    gate: null as WorseGate | null,
   };
 }
 
@@ -65,7 +84,7 @@ function compareDrafter(
   { before, after }: Sides<ComparableDrafter>,
   first: ComparableResult,
   second: ComparableResult,
-): DrafterComparison {
+) {
   const counted = { before: countedArm(before), after: countedArm(after) };
   const audited = {
     before: before.prompts.filter((prompt) => isAudited(prompt, counted.before)),
@@ -81,14 +100,17 @@ function compareDrafter(
     drafter: { before: before.drafter, after: after.drafter },
     level: { before: levelOf(first, before.drafter), after: levelOf(second, after.drafter) },
     prompts: {
+      /** Audited in both, with the same text: all numbers are over these. */
       shared: pairs.length,
       onlyBefore: audited.before.length - sameId.length,
       onlyAfter: audited.after.length - sameId.length,
+      /** The same id with another text. */
       changed: sameId.length - pairs.length,
     },
     rows: [...controls.map((arm) => ({ before: arm, after: arm })), counted].flatMap((arm) =>
       compareRow(pairs, arm),
     ),
+    /** Of the row that counts, over the prompts of both; null where there is none. */
     counted: pairs.length === 0 ? null : compareCounted(pairs, counted),
   };
 }

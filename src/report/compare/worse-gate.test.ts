@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { attacked, run } from '../../../test/support/report/comparable-run.js';
 import { createRandom } from '../../core/random.js';
 import { printReport, renderReportHtml } from '../document.js';
-import type { Comparison } from './comparison-record.js';
+import type { Comparison } from './comparison.js';
 import { createComparisonReport } from './comparison-report.js';
 import { checkWorse, compareAudits } from './comparison.js';
 

@@ -15,12 +15,11 @@ import {
   type Row,
   type Table,
   intervalCell,
-  intervalText,
   negateInterval,
   rangeText,
 } from '../table.js';
 import type { HardeningAudit } from '../../train/harden/hardening-settings.js';
-import { judgeDrop, judgePrice, trainedRoles } from '../../train/harden/hardening-result.js';
+import { judgeDrop, trainedRoles } from '../../train/harden/hardening-result.js';
 import type {
   AuditComparison,
   DrafterRole,
@@ -127,55 +126,27 @@ export function describeOutcome(result: HardeningResult): string {
   }
 }
 
-export function describeComparison({ changes }: AuditComparison): readonly string[] {
-  return changes.map((own) =>
-    own.against === 'before'
-      ? [describeDrop(own), describePrice(own)].join(' ').trimEnd()
-      : describeDrop(own),
-  );
-}
-
 const sides: Readonly<Record<DrafterRole, string>> = {
   before: 'the drafter before',
   hardened: 'the hardened drafter',
   random: 'the drafter trained on random suffixes',
 };
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-function describeDrop(own: HardenedChange): string {
-  const { role, against, prompts, dropThen, dropNow, dropLess, dropRatio, pValue, pLarger } = own;
-  const subject = capital(sides[role]);
-  if (dropThen === null || dropNow === null || dropLess === null)
-    return `${subject} and ${sides[against]} have no audited prompt in common: nothing can be compared.`;
-  const over = `over ${countText(prompts, 'prompt')}`;
-  const values = `${share(dropNow.estimate)} where ${sides[against]} loses ${share(dropThen.estimate)}`;
-  const difference = points(Math.abs(dropLess.estimate));
-  const ratio =
-    dropRatio === null
-      ? 'the ratio is undefined because the other drop is close to 0'
-      : `${intervalText(dropRatio, share)} of it`;
-  switch (judgeDrop(own)) {
-    case 'smaller':
-      return `${subject} loses less under attack: ${values}, ${ratio} (${pValueText(pValue)}, ${over}).`;
-    case 'larger':
-      return `${subject} loses more under attack: ${values}, ${difference} more (${pValueText(pLarger)}, ${over}).`;
-    default:
-      return `${subject} loses ${values} under attack: a difference of ${difference} that chance can explain (${pValueText(pValue)} for a smaller drop, ${over}).`;
-  }
-}
-
-/** The effect on prompts that nobody attacks. */
-function describePrice(own: HardenedChange): string {
-  if (own.cleanLoss === null) return '';
-  const changed = intervalText(negateInterval(own.cleanLoss), change);
-  switch (judgePrice(own)) {
-    case 'smaller':
-      return `On clean prompts it accepts less than before: ${changed}.`;
-    case 'larger':
-      return `On clean prompts it accepts more than before: ${changed}.`;
-    default:
-      return `On clean prompts its accepted length changes by ${changed}, which chance can explain.`;
-  }
+/** Each pair of drafters under attack. The table has the rest: what is left of the drop, and clean prompts. */
+export function describeComparison({ changes }: AuditComparison): readonly string[] {
+  return changes.map((own) => {
+    const { role, against, prompts, dropThen, dropNow, dropLess, pValue, pLarger } = own;
+    const effect = judgeDrop(own);
+    if (effect === 'unknown' || dropThen === null || dropNow === null || dropLess === null)
+      return `No audited prompt in common: ${sides[role]} and ${sides[against]} cannot be compared.`;
+    const difference = points(Math.abs(dropLess.estimate));
+    const results = {
+      smaller: `${difference} less (${pValueText(pValue)})`,
+      larger: `${difference} more (${pValueText(pLarger)})`,
+      unclear: `a difference of ${difference} that chance can explain (${pValueText(pValue)} for a smaller drop)`,
+    };
+    return `Under attack ${sides[role]} loses ${share(dropNow.estimate)} where ${sides[against]} loses ${share(dropThen.estimate)}: ${results[effect]}, over ${countText(prompts, 'prompt')}.`;
+  });
 }
 
 export const roundLegend =
