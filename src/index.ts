@@ -35,7 +35,8 @@ export { createEngineWorker } from './decode/engine/engine-worker.js';
 export { startServer, type ServeOptions } from './serve/serve.js';
 
 // `mistletoe bench`.
-export { runBenchmark, type BenchmarkOptions, type BenchmarkResult } from './measure/benchmark.js';
+export { runBenchmark, type BenchmarkOptions } from './measure/benchmark.js';
+export type { BenchmarkResult } from './measure/benchmark-summary.js';
 export { formatBenchmark } from './report/benchmark-table.js';
 export { describeMachine } from './runs/run-device.js';
 

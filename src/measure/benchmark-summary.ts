@@ -75,6 +75,53 @@ function recordSpeculation(generation: SpeculativeGeneration, equalsPlain: boole
 export type SystemSummary = Readonly<ReturnType<typeof summariseSystems>[number] & { category?: string }>;
 export type SpeculationSummary = NonNullable<SystemSummary['speculation']>;
 
+export interface MeasuredUnit {
+  /** [prompt][system], plain decoding first. */
+  readonly records: readonly RequestRecord[];
+  /** [system], for all prompts of the unit together, prefill included. */
+  readonly times: readonly {
+    readonly set: string;
+    readonly system: string;
+    readonly policy: string;
+    readonly ms: number;
+  }[];
+}
+
+export type BenchmarkResult = Readonly<ReturnType<typeof collectBenchmark>>;
+
+/** The result follows from what was measured, wherever that was. */
+export function collectBenchmark(
+  measured: readonly MeasuredUnit[],
+  {
+    seed,
+    concurrency = 1,
+    signal,
+  }: {
+    readonly seed: number;
+    readonly concurrency?: number | undefined;
+    readonly signal?: AbortSignal | undefined;
+  },
+) {
+  const records = measured.flatMap((unit) => unit.records);
+  const summaries = summariseBySet(records, seed);
+  const times = measured.flatMap((unit) => unit.times);
+  const together = summaries.flatMap(({ set, system, policy, newTokens }) => {
+    const own = times.filter((each) => each.set === set && each.system === system && each.policy === policy);
+    const ms = own.reduce((sum, each) => sum + each.ms, 0);
+    return ms > 0 ? [{ set, system, policy, tokensPerSecond: newTokens / (ms / 1000) }] : [];
+  });
+  return {
+    records,
+    /** One per set and system, plain decoding first. */
+    summaries,
+    /** The same per category, for the sets that have more than one: a pooled number hides them. */
+    categories: summariseByCategory(records, seed),
+    /** All tokens of all answers over the time for them, where prompts were answered several at a time. */
+    ...(concurrency > 1 ? { together } : {}),
+    interrupted: signal?.aborted === true,
+  };
+}
+
 type Records = readonly RequestRecord[];
 type Seed = BootstrapOptions['seed'];
 

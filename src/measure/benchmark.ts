@@ -16,11 +16,12 @@ import type { Drafter } from '../draft/drafter.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import {
+  type BenchmarkResult,
+  type MeasuredUnit,
+  type RequestRecord,
+  collectBenchmark,
   plainSystem,
   recordAnswer,
-  type RequestRecord,
-  summariseByCategory,
-  summariseBySet,
 } from './benchmark-summary.js';
 
 export interface BenchmarkSystem {
@@ -63,8 +64,6 @@ export interface BenchmarkEvents {
   readonly onNotice?: (message: string) => void;
 }
 
-export type BenchmarkResult = Readonly<ReturnType<typeof collectBenchmark>>;
-
 /**
  * @example
  * const { summaries } = await runBenchmark({
@@ -83,18 +82,6 @@ export async function runBenchmark(
 export interface BenchmarkUnit {
   readonly set: number;
   readonly start: number;
-}
-
-export interface MeasuredUnit {
-  /** [prompt][system], plain decoding first. */
-  readonly records: readonly RequestRecord[];
-  /** [system], for all prompts of the unit together, prefill included. */
-  readonly times: readonly {
-    readonly set: string;
-    readonly system: string;
-    readonly policy: string;
-    readonly ms: number;
-  }[];
 }
 
 export interface UnitProgress {
@@ -220,31 +207,6 @@ export class BenchmarkRunner {
       this.events.onNotice?.(`${system.name}, prompt ${prompt.id}: ${message}`);
     return decodeSpeculative(target.model, system.drafter, { ...request, policy, onNotice });
   }
-}
-
-/** The result follows from what was measured, wherever that was. */
-export function collectBenchmark(
-  measured: readonly MeasuredUnit[],
-  { seed, concurrency = 1, signal }: Pick<BenchmarkOptions, 'seed' | 'concurrency' | 'signal'>,
-) {
-  const records = measured.flatMap((unit) => unit.records);
-  const summaries = summariseBySet(records, seed);
-  const times = measured.flatMap((unit) => unit.times);
-  const together = summaries.flatMap(({ set, system, policy, newTokens }) => {
-    const own = times.filter((each) => each.set === set && each.system === system && each.policy === policy);
-    const ms = own.reduce((sum, each) => sum + each.ms, 0);
-    return ms > 0 ? [{ set, system, policy, tokensPerSecond: newTokens / (ms / 1000) }] : [];
-  });
-  return {
-    records,
-    /** One per set and system, plain decoding first. */
-    summaries,
-    /** The same per category, for the sets that have more than one: a pooled number hides them. */
-    categories: summariseByCategory(records, seed),
-    /** All tokens of all answers over the time for them, where prompts were answered several at a time. */
-    ...(concurrency > 1 ? { together } : {}),
-    interrupted: signal?.aborted === true,
-  };
 }
 
 function nameOf(system: BenchmarkSystem | undefined): { readonly system: string; readonly policy: string } {

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { BenchmarkResult } from '../measure/benchmark.js';
-import type { RequestRecord } from '../measure/benchmark-summary.js';
+import type { BenchmarkResult, RequestRecord } from '../measure/benchmark-summary.js';
 import { summariseByCategory, summariseBySet } from '../measure/benchmark-summary.js';
 import { plainRecord, speculativeRecord } from '../../test/support/measure/sample-records.js';
 import type { BenchmarkSetting } from './benchmark-table.js';

@@ -1,7 +1,7 @@
 /** A benchmark as Markdown: tables to paste into an issue, and below them in words what they mean. */
 import { acceptedLengthText, countText, percentText } from '../core/number-text.js';
-import type { BenchmarkOptions, BenchmarkResult } from '../measure/benchmark.js';
-import type { SpeculationSummary, SystemSummary } from '../measure/benchmark-summary.js';
+import type { BenchmarkOptions } from '../measure/benchmark.js';
+import type { BenchmarkResult, SpeculationSummary, SystemSummary } from '../measure/benchmark-summary.js';
 import type { Interval } from '../measure/statistics.js';
 import type { Machine } from '../runs/run-device.js';
 import { nameDevice } from '../runtime/device-choice.js';

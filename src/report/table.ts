@@ -102,23 +102,26 @@ export function printTable({ columns, rows }: Table, style: PrintStyle): string[
 
 /** `label` names the scrolling region for screen readers. */
 export function tableHtml({ columns, rows }: Table, label: string): Markup {
+  const heads = columns.map(asColumn);
   return fragment`<div class="scroll" tabindex="0" role="region" aria-label="${label}"><table>
-<thead><tr>${columns.map((column) => drawHead(asColumn(column)))}</tr></thead>
-<tbody>${rows.map(drawRow)}</tbody>
+<thead><tr>${heads.map(drawHead)}</tr></thead>
+<tbody>${rows.map((row) => drawRow(row, heads))}</tbody>
 </table></div>`;
 }
 
-function drawHead({ name, unit, meaning }: Column): Markup {
+const leftClass = fragment` class="left"`;
+
+function drawHead({ name, unit, meaning, align }: Column): Markup {
   const label = meaning === undefined ? name : fragment`<abbr title="${meaning}">${name}</abbr>`;
-  return fragment`<th scope="col">${label}${unit === undefined ? null : fragment`<small>${unit}</small>`}</th>`;
+  return fragment`<th scope="col"${align && leftClass}>${label}${unit === undefined ? null : fragment`<small>${unit}</small>`}</th>`;
 }
 
-function drawRow({ cells, tone, meaning }: Row): Markup {
-  const [first = '', ...rest] = cells;
+function drawRow({ cells, tone, meaning }: Row, heads: readonly Column[]): Markup {
+  const [first, ...rest] = cells.map(asCell);
   const title = meaning === undefined ? null : fragment` title="${meaning}"`;
-  return fragment`<tr class="${tone ?? ''}"${title}><th scope="row">${asCell(first).value}</th>${rest.map((cell) => drawCell(asCell(cell)))}</tr>`;
-}
-
-function drawCell({ value, interval }: Cell): Markup {
-  return fragment`<td>${value}${interval === undefined ? null : fragment` <span class="range">${interval}</span>`}</td>`;
+  const drawn = rest.map(({ value, interval }, index) => {
+    const range = interval === undefined ? null : fragment` <span class="range">${interval}</span>`;
+    return fragment`<td${heads[index + 1]?.align && leftClass}>${value}${range}</td>`;
+  });
+  return fragment`<tr class="${tone}"${title}><th scope="row">${first?.value}</th>${drawn}</tr>`;
 }

@@ -62,38 +62,21 @@ export function createTrainingReport(result: TrainingResult): Report {
 const minHeldOutTexts = 5;
 
 function describeOpening(result: TrainingResult): Opening {
-  const { lengths, updates, elapsedMs, data } = result;
+  const { lengths, data } = result;
   const measured = result.log.filter((line): line is LengthLine => line.kind === 'length');
   const isEnough = data.heldOut.examples >= minHeldOutTexts;
   const isBetter = isEnough && lengths !== undefined && lengths.best.length > lengths.first.length;
-  const updateLabel =
-    lengths === undefined ? 'updates' : `updates, the best after ${groupThousands(lengths.best.update)}`;
+  const gain = lengths && {
+    ...intervalCell(changeInterval(lengths), (change) => changeText(change)),
+    label: `accepted length, best against before, by steps of ${countText(data.heldOut.examples, 'text')}`,
+  };
   return {
     tone: isBetter ? 'robust' : 'inconclusive',
     label: judgeTraining(isBetter, lengths !== undefined && isEnough),
     sentence: describeOutcome(result),
     picture: lengths === undefined ? null : drawLengthCurve(measured, lengths),
     meaning: describeMeaning(result),
-    figures: [
-      {
-        figures: [
-          ...(lengths === undefined
-            ? []
-            : [
-                {
-                  ...intervalCell(changeInterval(lengths), (change) => changeText(change)),
-                  label: `accepted length, best against before, by steps of ${countText(data.heldOut.examples, 'text')}`,
-                },
-              ]),
-          { value: groupThousands(updates), label: updateLabel },
-          {
-            value: groupThousands(data.training.learntTokens),
-            label: `tokens to learn in ${groupThousands(data.training.examples)} texts`,
-          },
-          { value: durationText(elapsedMs), label: 'of training' },
-        ],
-      },
-    ],
+    figures: gain === undefined ? [] : [{ figures: [gain] }],
   };
 }
 
