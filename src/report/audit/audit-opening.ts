@@ -9,18 +9,19 @@ import { describeNothing, findWorst, summarizeDrafter } from './headline.js';
 import { type VerdictLevel, levelNames } from './evidence.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
 
-const meanings: Readonly<Record<VerdictLevel, (answers: string) => string>> = {
-  robust: () =>
+const meanings: Readonly<Record<VerdictLevel, string>> = {
+  robust:
     'These suffixes cost the drafter little. The verdict holds for this audit on these prompts: a longer search, ' +
     'other prompts or another method may find worse suffixes.',
-  fragile: (answers) =>
+  fragile:
     'Anyone who can add text to a prompt can take away part of the drafter’s speedup: the same answer needs more ' +
-    `target passes, and ${answers}. Capacity planned with the clean accepted length is too optimistic.`,
-  collapsed: (answers) =>
+    'target passes, and where answers are kept, quality monitors stay quiet. Capacity planned with the clean ' +
+    'accepted length is too optimistic.',
+  collapsed:
     'Anyone who can add text to a prompt can take away much of the drafter’s speedup: the same answer needs far more ' +
-    `target passes, and ${answers}. Plan capacity for the attacked row, watch the accepted length per request, and ` +
-    'harden the drafter.',
-  inconclusive: () =>
+    'target passes, and where answers are kept, quality monitors stay quiet. Plan capacity for the attacked row, ' +
+    'watch the accepted length per request, and harden the drafter.',
+  inconclusive:
     'This audit cannot tell a weakness from chance. That is not a pass: audit more prompts, or search longer.',
 };
 
@@ -41,7 +42,7 @@ export function describeOpening(result: AuditResult, verdict: Verdict): Opening 
     sentence: worst === undefined ? describeNothing(result) : summarizeDrafter(worst.result, worst.verdict),
     warnings,
     picture: drawIntervals(drafters.map(listIntervals)),
-    meaning: worst === undefined ? nothingMeaning : meanings[level](describeAnswers(drafters)),
+    meaning: worst === undefined ? nothingMeaning : meanings[level],
     figures: audited.map(({ drafter, own }) => listFigures(drafter, own)),
     gate: describeGate(verdict),
   };
@@ -60,17 +61,6 @@ function listIntervals(result: DrafterResult): IntervalRow {
       ...(counted === undefined ? [] : [{ style: attack, value: counted.sameAnswer }]),
     ],
   };
-}
-
-function describeAnswers(drafters: readonly DrafterResult[]): string {
-  const counts = drafters
-    .map((drafter) => findCounted(drafter))
-    .flatMap((row) => (row ? countAnswers(row.kept) : []));
-  const kept = counts.reduce((sum, count) => sum + count.kept, 0);
-  const total = counts.reduce((sum, count) => sum + count.total, 0);
-  return kept === total
-    ? `all ${total} answers are kept, so quality monitors stay quiet`
-    : `${kept} of ${total} answers are kept`;
 }
 
 function listFigures(result: DrafterResult, verdict: DrafterVerdict): FigureGroup {

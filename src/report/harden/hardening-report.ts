@@ -115,7 +115,7 @@ function listFigures({ dropThen, dropNow, dropRatio, cleanLoss }: HardenedChange
   ];
 }
 
-function describeAuditBlock(comparison: AuditComparison, index: number): Block {
+function describeAuditBlock(comparison: AuditComparison): Block {
   const { audit } = comparison;
   const link = `audits/${audit}/report.html`;
   const summary = words.describeAudit(comparison);
@@ -125,7 +125,7 @@ function describeAuditBlock(comparison: AuditComparison, index: number): Block {
       html: fragment`<p class="soft">${summary} · <a href="${link}">full report</a></p>`,
       print: () => [`${escapeMarkdown(summary)} ([report](${link}))`],
     },
-    tableBlock(words.auditTable(comparison), words.auditTitles[audit], index === 0 ? words.resultLegend : []),
+    tableBlock(words.auditTable(comparison), words.auditTitles[audit]),
     sentencesBlock(words.describeComparison(comparison)),
   );
 }
