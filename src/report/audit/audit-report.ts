@@ -8,14 +8,7 @@ import {
   type UniversalResult,
   arms,
 } from '../../audit/result.js';
-import {
-  acceptedLengthText,
-  countText,
-  durationText,
-  groupThousands,
-  parameterText,
-  speedupText,
-} from '../../core/number-text.js';
+import { countText, durationText, groupThousands, parameterText } from '../../core/number-text.js';
 import {
   type Block,
   type Report,
@@ -51,7 +44,7 @@ import {
 } from './audit-words.js';
 import { describeOpening } from './audit-opening.js';
 import { levelNames } from './evidence.js';
-import { paperTable, phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
+import { paperTable, phaseLegend, phaseTable } from './timing-summary.js';
 import type { Verdict } from './verdict.js';
 
 export function createAuditReport(result: AuditResult, timings: AuditTimings, verdict: Verdict): Report {
@@ -131,11 +124,6 @@ function describeSetup(result: AuditResult, timings: AuditTimings): Section {
       table: phaseTable(timings),
       note: `${phaseLegend}. Shares are of the whole run.`,
     },
-    {
-      title: 'Workers',
-      table: workerTable(timings),
-      note: 'Workers that share a machine slow each other down: tokens per second and speedups are lower than those of one process.',
-    },
   ];
   return section(
     ['setup', 'Setup', 'Setup and how to reproduce'],
@@ -143,9 +131,7 @@ function describeSetup(result: AuditResult, timings: AuditTimings): Section {
     cardBlock(
       'What each row is for',
       factsBlock(measured.map((arm) => [armLabels[arm], armPurposes[arm]])),
-      sentencesBlock(
-        drafters.flatMap((drafter) => [...describeRepeat(drafter, timings), ...describeEffort(drafter)]),
-      ),
+      sentencesBlock(drafters.flatMap(describeEffort)),
     ),
     ...tables.flatMap(({ title, table, note }) =>
       table === undefined ? [] : [cardBlock(title, tableBlock(table, title, [note]))],
@@ -175,17 +161,6 @@ const commandBlock = (command: string): Block => ({
   // Inside a fence only another fence could end it.
   print: () => ['```sh', showInvisible(command.replace(/\s+/g, ' ')).replace(/```/g, "'''"), '```'],
 });
-
-/** The A/A row. In float32 greedy decoding repeats exactly; where it does not, the report opens with a warning. */
-function describeRepeat({ drafter, summary }: DrafterResult, timings: AuditTimings): string[] {
-  const rows = [findArm(summary, 'clean'), findArm(summary, 'clean-again')].flatMap((row) => row ?? []);
-  if (rows.length < 2) return [];
-  const lengths = rows.map(({ sameAnswer }) => acceptedLengthText(sameAnswer.estimate)).join(' and ');
-  const speeds = rows.map(({ arm }) => speedupText(summariseTimings(timings, drafter, arm).speedup));
-  return [
-    `A/A for ${drafter}: the clean prompts, measured twice, give ${lengths} tokens per step, and a speedup of ${speeds.join(' and ')}. Smaller differences are noise.`,
-  ];
-}
 
 /** Whether the searches really were of equal effort. */
 function describeEffort({ drafter, prompts }: DrafterResult): string[] {

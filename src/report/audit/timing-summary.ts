@@ -77,20 +77,6 @@ function sumPhases(rows: readonly ArmTiming[]): readonly number[] {
   return [...phases.map(([, name]) => sum(counted, name)), sum(controls, 'totalMs')];
 }
 
-/** Workers of the run and their rates; undefined if it ran in one process. */
-export function workerTable({ arms }: AuditTimings): Table | undefined {
-  const timed = arms.filter(({ worker }) => worker !== undefined);
-  const names = [...new Set(timed.flatMap(({ worker }) => worker ?? []))].sort();
-  if (names.length === 0) return undefined;
-  const rows = names.map((name) => {
-    const own = timed.filter(({ worker }) => worker === name);
-    const busyMs = own.reduce((sum, { phases }) => sum + phases.totalMs, 0);
-    const rate = busyMs === 0 ? '–' : ((3_600_000 * own.length) / busyMs).toFixed(0);
-    return { cells: [name, String(own.length), durationText(busyMs), rate] };
-  });
-  return { columns: ['worker', 'rows', 'busy', 'rows per busy hour'], rows };
-}
-
 /**
  * The columns of the published attack (arXiv 2605.14005) beside ours: speedup, accepted length and tokens per second of
  * free-running answers without and with the suffix, perplexity and similarity of the answers, and the accepted length
