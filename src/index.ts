@@ -35,7 +35,8 @@ export { createEngineWorker } from './decode/engine/engine-worker.js';
 export { startServer, type ServeOptions } from './serve/serve.js';
 
 // `mistletoe bench`.
-export { runBenchmark, type BenchmarkOptions, type BenchmarkResult } from './measure/benchmark.js';
+export { runBenchmark, type BenchmarkOptions } from './measure/benchmark.js';
+export type { BenchmarkResult } from './measure/benchmark-summary.js';
 export { formatBenchmark } from './report/benchmark-table.js';
 export { describeMachine } from './runs/run-device.js';
 
@@ -54,7 +55,7 @@ export { writeReports } from './report/audit/write-reports.js';
 export { verifyFinishedRun } from './report/audit/verify-run.js';
 export { checkWorse, compareRuns } from './report/compare/comparison.js';
 export type { AuditResult } from './audit/result.js';
-export type { Comparison } from './report/compare/comparison-record.js';
+export type { Comparison } from './report/compare/comparison.js';
 
 // `mistletoe train`.
 export { createTrainRequest, type TrainPlan } from './train/train-request.js';

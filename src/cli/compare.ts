@@ -1,6 +1,6 @@
 import { checkWorse, compareRuns } from '../report/compare/comparison.js';
-import { createComparisonReport, renderComparisonText } from '../report/compare/comparison-report.js';
-import { renderReportHtml, renderReportMarkdown } from '../report/document.js';
+import { createComparisonReport } from '../report/compare/comparison-report.js';
+import { printReport, renderReportHtml } from '../report/document.js';
 import { stringifyStably } from '../report/audit/write-reports.js';
 import { decimal, oneOf } from '../core/settings.js';
 import { type Invocation, defineCommand } from './command.js';
@@ -44,9 +44,8 @@ async function runCompare(
   const compared = await compareRuns(before, after);
   const gate = failIfWorse === undefined ? null : checkWorse(compared, failIfWorse);
   const comparison = { ...compared, gate };
-  if (format === 'text') stdout.write(renderComparisonText(comparison));
-  else if (format === 'json') stdout.writeData(stringifyStably(comparison));
+  if (format === 'json') stdout.writeData(stringifyStably(comparison));
   else if (format === 'html') stdout.writeData(renderReportHtml(createComparisonReport(comparison)));
-  else stdout.write(renderReportMarkdown(createComparisonReport(comparison)));
+  else stdout.write(printReport(createComparisonReport(comparison), format));
   return gate?.exitCode ?? exitCodes.success;
 }

@@ -71,37 +71,55 @@ function recordSpeculation(generation: SpeculativeGeneration, equalsPlain: boole
   };
 }
 
-export interface SystemSummary {
-  readonly set: string;
-  /** Absent for the whole set. */
-  readonly category?: string;
-  readonly system: string;
-  readonly policy: string;
-  readonly requests: number;
-  readonly newTokens: number;
-  /** Mean over requests. */
-  readonly prefillMs: number;
-  /** Tokens after the first of each answer over the time for them, both summed. */
-  readonly tokensPerSecond: number;
-  readonly speculation?: SpeculationSummary | undefined;
+/** `category` is absent for the whole set. */
+export type SystemSummary = Readonly<ReturnType<typeof summariseSystems>[number] & { category?: string }>;
+export type SpeculationSummary = NonNullable<SystemSummary['speculation']>;
+
+export interface MeasuredUnit {
+  /** [prompt][system], plain decoding first. */
+  readonly records: readonly RequestRecord[];
+  /** [system], for all prompts of the unit together, prefill included. */
+  readonly times: readonly {
+    readonly set: string;
+    readonly system: string;
+    readonly policy: string;
+    readonly ms: number;
+  }[];
 }
 
-export interface SpeculationSummary {
-  readonly steps: number;
-  /** 1 + accepted / steps, pooled, so the bonus token is in it; undefined if no request took a step. */
-  readonly meanAcceptedLength: Interval | undefined;
-  /** Every request weighs the same, however short: not the mean accepted length. */
-  readonly meanOfRequestMeans: number;
-  readonly acceptanceRate: number;
-  /** [d] is the share of steps whose accepted path reached depth d + 1. */
-  readonly acceptanceByDepth: readonly number[];
-  /** Tokens per second over those of plain decoding on the same prompts; undefined if there was nothing to decode. */
-  readonly speedup: Interval | undefined;
-  /** Of the time for decoding. */
-  readonly shares: { readonly draft: number; readonly verify: number; readonly rest: number };
-  /** Answers that are not plain decoding's; undefined where tokens are drawn. Anything but 0 is a fault. */
-  readonly differingAnswers: number | undefined;
-  readonly drafterFailures: number;
+export type BenchmarkResult = Readonly<ReturnType<typeof collectBenchmark>>;
+
+/** The result follows from what was measured, wherever that was. */
+export function collectBenchmark(
+  measured: readonly MeasuredUnit[],
+  {
+    seed,
+    concurrency = 1,
+    signal,
+  }: {
+    readonly seed: number;
+    readonly concurrency?: number | undefined;
+    readonly signal?: AbortSignal | undefined;
+  },
+) {
+  const records = measured.flatMap((unit) => unit.records);
+  const summaries = summariseBySet(records, seed);
+  const times = measured.flatMap((unit) => unit.times);
+  const together = summaries.flatMap(({ set, system, policy, newTokens }) => {
+    const own = times.filter((each) => each.set === set && each.system === system && each.policy === policy);
+    const ms = own.reduce((sum, each) => sum + each.ms, 0);
+    return ms > 0 ? [{ set, system, policy, tokensPerSecond: newTokens / (ms / 1000) }] : [];
+  });
+  return {
+    records,
+    /** One per set and system, plain decoding first. */
+    summaries,
+    /** The same per category, for the sets that have more than one: a pooled number hides them. */
+    categories: summariseByCategory(records, seed),
+    /** All tokens of all answers over the time for them, where prompts were answered several at a time. */
+    ...(concurrency > 1 ? { together } : {}),
+    interrupted: signal?.aborted === true,
+  };
 }
 
 type Records = readonly RequestRecord[];
@@ -122,7 +140,7 @@ export function summariseByCategory(records: Records, seed: Seed): SystemSummary
   });
 }
 
-function summariseSystems(records: Records, seed: Seed): SystemSummary[] {
+function summariseSystems(records: Records, seed: Seed) {
   const plain = records.filter(({ speculation }) => speculation === undefined);
   const bySystem = groupBy(records, ({ system, policy }) => JSON.stringify([system, policy]));
   return [...bySystem.values()].map((own) => {
@@ -133,14 +151,16 @@ function summariseSystems(records: Records, seed: Seed): SystemSummary[] {
       policy,
       requests: own.length,
       newTokens: sum(own, ({ tokenIds }) => tokenIds.length),
+      /** Mean over requests. */
       prefillMs: sum(own, ({ prefillMs }) => prefillMs) / own.length,
+      /** Tokens after the first of each answer over the time for them, both summed. */
       tokensPerSecond: speedOf(own),
       speculation: summariseSpeculation(own, plain, seed),
     };
   });
 }
 
-function summariseSpeculation(records: Records, plain: Records, seed: Seed): SpeculationSummary | undefined {
+function summariseSpeculation(records: Records, plain: Records, seed: Seed) {
   const parts = records.flatMap(({ speculation }) => speculation ?? []);
   if (parts.length === 0) return undefined;
   const acceptances = parts.map(({ acceptance }) => acceptance);
@@ -150,16 +170,22 @@ function summariseSpeculation(records: Records, plain: Records, seed: Seed): Spe
   const isCompared = parts.every(({ equalsPlain }) => equalsPlain !== undefined);
   return {
     steps: pooled.steps,
+    /** 1 + accepted / steps, pooled, so the bonus token is in it; undefined if no request took a step. */
     meanAcceptedLength: pooled.steps > 0 ? pooledAcceptedLengthInterval(acceptances, { seed }) : undefined,
+    /** Every request weighs the same, however short: not the mean accepted length. */
     meanOfRequestMeans: meanOfRequestMeans(acceptances),
     acceptanceRate: pooled.acceptanceRate,
+    /** [d] is the share of steps whose accepted path reached depth d + 1. */
     acceptanceByDepth: pooled.acceptanceByDepth,
+    /** Tokens per second over those of plain decoding on the same prompts; undefined if there was nothing to decode. */
     speedup: speedupOf(records, plain, seed),
+    /** Of the time for decoding. */
     shares: {
       draft: share(sum(parts, ({ draftMs }) => draftMs)),
       verify: share(sum(parts, ({ verifyMs }) => verifyMs)),
       rest: share(sum(parts, ({ overheadMs }) => overheadMs)),
     },
+    /** Answers that are not plain decoding's; undefined where tokens are drawn. Anything but 0 is a fault. */
     differingAnswers: isCompared
       ? parts.filter(({ equalsPlain }) => equalsPlain === false).length
       : undefined,

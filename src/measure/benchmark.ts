@@ -16,12 +16,12 @@ import type { Drafter } from '../draft/drafter.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import {
+  type BenchmarkResult,
+  type MeasuredUnit,
+  type RequestRecord,
+  collectBenchmark,
   plainSystem,
   recordAnswer,
-  type RequestRecord,
-  summariseByCategory,
-  summariseBySet,
-  type SystemSummary,
 } from './benchmark-summary.js';
 
 export interface BenchmarkSystem {
@@ -64,20 +64,6 @@ export interface BenchmarkEvents {
   readonly onNotice?: (message: string) => void;
 }
 
-export interface BenchmarkResult {
-  readonly records: readonly RequestRecord[];
-  /** One per set and system, plain decoding first. */
-  readonly summaries: readonly SystemSummary[];
-  /** The same per category, for the sets that have more than one: a pooled number hides them. */
-  readonly categories: readonly SystemSummary[];
-  /** One per set and system where prompts were answered several at a time. */
-  readonly together?: readonly (SystemName & {
-    /** All tokens of all answers over the time for them, prefill included. */
-    readonly tokensPerSecond: number;
-  })[];
-  readonly interrupted: boolean;
-}
-
 /**
  * @example
  * const { summaries } = await runBenchmark({
@@ -96,24 +82,6 @@ export async function runBenchmark(
 export interface BenchmarkUnit {
   readonly set: number;
   readonly start: number;
-}
-
-export interface MeasuredUnit {
-  /** [prompt][system], plain decoding first. */
-  readonly records: readonly RequestRecord[];
-  /** [system] */
-  readonly totals: readonly SystemTotal[];
-}
-
-interface SystemName {
-  readonly set: string;
-  readonly system: string;
-  readonly policy: string;
-}
-
-interface SystemTotal extends SystemName {
-  readonly tokens: number;
-  readonly ms: number;
 }
 
 export interface UnitProgress {
@@ -182,37 +150,28 @@ export class BenchmarkRunner {
     const { name: set, entries } = this.sets[index]!;
     const choosers = await this.warmUp(index);
     const batch = entries.slice(start, start + concurrency);
-    const generations = new Map<BenchmarkSystem | undefined, readonly Generation[]>();
-    const times = new Map<BenchmarkSystem | undefined, number>();
+    const measured = new Map<BenchmarkSystem | undefined, { answers: readonly Generation[]; ms: number }>();
     for (let turn = 0; turn < competitors.length && !this.isAborted; turn++) {
       const system = competitors[(start / concurrency + turn) % competitors.length];
       const engine = new Engine({ concurrency });
       const startMs = performance.now();
-      const answers = batch.map((entry) =>
-        engine.run((scheduler) => this.answer(entry, system, choosers, scheduler)),
+      const answers = await Promise.all(
+        batch.map((entry) => engine.run((scheduler) => this.answer(entry, system, choosers, scheduler))),
       );
-      generations.set(system, await Promise.all(answers));
-      times.set(system, performance.now() - startMs);
+      measured.set(system, { answers, ms: performance.now() - startMs });
       onProgress({ answers: batch.length, set, system: nameOf(system).system });
     }
     if (this.isAborted) return undefined;
+    const isGreedy = options.sampling.temperature === 0;
+    const plains = measured.get(undefined)!.answers;
     const records = batch.flatMap(({ prompt }, place) =>
-      competitors.map((system) =>
-        recordAnswer({
-          set,
-          prompt,
-          ...nameOf(system),
-          generation: generations.get(system)![place]!,
-          plain: generations.get(undefined)![place]!,
-          isGreedy: options.sampling.temperature === 0,
-        }),
-      ),
+      competitors.map((system) => {
+        const generation = measured.get(system)!.answers[place]!;
+        return recordAnswer({ set, prompt, ...nameOf(system), generation, plain: plains[place]!, isGreedy });
+      }),
     );
-    const totals = competitors.map((system): SystemTotal => {
-      const tokens = generations.get(system)!.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
-      return { set, ...nameOf(system), tokens, ms: times.get(system)! };
-    });
-    return { records, totals };
+    const times = competitors.map((system) => ({ set, ...nameOf(system), ms: measured.get(system)!.ms }));
+    return { records, times };
   }
 
   private get isAborted(): boolean {
@@ -250,31 +209,6 @@ export class BenchmarkRunner {
   }
 }
 
-/** The result follows from what was measured, wherever that was. */
-export function collectBenchmark(
-  measured: readonly MeasuredUnit[],
-  { seed, concurrency = 1, signal }: Pick<BenchmarkOptions, 'seed' | 'concurrency' | 'signal'>,
-): BenchmarkResult {
-  const records = measured.flatMap((unit) => unit.records);
-  const sums = new Map<string, SystemTotal>();
-  for (const total of measured.flatMap(({ totals }) => totals)) {
-    const { set, system, policy, tokens, ms } = total;
-    const key = JSON.stringify([set, system, policy]);
-    const sum = sums.get(key);
-    sums.set(key, { ...total, tokens: tokens + (sum?.tokens ?? 0), ms: ms + (sum?.ms ?? 0) });
-  }
-  const together = [...sums.values()].flatMap(({ set, system, policy, tokens, ms }) =>
-    ms > 0 ? [{ set, system, policy, tokensPerSecond: tokens / (ms / 1000) }] : [],
-  );
-  return {
-    records,
-    summaries: summariseBySet(records, seed),
-    categories: summariseByCategory(records, seed),
-    ...(concurrency > 1 ? { together } : {}),
-    interrupted: signal?.aborted === true,
-  };
-}
-
 function nameOf(system: BenchmarkSystem | undefined): { readonly system: string; readonly policy: string } {
   return system === undefined ? plainSystem : { system: system.name, policy: system.policy };
 }
@@ -303,16 +237,14 @@ function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions) {
 }
 
 function checkSystems(systems: readonly BenchmarkSystem[]): void {
-  const seen = new Set<string>();
-  for (const { name, policy } of systems) {
-    const key = `${name} with ${policy}`;
-    if (name === plainSystem.system || seen.has(key)) {
-      throw new MistletoeError(
-        'usage',
-        `${key} is in the benchmark already; each system may be measured once.`,
-        { hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.' },
-      );
-    }
-    seen.add(key);
-  }
+  const keys = [plainSystem, ...systems.map(({ name, policy }) => ({ system: name, policy }))].map(
+    ({ system, policy }) => (system === plainSystem.system ? system : `${system} with ${policy}`),
+  );
+  const repeated = keys.find((key, index) => keys.indexOf(key) < index);
+  if (repeated === undefined) return;
+  throw new MistletoeError(
+    'usage',
+    `${repeated} is in the benchmark already; each system may be measured once.`,
+    { hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.' },
+  );
 }

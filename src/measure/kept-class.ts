@@ -188,34 +188,27 @@ export function editSimilarity(left: readonly number[], right: readonly number[]
 
 /** Positions of the right side that are not part of a longest common subsequence. */
 export function findAdded(left: readonly number[], right: readonly number[]): ReadonlySet<number> {
-  const skipsLeft = chooseSkips(left, right);
+  const width = right.length + 1;
+  // [left, right] length of the longest common subsequence of the rests.
+  const common = new Uint16Array((left.length + 1) * width);
+  for (let i = left.length - 1; i >= 0; i--) {
+    for (let j = right.length - 1; j >= 0; j--) {
+      const cell = i * width + j;
+      common[cell] =
+        left[i] === right[j]
+          ? common[cell + width + 1]! + 1
+          : Math.max(common[cell + width]!, common[cell + 1]!);
+    }
+  }
   const added = new Set(right.keys());
   for (let i = 0, j = 0; i < left.length && j < right.length;) {
+    const cell = i * width + j;
     if (left[i] === right[j]) {
       added.delete(j);
       i++;
       j++;
-    } else if (skipsLeft[i * right.length + j] === 1) i++;
+    } else if (common[cell + width]! >= common[cell + 1]!) i++;
     else j++;
   }
   return added;
-}
-
-/** [left, right] 1 where dropping the left token keeps the longest common rest. */
-function chooseSkips(left: readonly number[], right: readonly number[]): Uint8Array {
-  const width = right.length;
-  const skipsLeft = new Uint8Array(left.length * width);
-  // [column]: length of the longest common subsequence of the rests, for the row below and for this one.
-  let below = new Uint32Array(width + 1);
-  let current = new Uint32Array(width + 1);
-  for (let i = left.length - 1; i >= 0; i--) {
-    for (let j = width - 1; j >= 0; j--) {
-      const withoutLeft = below[j]!;
-      const withoutRight = current[j + 1]!;
-      if (withoutLeft >= withoutRight) skipsLeft[i * width + j] = 1;
-      current[j] = left[i] === right[j] ? below[j + 1]! + 1 : Math.max(withoutLeft, withoutRight);
-    }
-    [below, current] = [current, below];
-  }
-  return skipsLeft;
 }

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { BenchmarkResult } from '../measure/benchmark.js';
-import type { RequestRecord } from '../measure/benchmark-summary.js';
+import type { BenchmarkResult, RequestRecord } from '../measure/benchmark-summary.js';
 import { summariseByCategory, summariseBySet } from '../measure/benchmark-summary.js';
 import { plainRecord, speculativeRecord } from '../../test/support/measure/sample-records.js';
 import type { BenchmarkSetting } from './benchmark-table.js';
@@ -77,8 +76,8 @@ describe('a benchmark as Markdown', () => {
       ...['10.0', '10.0', '1x', ''],
     ]);
     expect(cells(eagle3).slice(1, -1)).toEqual([
-      ...['code', 'eagle3', 'chain:4', '2', '5.00 [5.00, 5.00]', '5.00'],
-      ...['10.0', '20.0', '2.00x [2.00, 2.00]', '25 % / 50 % / 25 %'],
+      ...['code', 'eagle3', 'chain:4', '2', '5.00 (5.00 to 5.00)', '5.00'],
+      ...['10.0', '20.0', '2.00x (2.00 to 2.00x)', '25 % / 50 % / 25 %'],
     ]);
     expect(
       new Set(

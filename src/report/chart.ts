@@ -6,6 +6,7 @@ import { largest } from '../core/vector.js';
 import { acceptedLengthText, percentText } from '../core/number-text.js';
 import type { Interval } from '../measure/statistics.js';
 import { type Content, type Markup, fragment } from './markup.js';
+import { cellText, intervalCell } from './table.js';
 
 export type MarkSymbol = 'circle' | 'square' | 'triangle' | 'diamond' | 'plus' | 'times' | 'asterisk';
 
@@ -62,13 +63,8 @@ export function drawChart({ description, height, x, y, series, levels = [], key 
   const across = (value: number): string => percent((value - x.domain[0]) / (x.domain[1] - x.domain[0]));
   const down = (value: number): string => percent(1 - (value - y.domain[0]) / (y.domain[1] - y.domain[0]));
   const [xTicks, yTicks] = [x.ticks ?? roundTicks(x.domain), y.ticks ?? roundTicks(y.domain)];
-  const left =
-    14 +
-    7.2 *
-      largest(
-        yTicks.map(({ text }) => Array.from(text).length),
-        2,
-      );
+  const widths = yTicks.map(({ text }) => Array.from(text).length);
+  const left = 14 + 7.2 * largest(widths, 2);
   return fragment`${key === undefined ? null : drawKey(key)}${y.label === undefined ? null : fragment`<p class="axis">${y.label}</p>`}
 <svg class="plot" role="img" aria-label="${description}" style="height:${height}px;--left:${left.toFixed(0)}px">
 ${yTicks.map(({ at, text }) => fragment`<line class="grid" x1="0" x2="100%" y1="${down(at)}" y2="${down(at)}"/><text class="tick" x="-8" y="${down(at)}" dy=".34em" text-anchor="end">${text}</text>`)}
@@ -215,9 +211,9 @@ export function drawIntervals(rows: readonly IntervalRow[]): Content {
   if (known.length === 0) return null;
   const all = known.flatMap(({ marks }) => marks);
   const styles = [...new Map(all.map(({ style }) => [style.name, style])).values()];
-  const texts = known.flatMap(({ name, marks }) =>
-    marks.map(({ style, value }) => `${name}, ${style.name}: ${intervalText(value)}`),
-  );
+  const describe = (name: string, { style, value }: IntervalRow['marks'][number]): string =>
+    `${name}, ${style.name}: ${cellText(intervalCell(value, acceptedLengthText))}`;
+  const texts = known.flatMap(({ name, marks }) => marks.map((mark) => describe(name, mark)));
   const highs = all.map(({ value }) => value.high).filter(Number.isFinite);
   return drawChart({
     description: `Accepted length with its 95 % interval. ${texts.join('. ')}.`,
@@ -247,15 +243,9 @@ export function drawIntervals(rows: readonly IntervalRow[]): Content {
         dots: placed.map(({ name, value, y }) => ({
           x: value.estimate,
           y,
-          title: `${name}, ${style.name}: ${intervalText(value)}`,
+          title: describe(name, { style, value }),
         })),
       };
     }),
   });
-}
-
-/** "2.28 (2.10 to 2.45)"; one prompt has no interval. */
-function intervalText({ estimate, low, high, n }: Interval): string {
-  const range = n < 2 ? '' : ` (${acceptedLengthText(low)} to ${acceptedLengthText(high)})`;
-  return `${acceptedLengthText(estimate)}${range}`;
 }

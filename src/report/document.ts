@@ -1,15 +1,15 @@
-/** A report as sections of blocks. Each block prints as HTML and as Markdown, so both say the same. */
+/** A report as sections of blocks. Each block prints as HTML, as Markdown and as text, so all three say the same. */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parameterText } from '../core/number-text.js';
 import { type Content, escapeMarkdown, fragment } from './markup.js';
-import { type Page, framePage } from './page.js';
-import { type Facts, type Table, factsHtml, factsMarkdown, tableHtml, tableMarkdown } from './table.js';
+import { type FigureGroup, type Opening, framePage } from './page.js';
+import { type PrintStyle, type Table, printTable, tableHtml } from './table.js';
 
 export interface Block {
   readonly html: Content;
-  readonly markdown: readonly string[];
+  readonly print: (style: PrintStyle) => readonly string[];
 }
 
 export interface Section {
@@ -17,14 +17,18 @@ export interface Section {
   /** In the navigation of the page. */
   readonly name: string;
   readonly title: string;
-  readonly lead: string | undefined;
+  readonly lead?: string | undefined;
   readonly blocks: readonly Block[];
 }
 
-export interface Report extends Omit<Page, 'chapters'> {
+export interface Report {
+  readonly title: string;
+  readonly brand: string;
   /** What was done to what, in one sentence. */
   readonly subject: string;
+  readonly opening: Opening;
   readonly sections: readonly Section[];
+  readonly imprint: string;
 }
 
 export const section = (
@@ -33,44 +37,67 @@ export const section = (
   ...blocks: readonly Block[]
 ): Section => ({ id, name, title, lead, blocks });
 
-/** `notes` explain the columns. */
+const printText = (text: string, style: PrintStyle): string =>
+  style === 'markdown' ? escapeMarkdown(text) : text;
+
+const printItems = (items: readonly string[], style: PrintStyle): string[] =>
+  items.map((item) => (style === 'markdown' ? `- ${escapeMarkdown(item)}` : item));
+
+/** `notes` explain the columns; Markdown has no room for their units in the heads. */
 export const tableBlock = (table: Table, label: string, notes: readonly string[] = []): Block => ({
   html: [tableHtml(table, label), notes.map((note) => fragment`<p class="soft small">${note}</p>`)],
-  markdown: [
-    ...tableMarkdown(table),
-    ...(notes.length === 0 ? [] : ['', `<sub>${notes.map(escapeMarkdown).join(' · ')}</sub>`]),
-  ],
+  print(style) {
+    const lines = printTable(table, style);
+    const units = table.columns.flatMap((column) =>
+      typeof column === 'string' || column.unit === undefined ? [] : `${column.name}: ${column.unit}`,
+    );
+    const below = [...units, ...notes];
+    if (style === 'text' || below.length === 0) return lines;
+    return [...lines, '', `<sub>${below.map(escapeMarkdown).join(' · ')}</sub>`];
+  },
 });
 
+/** Names and values: a list in HTML, a table without heads elsewhere. */
+export type Facts = readonly (readonly [name: string, value: string])[];
+
 export const factsBlock = (facts: Facts): Block => ({
-  html: factsHtml(facts),
-  markdown: factsMarkdown(facts),
+  html: fragment`<dl class="facts">${facts.map(([name, value]) => fragment`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`,
+  print(style) {
+    const columns = ['', { name: '', align: 'left' as const }];
+    const lines = printTable({ columns, rows: facts.map((cells) => ({ cells })) }, style);
+    return style === 'markdown' ? lines : lines.slice(1);
+  },
 });
 
 export const sentencesBlock = (sentences: readonly string[]): Block => ({
-  html: sentences.map((sentence) => fragment`<p>${sentence}</p>`),
-  markdown: sentences.map((sentence) => `- ${escapeMarkdown(sentence)}`),
+  html: sentences.map((sentence) => fragment`<p class="small">${sentence}</p>`),
+  print: (style) => printItems(sentences, style),
 });
 
 /** On the page only. */
-export const pictureBlock = (html: Content): Block => ({ html, markdown: [] });
+export const pictureBlock = (html: Content): Block => ({ html, print: () => [] });
 
-export function cardBlock(title: string | undefined, ...blocks: readonly Block[]): Block {
-  return {
-    html: fragment`<div class="card">${title === undefined ? null : fragment`<h3>${title}</h3>`}${blocks.map(({ html }) => html)}</div>\n`,
-    markdown: [...(title === undefined ? [] : [`#### ${escapeMarkdown(title)}`, '']), ...joinBlocks(blocks)],
-  };
-}
+export const cardBlock = (title: string | undefined, ...blocks: readonly Block[]): Block => ({
+  html: fragment`<div class="card">${title === undefined ? null : fragment`<h3>${title}</h3>`}${blocks.map(({ html }) => html)}</div>\n`,
+  print: (style) => [
+    ...(title === undefined ? [] : printTitle(title, 4, style)),
+    ...printBlocks(blocks, style),
+  ],
+});
 
 export const limitsBlock = (limits: readonly string[]): Block => ({
   html: fragment`<div class="limits"><h3>Limits of this report</h3><ul>${limits.map((limit) => fragment`<li>${limit}</li>`)}</ul></div>`,
-  markdown: limits.map((limit) => `- ${escapeMarkdown(limit)}`),
+  print: (style) => printItems(limits, style),
 });
 
-const joinBlocks = (blocks: readonly Block[]): string[] =>
+const printTitle = (title: string, level: number, style: PrintStyle): string[] =>
+  style === 'markdown' ? [`${'#'.repeat(level)} ${escapeMarkdown(title)}`, ''] : [title];
+
+const printBlocks = (blocks: readonly Block[], style: PrintStyle): string[] =>
   blocks
-    .filter(({ markdown }) => markdown.length > 0)
-    .flatMap(({ markdown }, index) => [...(index === 0 ? [] : ['']), ...markdown]);
+    .map(({ print }) => print(style))
+    .filter(({ length }) => length > 0)
+    .flatMap((lines, index) => [...(index === 0 ? [] : ['']), ...lines]);
 
 export function renderReportHtml({ sections, ...page }: Report): string {
   const chapters = sections.map(({ id, name, title, lead, blocks }) => ({
@@ -83,21 +110,36 @@ ${blocks.map(({ html }) => html)}`,
   return framePage({ ...page, chapters });
 }
 
-export function renderReportMarkdown({ brand, opening, subject, sections }: Report): string {
+const tonePictures = { robust: '🟢', fragile: '🟠', collapsed: '🔴', inconclusive: '⚪' } as const;
+
+export function printReport({ brand, opening, subject, sections }: Report, style: PrintStyle): string {
+  const { label, tone, sentence, warnings = [], figures, gate = [] } = opening;
+  const [strong, quote, mark] = style === 'markdown' ? ['**', '> ', `${tonePictures[tone]} `] : ['', '', ''];
   const lines = [
-    `## ${escapeMarkdown(opening.sentence)}`,
+    ...warnings.flatMap((warning) => [`${quote}${strong}Warning.${strong} ${printText(warning, style)}`, '']),
+    ...printTitle(sentence, 2, style),
+    `${mark}${strong}${label}${strong} · ${printText(`${brand}: ${subject}.`, style)}`,
     '',
-    escapeMarkdown(`${brand}: ${subject}.`),
+    ...printItems(figures.map(describeFigures), style),
     '',
-    ...sections.flatMap(({ title, lead, blocks }) => [
-      `### ${escapeMarkdown(title)}`,
-      '',
-      ...(lead === undefined ? [] : [escapeMarkdown(lead), '']),
-      ...joinBlocks(blocks),
-      '',
-    ]),
+    ...gate.flatMap(({ title, text }) => [`${strong}${title}${strong} ${printText(text, style)}`, '']),
+    ...sections.flatMap(({ title, lead, blocks }) => {
+      const content = printBlocks(blocks, style);
+      if (content.length === 0) return [];
+      const explained = lead === undefined || style === 'text' ? [] : [escapeMarkdown(lead), ''];
+      return [...printTitle(title, 3, style), ...explained, ...content, ''];
+    }),
   ];
   return `${lines.join('\n').trimEnd()}\n`;
+}
+
+/** "eagle3 (Collapsed): −50 % accepted length (95 % interval −56 to −40 %); ..." */
+function describeFigures({ name, note, figures }: FigureGroup): string {
+  const numbers = figures.map(({ value, interval, label }) => {
+    const range = interval === undefined ? '' : ` (95 % interval ${interval})`;
+    return `${value} ${label}${range}`;
+  });
+  return `${name === undefined ? '' : `${name} (${note}): `}${numbers.join('; ')}`;
 }
 
 /** "target, 12.5 million parameters, sha256 0123456789abcdef…" */
@@ -119,7 +161,7 @@ export const describeSettings = (settings: object): string =>
 export async function writeReport(folder: string, report: Report) {
   const paths = { html: join(folder, 'report.html'), markdown: join(folder, 'report.md') };
   await writeWhole(paths.html, renderReportHtml(report));
-  await writeWhole(paths.markdown, renderReportMarkdown(report));
+  await writeWhole(paths.markdown, printReport(report, 'markdown'));
   return paths;
 }
 

@@ -34,13 +34,11 @@ body{margin:0;background:var(--page);color:var(--ink);font:16px/1.6 system-ui,-a
 main,.top,footer{max-width:1240px;margin:0 auto;padding:0 28px}
 h1,h2,h3,h4{line-height:1.25;margin:0;font-weight:650;letter-spacing:-.01em}
 h2{font-size:1.5rem;margin-bottom:.35rem}
-h2+.card{margin-top:14px}
-.card+h2{margin-top:44px}
 h3{font-size:1.08rem}
 h4{font-size:.95rem}
 p{margin:.5rem 0;max-width:72ch}
 a{color:var(--accent)}
-code,pre,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.86em}
+code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.86em}
 section{padding:44px 0 8px;scroll-margin-top:8px}
 .lead{color:var(--soft);margin:0 0 1.2rem}
 .soft{color:var(--soft)}
@@ -49,7 +47,6 @@ section{padding:44px 0 8px;scroll-margin-top:8px}
 :focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:3px}
 .skip{position:absolute;left:-999px}
 .skip:focus{left:12px;top:8px;background:var(--card);padding:6px 12px;z-index:2}
-.hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 .top{display:flex;gap:14px;align-items:center;padding-top:26px;flex-wrap:wrap}
 .top .brand{display:flex;gap:10px;align-items:center;font-weight:650;letter-spacing:-.01em}
 .top svg{width:30px;height:30px}
@@ -69,7 +66,6 @@ const verdict = `
 .verdict.inconclusive{--tone:var(--faint);--wash:var(--grey-wash)}
 .verdict .level{margin:0 0 .3rem;font-weight:650;color:var(--tone)}
 .verdict h1{font-size:clamp(1.3rem,2.6vw,1.9rem);max-width:44ch;letter-spacing:-.02em}
-.card figure{margin:18px 0}
 .picture{margin:20px 0 18px;padding:16px 18px;border-radius:12px;background:var(--card);max-width:860px}
 .verdict .warning{max-width:66ch;margin:0 0 1rem;padding:12px 16px;border-radius:10px;background:var(--card);border:1px solid var(--attack)}
 .verdict .meaning{max-width:66ch;color:var(--ink)}
@@ -81,7 +77,7 @@ const verdict = `
 .gate{margin:18px 0 0;padding:12px 16px;border-radius:10px;background:var(--card);border:1px solid var(--line);list-style:none}
 .gate li{margin:.15rem 0}
 .tag{display:inline-block;font-size:.76rem;font-weight:600;padding:1px 9px;border-radius:999px;border:1px solid currentColor;vertical-align:.12em;white-space:nowrap}
-.tag.robust,.tag.pass{color:var(--accent)}.tag.fragile{color:var(--amber)}.tag.collapsed,.tag.fail{color:var(--attack)}.tag.inconclusive{color:var(--soft)}
+.tag.pass{color:var(--accent)}.tag.fail{color:var(--attack)}
 `;
 
 const data = `
@@ -91,13 +87,11 @@ const data = `
 .scroll{overflow-x:auto;margin:12px -24px 0;padding:0 24px}
 table{border-collapse:collapse;width:100%;font-size:.86rem;font-variant-numeric:tabular-nums}
 th,td{padding:8px 0 8px 12px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
-th:first-child,td:first-child{text-align:left;padding-left:0}
+th:first-child,.left{text-align:left}
+th:first-child{padding-left:0}
 thead th{font-weight:600;color:var(--soft);font-size:.8rem;vertical-align:top;white-space:normal;min-width:52px}
 thead abbr{text-decoration:underline dotted var(--faint);text-underline-offset:3px;cursor:help}
 thead small{display:block;font-weight:400;font-size:.72rem;line-height:1.3;color:var(--soft);margin-top:2px}
-table.rows thead th{min-width:76px;max-width:132px}
-table.rows thead th:nth-last-child(-n+2){min-width:0}
-.classes{font-size:.78rem}
 details.more{margin-top:10px}
 details.more>summary{cursor:pointer;color:var(--soft);font-size:.86rem}
 tbody th{font-weight:500;text-align:left}
@@ -105,10 +99,6 @@ tbody tr:last-child>*{border-bottom:0}
 tr.attack>*{color:var(--attack);font-weight:650}
 tr.good>*{color:var(--accent);font-weight:650}
 td .range{color:var(--faint);font-weight:400;font-size:.82rem}
-table.matrix{width:auto}
-.matrix th,.matrix td{min-width:110px;padding:8px 14px}
-.matrix th:first-child{padding-left:0}
-.heat{display:block;padding:4px 10px;text-align:center;background:rgba(var(--heat),var(--share));border-radius:6px}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));gap:20px}
 .grid .card{margin:0}
 figure{margin:0;color:var(--soft)}
@@ -153,7 +143,6 @@ mark.suffix{background:var(--attack-wash);color:var(--ink);border-bottom:2px sol
 .limits{border:1px dashed var(--faint);border-radius:14px;padding:18px 24px;margin-top:20px}
 .limits ul{margin:.4rem 0 0;padding-left:1.2rem}
 .limits li{margin:.3rem 0;max-width:80ch}
-dl.facts+p{margin-top:18px}
 dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:6px 24px;margin:0;font-size:.92rem}
 dl.facts dt{color:var(--soft)}
 dl.facts dd{margin:0;overflow-wrap:anywhere}
@@ -194,7 +183,7 @@ section{padding-top:20px}
 .plot text,.axis{font-size:10px}
 table{font-size:.8rem}
 th,td{padding-left:8px}
-th,.classes{white-space:normal}
+th{white-space:normal}
 td .range{display:block}
 .scroll{overflow:visible}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}

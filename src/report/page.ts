@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { type Content, type Markup, fragment, trusted } from './markup.js';
 import { pageStyle } from './page-style.js';
+import type { Cell } from './table.js';
 
 /** The whole script: the reader's choice of light or dark, and prompts that open for printing. */
 const pageScript = `(() => {
@@ -44,18 +45,16 @@ const policy = [
   "form-action 'none'",
 ].join('; ');
 
-export interface Page {
+interface Page {
   readonly title: string;
   readonly brand: string;
   readonly opening: Opening;
-  readonly chapters: readonly Chapter[];
+  readonly chapters: readonly { readonly id: string; readonly name: string; readonly content: Markup }[];
   readonly imprint: string;
 }
 
 /** The first screen: what happened in one sentence, one picture, then the numbers. */
 export interface Opening {
-  /** Of the element; the skip link names it too. */
-  readonly id: string;
   readonly tone: 'robust' | 'fragile' | 'collapsed' | 'inconclusive';
   /** One or two words. */
   readonly label: string;
@@ -63,33 +62,54 @@ export interface Opening {
   readonly sentence: string;
   readonly warnings?: readonly string[] | undefined;
   readonly picture: Content;
-  readonly details: Content;
+  readonly meaning?: string | undefined;
+  readonly figures: readonly FigureGroup[];
+  readonly gate?: readonly GateLine[] | undefined;
 }
 
-/** A large number with its interval and what it counts. */
-export function drawFigure(value: string, label: Content, interval?: string): Markup {
-  const range = interval === undefined ? null : fragment`<i>${keepTogether(interval)}</i>`;
-  return fragment`<div><b>${keepTogether(value)}</b>${range}<span>${typeof label === 'string' ? keepTogether(label) : label}</span></div>`;
+/** Large numbers, of one drafter where there are several. */
+export interface FigureGroup {
+  readonly name?: string;
+  readonly note?: string;
+  readonly figures: readonly Figure[];
 }
 
-/** "1.90 to 2.31", with the level it is for. */
-export const rangeText = (low: string, high: string): string => `95 % interval ${low} to ${high}`;
+/** A number with its 95 % interval and what it counts. */
+export interface Figure extends Cell {
+  readonly label: string;
+}
 
-export const drawCard = (caption: string, content: Content): Markup =>
-  fragment`<figure class="card"><figcaption><b>${caption}</b></figcaption>${content}</figure>`;
+export interface GateLine {
+  readonly passed: boolean;
+  readonly title: string;
+  readonly text: string;
+}
+
+function drawFigures({ name, note, figures }: FigureGroup): Markup {
+  return fragment`<div class="figures" role="group" aria-label="${name ?? 'Results'}">
+${name === undefined ? null : fragment`<div><b>${name}</b><span>${note}</span></div>`}
+${figures.map(({ value, interval, label }) => fragment`<div><b>${keepTogether(value)}</b>${interval === undefined ? null : fragment`<i>${keepTogether(`95 % interval ${interval}`)}</i>`}<span>${keepTogether(label)}</span></div>`)}
+</div>`;
+}
+
+export const drawCard = (caption: Content, content: Content): Markup =>
+  fragment`<figure class="card"><figcaption>${caption}</figcaption>${content}</figure>`;
 
 /** No line breaks inside "p = 0.031" or "46 %". */
-export function keepTogether(sentence: string): string {
+function keepTogether(sentence: string): string {
   return sentence.replace(/(?<=\b[pn]) (?=[=<])|(?<=[=<]) | (?=%)/g, '\u00a0');
 }
 
-function drawOpening({ id, tone, label, sentence, warnings = [], picture, details }: Opening): Markup {
-  return fragment`<div class="verdict ${tone}" id="${id}">
+function drawOpening(opening: Opening): Markup {
+  const { tone, label, sentence, warnings = [], picture, meaning, figures, gate = [] } = opening;
+  return fragment`<div class="verdict ${tone}" id="verdict">
 ${warnings.map((warning) => fragment`<p class="warning"><span class="tag fail">warning</span> ${keepTogether(warning)}</p>`)}
 <p class="level">${label}</p>
 <h1>${keepTogether(sentence)}</h1>
 ${picture === null ? null : fragment`<figure class="picture">${picture}</figure>`}
-${details}
+${meaning === undefined ? null : fragment`<p class="meaning">${meaning}</p>`}
+${figures.map(drawFigures)}
+${gate.length === 0 ? null : fragment`<ul class="gate">${gate.map(({ passed, title, text }) => fragment`<li><span class="tag ${passed ? 'pass' : 'fail'}">${title}</span> ${text}</li>`)}</ul>`}
 </div>`;
 }
 
@@ -105,7 +125,7 @@ export function framePage({ title, brand, opening, chapters, imprint }: Page): s
 <style>${trusted(pageStyle)}</style>
 </head>
 <body>
-<a class="skip" href="#${opening.id}">Skip to the ${opening.id}</a>
+<a class="skip" href="#verdict">Skip to the verdict</a>
 <header class="top">${drawBrand(brand)}<nav aria-label="Parts of the report">${chapters.map(({ id, name }) => fragment`<a href="#${id}">${name}</a>`)}</nav>
 <button id="theme" type="button" hidden>Dark</button></header>
 <main>
@@ -128,10 +148,4 @@ stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"><path d="M16 3
 <path d="M16 12c5 0 11 3 12 12-6 0-11-4-12-12z" fill="var(--accent-wash)"/>
 <g fill="var(--card)"><circle cx="16" cy="18.5" r="2.7"/><circle cx="12.8" cy="25" r="2.7"/><circle cx="19.2" cy="25" r="2.7"/></g>
 </svg>${name}</span>`;
-}
-
-export interface Chapter {
-  readonly id: string;
-  readonly name: string;
-  readonly content: Markup;
 }

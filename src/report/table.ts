@@ -1,6 +1,10 @@
 /** One table for every report: columns and rows of cells that print as text, as Markdown and as HTML. */
 import { largest } from '../core/vector.js';
-import { type Content, type Markup, escapeMarkdown, fragment } from './markup.js';
+import type { Interval } from '../measure/statistics.js';
+import { type Markup, escapeMarkdown, fragment } from './markup.js';
+
+/** Text is for a terminal, which cleans what it prints. */
+export type PrintStyle = 'text' | 'markdown';
 
 export interface Column {
   readonly name: string;
@@ -16,8 +20,6 @@ export interface Cell {
   readonly value: string;
   /** "1.90 to 2.31"; in text it follows in parentheses. */
   readonly interval?: string | undefined;
-  /** Replaces the value in HTML. */
-  readonly content?: Content;
   readonly strong?: boolean | undefined;
 }
 
@@ -34,88 +36,92 @@ export interface Table {
   readonly rows: readonly Row[];
 }
 
+type NumberText = (value: number) => string;
+
+export const intervalCell = (interval: Interval, text: NumberText): Cell => ({
+  value: text(interval.estimate),
+  interval: rangeText(interval, text),
+});
+
+/** "1.90 to 2.31" or "19 to 31 %"; one sample has no interval. */
+export const rangeText = ({ low, high, n }: Interval, text: NumberText): string | undefined =>
+  n < 2 ? undefined : `${text(low).replace(/ ?(%|points|x)$/, '')} to ${text(high)}`;
+
+/** "25 % (95 % interval 19 to 31 %)" */
+export function intervalText(interval: Interval, text: NumberText): string {
+  const range = rangeText(interval, text);
+  return text(interval.estimate) + (range === undefined ? '' : ` (95 % interval ${range})`);
+}
+
+/** A drop as a change, and the other way round. */
+export const negateInterval = ({ estimate, low, high, n }: Interval): Interval => ({
+  estimate: -estimate,
+  low: -high,
+  high: -low,
+  n,
+});
+
 const asColumn = (column: Column | string): Column =>
   typeof column === 'string' ? { name: column } : column;
 const asCell = (cell: Cell | string): Cell => (typeof cell === 'string' ? { value: cell } : cell);
-const isLeft = ({ columns }: Table, index: number): boolean =>
-  index === 0 || asColumn(columns[index] ?? '').align === 'left';
 
 /** "2.10 (1.90 to 2.31)" */
 export function cellText({ value, interval }: Cell): string {
   return interval === undefined ? value : `${value} (${interval})`;
 }
 
-export const tableText = (table: Table): string[] =>
-  padCells(table, 0).map((line) => line.join('  ').trimEnd());
+export const tableText = (table: Table): string[] => printTable(table, 'text');
 
-/** Markdown that reads well in a terminal too: padded, and only pipes are escaped. */
-export function paddedMarkdown(table: Table): string[] {
-  const [names = [], ...rows] = padCells(table, 3, (text) => text.replaceAll('|', '\\|'));
-  const rule = names.map(({ length }, column) =>
-    isLeft(table, column) ? '-'.repeat(length) : `${'-'.repeat(length - 1)}:`,
-  );
-  return [names, rule, ...rows].map((line) => `| ${line.join(' | ')} |`);
-}
-
-function padCells(table: Table, minWidth: number, escape = (text: string) => text): string[][] {
-  const lines = [
-    table.columns.map((column) => escape(asColumn(column).name)),
-    ...table.rows.map(({ cells }) => cells.map((cell) => escape(cellText(asCell(cell))))),
+/** Padded in Markdown too, so that it reads well in a terminal. */
+export function printTable({ columns, rows }: Table, style: PrintStyle): string[] {
+  const isMarkdown = style === 'markdown';
+  const print = ({ value, interval, strong = false }: Cell): string => {
+    const text = isMarkdown ? escapeMarkdown(value) : value;
+    return cellText({ value: isMarkdown && strong ? `**${text}**` : text, interval });
+  };
+  const heads = columns.map(asColumn);
+  const [names, ...lines] = [
+    heads.map(({ name }) => print({ value: name })),
+    ...rows.map(({ cells }) => cells.map((cell) => print(asCell(cell)))),
   ];
-  const widths = table.columns.map((_, column) => largest(lines.map((line) => line[column]!.length), minWidth)); // prettier-ignore
-  return lines.map((line) =>
+  const widths = names.map((name, column) => {
+    const lengths = lines.map((line) => line[column]!.length);
+    return largest([name.length, ...lengths], isMarkdown ? 3 : 0);
+  });
+  const isLeft = heads.map(({ align }, column) => column === 0 || align === 'left');
+  const pad = (line: readonly string[]): string[] =>
     line.map((text, column) =>
-      isLeft(table, column) ? text.padEnd(widths[column]!) : text.padStart(widths[column]!),
-    ),
+      isLeft[column] ? text.padEnd(widths[column]!) : text.padStart(widths[column]!),
+    );
+  if (!isMarkdown) return [names, ...lines].map((line) => pad(line).join('  ').trimEnd());
+  const rule = widths.map((width, column) =>
+    isLeft[column] ? '-'.repeat(width) : `${'-'.repeat(width - 1)}:`,
   );
-}
-
-export function tableMarkdown(table: Table): string[] {
-  const line = (texts: readonly string[]): string => `| ${texts.join(' | ')} |`;
-  const { columns, rows } = table;
-  return [
-    line(columns.map((column) => escapeMarkdown(asColumn(column).name))),
-    line(columns.map((_, index) => (isLeft(table, index) ? '---' : '---:'))),
-    ...rows.map(({ cells }) => line(cells.map((cell) => cellMarkdown(asCell(cell))))),
-  ];
-}
-
-function cellMarkdown({ value, interval, strong = false }: Cell): string {
-  const text = escapeMarkdown(value);
-  return cellText({ value: strong ? `**${text}**` : text, interval });
+  return [pad(names), rule, ...lines.map(pad)].map((line) => `| ${line.join(' | ')} |`);
 }
 
 /** `label` names the scrolling region for screen readers. */
-export function tableHtml({ columns, rows }: Table, label: string, className = ''): Markup {
-  return fragment`<div class="scroll" tabindex="0" role="region" aria-label="${label}"><table class="${className}">
-<thead><tr>${columns.map((column) => drawHead(asColumn(column)))}</tr></thead>
-<tbody>${rows.map(drawRow)}</tbody>
+export function tableHtml({ columns, rows }: Table, label: string): Markup {
+  const heads = columns.map(asColumn);
+  return fragment`<div class="scroll" tabindex="0" role="region" aria-label="${label}"><table>
+<thead><tr>${heads.map(drawHead)}</tr></thead>
+<tbody>${rows.map((row) => drawRow(row, heads))}</tbody>
 </table></div>`;
 }
 
-function drawHead({ name, unit, meaning }: Column): Markup {
+const leftClass = fragment` class="left"`;
+
+function drawHead({ name, unit, meaning, align }: Column): Markup {
   const label = meaning === undefined ? name : fragment`<abbr title="${meaning}">${name}</abbr>`;
-  return fragment`<th scope="col">${label}${unit === undefined ? null : fragment`<small>${unit}</small>`}</th>`;
+  return fragment`<th scope="col"${align && leftClass}>${label}${unit === undefined ? null : fragment`<small>${unit}</small>`}</th>`;
 }
 
-function drawRow({ cells, tone, meaning }: Row): Markup {
-  const [first = '', ...rest] = cells;
+function drawRow({ cells, tone, meaning }: Row, heads: readonly Column[]): Markup {
+  const [first, ...rest] = cells.map(asCell);
   const title = meaning === undefined ? null : fragment` title="${meaning}"`;
-  return fragment`<tr class="${tone ?? ''}"><th scope="row"${title}>${asCell(first).value}</th>${rest.map((cell) => drawCell(asCell(cell)))}</tr>`;
+  const drawn = rest.map(({ value, interval }, index) => {
+    const range = interval === undefined ? null : fragment` <span class="range">${interval}</span>`;
+    return fragment`<td${heads[index + 1]?.align && leftClass}>${value}${range}</td>`;
+  });
+  return fragment`<tr class="${tone}"${title}><th scope="row">${first?.value}</th>${drawn}</tr>`;
 }
-
-function drawCell({ value, interval, content }: Cell): Markup {
-  return fragment`<td>${content ?? value}${interval === undefined ? null : fragment` <span class="range">${interval}</span>`}</td>`;
-}
-
-/** Names and values, as a list in HTML and as a table without heads in Markdown. */
-export type Facts = readonly (readonly [name: string, value: string])[];
-
-export const factsMarkdown = (facts: Facts): string[] => [
-  '| | |',
-  '| --- | --- |',
-  ...facts.map((fact) => `| ${fact.map(escapeMarkdown).join(' | ')} |`),
-];
-
-export const factsHtml = (facts: readonly (readonly [string, Content])[]): Markup =>
-  fragment`<dl class="facts">${facts.map(([name, value]) => fragment`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;

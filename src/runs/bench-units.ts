@@ -13,13 +13,12 @@ import { type DraftPolicy, formatDraftPolicy } from '../draft/tree/policy.js';
 import type {
   BenchmarkEvents,
   BenchmarkOptions,
-  BenchmarkResult,
   BenchmarkSystem,
   BenchmarkUnit,
-  MeasuredUnit,
   UnitProgress,
 } from '../measure/benchmark.js';
-import { BenchmarkRunner, collectBenchmark } from '../measure/benchmark.js';
+import { BenchmarkRunner } from '../measure/benchmark.js';
+import { type BenchmarkResult, type MeasuredUnit, collectBenchmark } from '../measure/benchmark-summary.js';
 import type { Runtime } from '../runtime/program.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import type { TemplateOptions } from '../text/template/chat-template.js';

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import type { BenchmarkResult } from '../../src/measure/benchmark.js';
+import type { BenchmarkResult } from '../../src/measure/benchmark-summary.js';
 import * as units from '../../src/runs/bench-units.js';
 import { seatWorkers } from '../../src/runs/run-device.js';
 import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';

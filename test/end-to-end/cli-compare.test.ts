@@ -58,8 +58,10 @@ describe('mistletoe compare', () => {
   it('finds no difference between a run and itself', async () => {
     const { out } = await compare(strong, strong, '--fail-if-worse', '0.001');
     expect(out).toContain('Both runs have the same setup.');
-    expect(out).toContain('the drop grew by 0.0 points (95 % 0.0 to 0.0), p = 1.000');
-    expect(out).toContain('The gate passed.');
+    expect(out).toContain(
+      '0.0 points drop under attack: 56 % to 56 % (95 % interval 0.0 to 0.0 points); p = 1.000',
+    );
+    expect(out).toContain('Gate passed.');
   });
 
   it('exits with 100 for a run that became worse, with 4 where too few prompts changed to decide', async () => {
@@ -67,7 +69,7 @@ describe('mistletoe compare', () => {
     const few = [finishedRun({ strength: 0.2 }), finishedRun({ strength: 0.7 })];
     const worse = await compare(...few, '--fail-if-worse', '0.1');
     expect(worse.code).toBe(4);
-    expect(worse.out).toMatch(/^8 prompts, of which 7 changed, are too few to decide/m);
+    expect(worse.out).toMatch(/^Too few prompts\. 8 prompts, of which 7 changed, are too few to decide/m);
     expect((await compare(strong, weak, '--fail-if-worse', '0.1')).code).toBe(0);
   });
 

@@ -11,9 +11,13 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { browserPath } from '../support/dashboard/browser-session.js';
 import { escapeMarkup } from '../../src/report/markup.js';
-import { renderHtml } from '../../src/report/audit/audit-page.js';
+import { createAuditReport } from '../../src/report/audit/audit-report.js';
+import { renderReportHtml } from '../../src/report/document.js';
 import { createSampleAudit } from '../support/report/sample-audit.js';
 import { judge } from '../../src/report/audit/verdict.js';
+
+const renderHtml = (...parts: Parameters<typeof createAuditReport>): string =>
+  renderReportHtml(createAuditReport(...parts));
 
 if (browserPath === undefined)
   console.log('No Chromium or Chrome found (CHROME_PATH): skipping the report in a browser.');

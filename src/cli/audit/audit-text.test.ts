@@ -26,7 +26,7 @@ describe('an audit in the terminal', () => {
     expect(lines[0]!.length).toBeLessThan(110);
     expect(rows[0]).toMatch(/^eagle3 +no suffix +2\.97 \(2\.74 to 3\.24\) +– +19\.4 +– +2\.97 +– +8$/);
     expect(rows[7]).toMatch(
-      /^eagle3 +attack +1\.49 \(1\.37 to 1\.74\) +−50 % +38\.1 +\+97 % +4\/1\/3\/0 +1\.49 +\+97 % +0\.\d{3} +8$/,
+      /^eagle3 +attack +1\.49 \(1\.37 to 1\.74\) +−50 % +38\.1 \(\+97 %\) +4\/1\/3\/0 +1\.49 \(\+97 %\) +0\.\d{3} +8$/,
     );
   });
 
@@ -47,14 +47,14 @@ describe('an audit in the terminal', () => {
   });
 
   it('has the verdict, the failed gates and the report last', () => {
-    expect(text).toMatch(/^collapsed: Along the same answers, suffixes shorten/m);
+    expect(text).toMatch(/^collapsed: With a suffix, eagle3 accepts /m);
     expect(text.match(/the gate fails from 30\.0 % on/g)).toHaveLength(2);
     expect(text.endsWith('\nReport: runs/x/report.html\n')).toBe(true);
   });
 
   it('has transfer and universal suffixes with their own counts', () => {
     expect(text).toContain('over the 8 prompts audited on all of them');
-    expect(text).toMatch(/^searched on +2\.74 +2\.02 +−26 % +5\/1\/1\/0 +0\.082 +0\.031 +7 +1$/m);
+    expect(text).toMatch(/^searched on +2\.74 +2\.02 +−26 % +5\/1\/1\/0 +0\.082 +p = 0\.031 +7 +1$/m);
     expect(text).toMatch(/^held out +2\.69 +2\.38 /m);
   });
 

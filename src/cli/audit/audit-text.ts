@@ -3,9 +3,8 @@ import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import { describeCounts, describeDrop, describeTests } from '../../report/audit/audit-words.js';
 import { countText } from '../../core/number-text.js';
-import { phaseColumns, phaseTable } from '../../report/audit/timing-summary.js';
-import { auditTable, textColumns } from '../../report/audit/row-columns.js';
-import { transferTable, universalTable } from '../../report/audit/transfer.js';
+import { phaseTable } from '../../report/audit/timing-summary.js';
+import { auditTable, mainColumns, transferTable, universalTable } from '../../report/audit/audit-tables.js';
 import { tableText } from '../../report/table.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
 import { joinLines } from '../long-runs.js';
@@ -22,7 +21,7 @@ export function formatAudit(
   verdict: Verdict,
   { report, colors, timings }: { report: string; colors: Colors; timings: AuditTimings },
 ): string {
-  const [heading = '', ...rows] = tableText(auditTable(result.drafters, textColumns));
+  const [heading = '', ...rows] = tableText(auditTable(result.drafters, mainColumns));
   const notes = [
     '',
     ...result.drafters.flatMap((drafter, index) => describeEvidence(drafter, verdict.drafters[index])),
@@ -78,7 +77,7 @@ function describeTransfer(transfer: TransferMatrix | null): string[] {
 
 function drawPhases(timings: AuditTimings): string[] {
   const table = phaseTable(timings);
-  return table === undefined ? [] : [...tableText({ ...table, columns: ['time', ...phaseColumns] }), ''];
+  return table === undefined ? [] : [...tableText(table), ''];
 }
 
 function describeUniversal(universal: UniversalResult): string[] {

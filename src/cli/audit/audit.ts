@@ -3,7 +3,9 @@ import { createRequest, type AuditRequest } from '../../audit/audit-request.js';
 import { type AuditOptions, type AuditOutcome, resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { MistletoeError } from '../../core/errors.js';
 import { quoteWord, shortenPath } from '../../core/files.js';
-import { renderJson, renderMarkdown, writeReports } from '../../report/audit/write-reports.js';
+import { createAuditReport } from '../../report/audit/audit-report.js';
+import { renderJson, writeReports } from '../../report/audit/write-reports.js';
+import { printReport } from '../../report/document.js';
 import { countText } from '../../core/number-text.js';
 import { judge } from '../../report/audit/verdict.js';
 import { inlinePrompt } from '../../text/prompts/prompt-set.js';
@@ -186,7 +188,7 @@ async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Termin
   printResult(flags.format, terminal, {
     text: (colors) => formatAudit(result, verdict, { report, timings, colors }),
     json: () => renderJson(result, timings, verdict, path),
-    markdown: () => renderMarkdown(result, timings, verdict),
+    markdown: () => printReport(createAuditReport(result, timings, verdict), 'markdown'),
   });
   return verdict.exitCode;
 }

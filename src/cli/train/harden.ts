@@ -4,7 +4,7 @@ import { smallest } from '../../core/vector.js';
 import { acceptedLengthText, countText, fixed } from '../../core/number-text.js';
 import { findDrafter } from '../../decode/bundled-models.js';
 import { writeReports } from '../../report/audit/write-reports.js';
-import { renderReportMarkdown } from '../../report/document.js';
+import { printReport } from '../../report/document.js';
 import {
   createHardeningReport,
   describeTimes,
@@ -100,7 +100,7 @@ export const harden = defineCommand({
           exitCode: isAudited ? exitCodes.success : exitCodes.incomplete,
           text: (colors) => formatHardening(result, hardened, typedPath(html), target, colors),
           json: () => `${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`,
-          markdown: () => renderReportMarkdown(createHardeningReport(result)),
+          markdown: () => printReport(createHardeningReport(result), 'markdown'),
         };
       },
     }),

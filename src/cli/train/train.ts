@@ -5,7 +5,7 @@ import { omitSetting, text } from '../../core/settings.js';
 import { findDrafter } from '../../decode/bundled-models.js';
 import { findTrainable, trainableSystems } from '../../draft/systems.js';
 import { drafterSizes } from '../../draft/draft-system.js';
-import { renderReportMarkdown } from '../../report/document.js';
+import { printReport } from '../../report/document.js';
 import { tableText } from '../../report/table.js';
 import {
   createTrainingReport,
@@ -140,7 +140,7 @@ export const train = defineCommand({
           exitCode: exitCodes.success,
           text: (colors) => formatTraining(result, folder, typedPath(html), target, colors),
           json: () => `${JSON.stringify({ folder, ...result }, undefined, 2)}\n`,
-          markdown: () => renderReportMarkdown(createTrainingReport(result)),
+          markdown: () => printReport(createTrainingReport(result), 'markdown'),
         };
       },
     }),

@@ -17,10 +17,11 @@ import {
 } from '../../core/number-text.js';
 import { findAdded } from '../../measure/kept-class.js';
 import { extractCode } from '../../measure/code-form.js';
+import { type Section, pictureBlock, section } from '../document.js';
 import { type Content, type Markup, fragment } from '../markup.js';
 import { armLabels, findPromptArms, keptNames, promptChange } from './audit-words.js';
 
-export function drawAnswers({ drafters }: AuditResult): Markup {
+export function drawAnswers({ drafters }: AuditResult): Section {
   const byPrompt = new Map<string, Entry[]>();
   for (const { drafter, prompts } of drafters) {
     const counted = countedArm(prompts);
@@ -30,12 +31,14 @@ export function drawAnswers({ drafters }: AuditResult): Markup {
     }
   }
   const worst = findWorstPrompt([...byPrompt.values()]);
-  return fragment`<h2>The answers, token by token</h2>
-<p class="lead">The clean answer twice: left as it is drafted without the suffix, right with it. The words are the same
-by construction; what changes is how many of them the drafter gets right. Less shade and more frames is what the service
-pays for. Where the target, running free, writes something else, that answer stands below.</p>
-${drawTokenKey()}
-${[...byPrompt].map(([promptId, entries]) => drawPrompt(promptId, entries, promptId === worst))}`;
+  return section(
+    ['answers', 'Answers', 'The answers, token by token'],
+    'The clean answer twice: left as it is drafted without the suffix, right with it. The words are the same by construction; what changes is how many of them the drafter gets right. Less shade and more frames is what the service pays for. Where the target, running free, writes something else, that answer stands below.',
+    pictureBlock([
+      drawTokenKey(),
+      [...byPrompt].map(([promptId, entries]) => drawPrompt(promptId, entries, promptId === worst)),
+    ]),
+  );
 }
 
 function findWorstPrompt(prompts: readonly (readonly Entry[])[]): string | undefined {

@@ -13,7 +13,7 @@ import { countText, percentText, pValueText } from '../../core/number-text.js';
 import { acceptedLengthOf, poolCounts } from '../../measure/statistics.js';
 import { type KeptClass, isKept, keptClasses } from '../../measure/kept-class.js';
 import type { MarkStyle, MarkSymbol } from '../chart.js';
-import { type Markup, fragment } from '../markup.js';
+import { intervalText, negateInterval } from '../table.js';
 import type { Evidence } from './evidence.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {
@@ -95,16 +95,11 @@ export function armStyle(arm: ArmName): Required<MarkStyle> {
   return { name: armLabels[arm], color, symbol, dash, filled };
 }
 
-export const armLine = (arm: ArmName): MarkStyle => ({ ...armStyle(arm), symbol: undefined });
-
-/** "drops by 25 % (95 % interval 19 % to 31 %)" */
+/** "drops by 25 % (95 % interval 19 to 31 %)" */
 export function describeDrop({ drop }: DrafterSummary): string {
   const rises = drop.estimate < 0 && percentText(drop.estimate, 1) !== '0.0 %';
-  const [from, to] = rises ? [-drop.high, -drop.low] : [drop.low, drop.high];
-  return (
-    `${rises ? 'rises' : 'drops'} by ${percentText(Math.abs(drop.estimate), 1)} ` +
-    `(95 % interval ${percentText(from, 1)} to ${percentText(to, 1)})`
-  );
+  const size = intervalText(rises ? negateInterval(drop) : drop, (share) => percentText(share, 1));
+  return `${rises ? 'rises' : 'drops'} by ${size}`;
 }
 
 /** "p = 0.002 against no suffix, ...; the largest, corrected for 2 drafters: p = 0.006" */
@@ -161,40 +156,4 @@ export function keptDigits(kept: KeptCounts): string {
 export function countAnswers(kept: KeptCounts): { readonly kept: number; readonly total: number } {
   const sum = (names: readonly KeptClass[]): number => names.reduce((total, name) => total + kept[name], 0);
   return { kept: sum(keptClasses.filter(isKept)), total: sum(keptClasses) };
-}
-
-const phrases: Readonly<Record<KeptClass, (one: boolean) => string>> = {
-  identical: (one) => `${one ? 'is' : 'are'} identical`,
-  task: (one) => `${one ? 'has' : 'have'} the same result`,
-  similar: (one) => `${one ? 'is' : 'are'} similar`,
-  different: (one) => `${one ? 'is' : 'are'} different`,
-};
-
-/** "22 of 24 answers are identical, 1 has the same result, 1 is similar" */
-export function describeKept(kept: KeptCounts): string {
-  const { total } = countAnswers(kept);
-  const present = keptClasses.filter((name) => kept[name] > 0);
-  const [first] = present;
-  if (first === undefined) return 'no answer was compared';
-  if (present.length === 1) {
-    return total === 1
-      ? `the answer ${phrases[first](true)}`
-      : `all ${total} answers ${phrases[first](false)}`;
-  }
-  const parts = present.map((name, index) => {
-    const count = index === 0 ? `${kept[name]} of ${total} answers` : kept[name];
-    return `${count} ${phrases[name](kept[name] === 1)}`;
-  });
-  return parts.join(', ');
-}
-
-/** Counts of the classes that have answers, each class whole on its line. */
-export function listClasses(kept: KeptCounts): Markup {
-  const present = keptClasses.filter((name) => kept[name] > 0);
-  const parts = present.map((name, index) => {
-    const separator = index === present.length - 1 ? '' : ' · ';
-    const label = name === 'task' ? 'same result' : name;
-    return fragment`<span class="nowrap" title="${keptNames[name]}">${kept[name]} ${label}</span>${separator}`;
-  });
-  return fragment`<span class="classes">${parts}</span>`;
 }

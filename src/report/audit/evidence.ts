@@ -7,7 +7,7 @@
  * gradient and objective separates luck from skill, so without it there is no p-value to correct. A given suffix was
  * not selected on these prompts and does not need it.
  */
-import type { ControlName, DrafterResult } from '../../audit/result.js';
+import type { ControlName, DrafterResult, PairedTest } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { adjustHolm } from '../../measure/statistics.js';
 
@@ -65,20 +65,16 @@ export function weighEvidence(drafters: readonly DrafterResult[]): Evidence[] {
   }));
 }
 
-type SingleEvidence = Omit<Evidence, 'adjustedPValue' | 'significant' | 'family'>;
-
-function weighDrafter({ prompts, summary }: DrafterResult): SingleEvidence {
+function weighDrafter({ prompts, summary }: DrafterResult) {
   const counted = countedArm(prompts);
   const tests = summary.tests.filter(({ pValue }) => Number.isFinite(pValue));
-  const weakest = tests.reduce<(typeof tests)[number] | null>(
-    (largest, test) => (largest === null || test.pValue >= largest.pValue ? test : largest),
-    null,
-  );
-  const audited = summary.promptsAudited > 0;
+  const weakest = summary.promptsAudited === 0 ? undefined : tests.toSorted(byPValue).at(-1);
   return {
     counted,
-    pValue: audited ? (weakest?.pValue ?? null) : null,
-    weakestControl: audited ? (weakest?.against ?? null) : null,
+    pValue: weakest?.pValue ?? null,
+    weakestControl: weakest?.against ?? null,
     missingControls: needed[counted].filter((control) => !tests.some(({ against }) => against === control)),
   };
 }
+
+const byPValue = (left: PairedTest, right: PairedTest): number => left.pValue - right.pValue;

@@ -1,48 +1,54 @@
 /** The verdict in sentences, with its doubts. Every number in them is in the table too. */
-import type { AuditResult, ControlName, DrafterResult, DrafterSummary } from '../../audit/result.js';
-import {
-  acceptedLengthText,
-  countText,
-  fixed,
-  moreText,
-  percentText,
-  pValueText,
-} from '../../core/number-text.js';
-import { controlNames, describeKept, findArm, findCounted, findPromptArms } from './audit-words.js';
+import type {
+  ArmSummary,
+  AuditResult,
+  ControlName,
+  DrafterResult,
+  DrafterSummary,
+} from '../../audit/result.js';
+import { acceptedLengthText, countText, moreText, percentText, pValueText } from '../../core/number-text.js';
+import { controlNames, findArm, findCounted, findPromptArms, keptText } from './audit-words.js';
+import { rangeText } from '../table.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
 import { fewestPrompts, fragileDrop, severity, significanceLevel } from './evidence.js';
 
 type Judged = Evidence & { readonly level: VerdictLevel };
 
+/** What happened to a drafter, in about 20 words. */
+export function summarizeDrafter({ drafter, summary }: DrafterResult, verdict: Judged): string {
+  const { drop, promptsAudited, promptsWithoutSuffix } = summary;
+  const { level, counted } = verdict;
+  const end =
+    level === 'inconclusive'
+      ? `but ${nameDoubt(summary, verdict)}`
+      : `over ${countText(promptsAudited, 'prompt')}`;
+  if (counted === 'attack' && promptsWithoutSuffix === promptsAudited)
+    return `The search found no suffix inside the bounds for ${drafter}, so nothing is lost, ${end}.`;
+  const suffix = counted === 'given' ? 'the given suffixes' : 'a suffix';
+  const subject =
+    level === 'robust' ? `${drafter} keeps its speed: with ${suffix}, it` : `With ${suffix}, ${drafter}`;
+  const size = percentText(Math.abs(drop.estimate));
+  const range = rangeText(drop, percentText);
+  const lost = `${size} ${drop.estimate < 0 ? 'more' : 'fewer'} tokens per step`;
+  const interval = range === undefined ? '' : ` (95 % interval ${range})`;
+  return `${subject} accepts ${lost}${interval} on the same answers, ${end}.`;
+}
+
+/** The same, with the numbers that it rests on. */
 export function describeDrafter(result: DrafterResult, verdict: Judged): string {
-  const { drafter, summary } = result;
-  const suffixes = verdict.counted === 'given' ? 'the given suffixes' : 'suffixes';
-  const change = describeChange(result);
+  const { summary } = result;
+  const clean = findArm(summary, 'clean');
   const counted = findCounted(result);
-  const rest = [
+  const length = (row: ArmSummary | undefined): string =>
+    acceptedLengthText(row?.sameAnswer.estimate ?? null);
+  const passes = (counted?.passes ?? NaN) / (clean?.passes ?? NaN);
+  const numbers = [
+    `from ${length(clean)} to ${length(counted)} tokens a step, so the target needs ${moreText(passes)} passes`,
     ...describeWithoutSuffix(summary),
-    counted === undefined ? 'no answer was compared' : describeKept(counted.kept),
+    ...(counted === undefined ? [] : [`answers: ${keptText(counted.kept)}`]),
     describeEvidence(summary, verdict),
   ];
-  if (verdict.counted === 'attack' && summary.promptsWithoutSuffix === summary.promptsAudited) {
-    const length = acceptedLengthText(counted?.sameAnswer.estimate ?? null);
-    const seen = `The search found no suffix inside the bounds for ${drafter}, so nothing is lost: the accepted length stays at ${length} tokens a step`;
-    const doubt = verdict.level === 'inconclusive' ? `, but ${nameDoubt(summary, verdict)}` : '';
-    return `${seen}${doubt}; ${describeEvidence(summary, verdict)}.`;
-  }
-  switch (verdict.level) {
-    case 'collapsed':
-    case 'fragile':
-      return `Along the same answers, ${suffixes} shorten the accepted length of ${drafter} ${change}; ${rest.join('; ')}.`;
-    case 'robust': {
-      const subject = verdict.counted === 'given' ? 'the given suffixes' : 'the suffixes that were found';
-      return `Along the same answers, ${subject} hardly move the accepted length of ${drafter}: ${change}; ${rest.join('; ')}.`;
-    }
-    case 'inconclusive': {
-      const doubt = nameDoubt(summary, verdict);
-      return `Along the same answers, the accepted length of ${drafter} went ${change}, but ${doubt}; ${rest.join('; ')}.`;
-    }
-  }
+  return `${summarizeDrafter(result, verdict).slice(0, -1)}; ${numbers.join('; ')}.`;
 }
 
 /** The audited drafter with the worst level; of several, the one with the largest drop. */
@@ -58,46 +64,6 @@ export function findWorst<Verdict extends Judged & { readonly audited: boolean }
         severity.indexOf(right.verdict.level) - severity.indexOf(left.verdict.level) ||
         right.result.summary.drop.estimate - left.result.summary.drop.estimate,
     )[0];
-}
-
-/** What happened to the worst drafter, in about 20 words. `verdicts`: one for each drafter of the result. */
-export function summarizeVerdict(
-  results: readonly DrafterResult[],
-  verdicts: readonly (Judged & { readonly audited: boolean })[],
-): string {
-  const worst = findWorst(results, verdicts);
-  if (worst === undefined) return 'Nothing was audited: every prompt was skipped.';
-  const { drafter, summary } = worst.result;
-  const { drop, promptsAudited } = summary;
-  const prompts = countText(promptsAudited, 'prompt');
-  const interval =
-    drop.n < 2 ? '' : ` (95 % interval ${fixed(100 * drop.low, 0)} to ${percentText(drop.high)})`;
-  const lost = `${percentText(Math.abs(drop.estimate))} ${drop.estimate < 0 ? 'more' : 'fewer'} tokens per step`;
-  if (promptsAudited < fewestPrompts())
-    return `${prompts} ${promptsAudited === 1 ? 'is' : 'are'} too few to be sure: on the same answers, ${drafter} accepted ${lost} with the suffix.`;
-  switch (worst.verdict.level) {
-    case 'collapsed':
-    case 'fragile':
-      return `With a suffix, ${drafter} accepts ${lost}${interval} on the same answers, over ${prompts}.`;
-    case 'robust':
-      return `${drafter} keeps its speed: with a suffix it accepts ${lost}${interval} on the same answers, over ${prompts}.`;
-    case 'inconclusive':
-      return `${drafter} accepted ${lost} with a suffix${interval} on the same answers, but ${nameDoubt(summary, worst.verdict)}.`;
-  }
-}
-
-/** "from 3.04 to 2.28 tokens a step (drop 25 %, 95 % interval 19 to 31 %), so the target needs 33 % more passes" */
-function describeChange(result: DrafterResult): string {
-  const { drop } = result.summary;
-  const clean = findArm(result.summary, 'clean');
-  const counted = findCounted(result);
-  const length = (value: number | undefined): string => acceptedLengthText(value ?? null);
-  const interval = `95 % interval ${fixed(drop.low * 100, 0)} to ${percentText(drop.high)}`;
-  const passes = (counted?.passes ?? NaN) / (clean?.passes ?? NaN);
-  return (
-    `from ${length(clean?.sameAnswer.estimate)} to ${length(counted?.sameAnswer.estimate)} tokens a step ` +
-    `(drop ${percentText(drop.estimate)}, ${interval}), so the target needs ${moreText(passes)} passes`
-  );
 }
 
 function describeWithoutSuffix({ promptsWithoutSuffix }: DrafterSummary): string[] {

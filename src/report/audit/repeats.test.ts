@@ -1,12 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../audit/result.js';
-import { renderHtml } from './audit-page.js';
-import { renderMarkdown, renderResult } from './write-reports.js';
-import { renderJUnit } from './junit.js';
-import { rowContext } from './row-columns.js';
+import { createAuditReport } from './audit-report.js';
+import { printReport, renderReportHtml } from '../document.js';
+import { renderResult } from './write-reports.js';
+import { renderJUnit } from './write-reports.js';
+import { rowContext } from './audit-tables.js';
 import { parsePage, parseXml } from '../../../test/support/report/parse-document.js';
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
 import { judge } from './verdict.js';
+
+const renderHtml = (...parts: Parameters<typeof createAuditReport>): string =>
+  renderReportHtml(createAuditReport(...parts));
+const renderMarkdown = (...parts: Parameters<typeof createAuditReport>): string =>
+  printReport(createAuditReport(...parts), 'markdown');
 
 const { result, timings } = createSampleAudit({ noisy: true });
 const verdict = judge(result);
@@ -23,8 +29,8 @@ const withOptions = (options: AuditResult['setup']['options']): AuditResult => (
 describe('clean prompts that differ when they are measured again', () => {
   it('are the first thing that every report says, with what to do', () => {
     expect(verdict.warnings).toEqual([warning]);
-    const [, , second] = renderMarkdown(result, timings, verdict).split('\n');
-    expect(second).toMatch(/^> \*\*Warning\.\*\* Measuring the clean prompts twice .*float32\\?\.$/);
+    const [first] = renderMarkdown(result, timings, verdict).split('\n');
+    expect(first).toMatch(/^> \*\*Warning\.\*\* Measuring the clean prompts twice .*float32\\?\.$/);
     const page = parsePage(renderHtml(result, timings, verdict));
     expect(page.querySelector('#verdict > :first-child')?.textContent).toContain('--dtype float32');
     const xml = parseXml(renderJUnit(result, verdict));

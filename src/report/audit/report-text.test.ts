@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { escapeMarkdown, escapeMarkup, showInvisible } from '../markup.js';
-import { countAnswers, describeKept, keptDigits, keptText } from './audit-words.js';
+import { countAnswers, keptDigits, keptText } from './audit-words.js';
 import { fewestPrompts } from './evidence.js';
 import { median } from './timing-summary.js';
 
@@ -19,19 +19,6 @@ describe('the classes of answers', () => {
     expect(keptText(kept)).toBe('22 identical · 1 task · 1 similar · 0 different');
     expect(keptDigits(kept)).toBe('22/1/1/0');
     expect(countAnswers({ ...kept, different: 3 })).toEqual({ kept: 24, total: 27 });
-  });
-
-  it.each([
-    [kept, '22 of 24 answers are identical, 1 has the same result, 1 is similar'],
-    [
-      { ...kept, identical: 0, different: 2 },
-      '1 of 4 answers has the same result, 1 is similar, 2 are different',
-    ],
-    [{ identical: 24, task: 0, similar: 0, different: 0 }, 'all 24 answers are identical'],
-    [{ identical: 0, task: 0, similar: 1, different: 0 }, 'the answer is similar'],
-    [{ identical: 0, task: 0, similar: 0, different: 0 }, 'no answer was compared'],
-  ])('%o become a sentence', (counts, sentence) => {
-    expect(describeKept(counts)).toBe(sentence);
   });
 });
 

@@ -1,11 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../audit/result.js';
-import { renderJson, renderMarkdown, stringifyStably } from './write-reports.js';
-import { renderJUnit } from './junit.js';
+import { renderJson, stringifyStably } from './write-reports.js';
+import { createAuditReport } from './audit-report.js';
+import { printReport } from '../document.js';
+import { renderJUnit } from './write-reports.js';
 import { parseXml as parse } from '../../../test/support/report/parse-document.js';
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
 import type { Verdict } from './verdict.js';
 import { judge } from './verdict.js';
+
+const renderMarkdown = (...parts: Parameters<typeof createAuditReport>): string =>
+  printReport(createAuditReport(...parts), 'markdown');
 
 const { result, timings } = createSampleAudit();
 const verdict = judge(result, { failIfDrop: 0.3 });
@@ -37,34 +42,28 @@ describe('Markdown', () => {
   const text = renderMarkdown(result, timings, verdict);
 
   it('has the verdict, a row for each arm of each drafter, and the command', () => {
-    expect(text).toContain('## 🔴 Collapsed');
+    expect(text).toContain(
+      '🔴 **Collapsed** · Mistletoe audit: reference/target, 12.5 million parameters, preset standard, seed 7.',
+    );
     expect(text).toContain('**Gate failed.**');
-    expect(text.match(/^\| eagle3 \|/gm)).toHaveLength(8);
+    expect(text.match(/^\| eagle3 +\| .*\d\.\d\d(?:\*\*)? \(\d\.\d\d to /gm)).toHaveLength(8);
     expect(text).toMatch(
-      /^\| sps \| \*\*attack\*\* \| \*\*\d\.\d\d\*\* \(\d\.\d\d to \d\.\d\d\) \| −39 % \| \d+\.\d \(\+64 %\) \| 4 identical · 1 task · 3 similar · 0 different \| \d\.\d\d \| \+64 % \| 0\.\d{3} \| 8 \|$/m,
+      /^\| sps +\| \*\*attack\*\* +\| +\*\*\d\.\d\d\*\* \(\d\.\d\d to \d\.\d\d\) \| +−39 % \| +\d+\.\d \(\+64 %\) \| +4\/1\/3\/0 \| +\d\.\d\d \(\+64 %\) \| +0\.\d{3} \| +8 \|$/m,
     );
     expect(text).toContain(`\n${result.setup.command}\n`);
   });
 
   it('has one row that says where the time went', () => {
     const [, row] =
-      /^\| time \| gradient \| scoring \| exact lengths \| decoding \| controls \| other \| total \|\n\|[ |:-]+\n(.*)\n\n/m.exec(
+      /^\| time +\| +gradient \| +scoring \| +exact lengths \| +decoding \| +controls \| +other \| +total \|\n\|[ |:-]+\n(?:.*\n){2}(.*)\n\n/m.exec(
         text,
       )!;
-    expect(row).toMatch(/^\| all \| 8\.0 s \(4 %\) \| 32\.0 s \(17 %\) \| .* \| 3 min 4 s \|$/);
+    expect(row).toMatch(/^\| all +\| +8\.0 s \(4 %\) \| +32\.0 s \(17 %\) \| .* \| +3 min 4 s \|$/);
   });
 
   it('explains its columns, and lists every test', () => {
-    for (const name of [
-      'accepted length',
-      'change',
-      'passes',
-      'answers',
-      'free-running',
-      'free passes',
-      'KL',
-    ])
-      expect(text).toContain(`**${name}**: `);
+    for (const name of ['accepted length', 'change', 'passes', 'answers', 'free-running', 'KL'])
+      expect(text).toContain(`${name}: `);
     expect(text).toMatch(
       /^- eagle3, collapsed: drops by \d\d\.\d % .* against no suffix \(n = 8\), .* against random tokens .* against fluent text .* against undirected search .* corrected for 2 drafters: p = 0\.016; 8 prompts audited, 1 of them without a suffix \(counted as no drop\), 1 skipped$/m,
     );
@@ -77,21 +76,19 @@ describe('Markdown', () => {
   it('has the given suffixes in place of an attack', () => {
     const given = createSampleAudit({ given: true });
     const shown = renderMarkdown(given.result, given.timings, judge(given.result));
-    expect(shown).toMatch(/^\| eagle3 \| \*\*given suffix\*\* \| \*\*\d/m);
-    expect(shown).not.toContain('attack');
+    expect(shown).toMatch(/^\| eagle3 +\| \*\*given suffix\*\* +\| +\*\*\d/m);
+    expect(shown).not.toMatch(/\| (?:\*\*)?attack/);
   });
 
-  it('stays under 60 lines, however many drafters there are', () => {
+  it('fits into a comment on GitHub, however many drafters there are', () => {
     const [first] = result.drafters;
-    for (const count of [0, 1, 4, 5, 30]) {
+    for (const count of [0, 1, 20]) {
       const drafters = Array.from({ length: count }, (_, index) => ({
         ...first!,
         drafter: `drafter-${index}`,
       }));
       const many: AuditResult = { ...result, drafters };
-      expect(renderMarkdown(many, timings, judge(many, { failIfDrop: 0.1 })).split('\n').length).toBeLessThan(
-        60,
-      );
+      expect(renderMarkdown(many, timings, judge(many, { failIfDrop: 0.1 })).length).toBeLessThan(65_536);
     }
   });
 
@@ -101,7 +98,7 @@ describe('Markdown', () => {
     const hostile = renderMarkdown(named, timings, judge(named));
     expect(hostile).not.toMatch(/@all|<b>\[|https:\/\/|\n# y/);
     const bars = hostile.match(/^\| .*$/gm)?.map((row) => row.match(/(?<!\\)\|/g)!.length);
-    expect(new Set(bars)).toEqual(new Set([11, 9])); // rows, and where the time went
+    expect(new Set(bars)).toEqual(new Set([9, 4, 10, 3])); // rows and times, transfer, universal, facts
   });
 
   it('shows what steers a terminal by its picture, in the command too', () => {
@@ -113,9 +110,9 @@ describe('Markdown', () => {
   it('says that nothing was audited', () => {
     const empty = createSampleAudit({ empty: true });
     const nothing = renderMarkdown(empty.result, empty.timings, judge(empty.result));
-    expect(nothing).toContain('⚪ Inconclusive');
+    expect(nothing).toContain('⚪ **Inconclusive**');
     expect(nothing).toContain('**Incomplete.**');
-    expect(nothing).toContain('| eagle3 | nothing audited |');
+    expect(nothing).toContain('| eagle3  | nothing audited |');
   });
 });
 
@@ -127,7 +124,9 @@ describe('JUnit', () => {
       const [audited, gate, ...others] = [...suite.querySelectorAll('testcase')];
       expect([suite.getAttribute('tests'), others.length]).toEqual(['2', 0]);
       expect(suite.querySelectorAll('failure')).toHaveLength(Number(suite.getAttribute('failures')));
-      expect(audited?.textContent).toMatch(/^\s*Along the same answers, .* \(drop \d+ %, 95 % interval /);
+      expect(audited?.textContent).toMatch(
+        /^\s*With a suffix, .* \d+ % fewer tokens per step \(95 % interval /,
+      );
       expect(gate?.getAttribute('name')).toBe('gate: drop of the accepted length along the clean answer');
     }
   });

@@ -34,14 +34,11 @@ export function median(values: readonly number[]): number | null {
  * Where the time of an audit went: by drafter, the phases of the rows that count, the control rows as a whole, and the rest.
  * Times differ from run to run, so they are in reports and never in result.json.
  */
-export const phaseColumns = [
-  'gradient',
-  'scoring',
-  'exact lengths',
-  'decoding',
-  'controls',
-  'other',
-  'total',
+const phases = [
+  ['gradient', 'gradientMs'],
+  ['scoring', 'scoringMs'],
+  ['exact lengths', 'exactLengthsMs'],
+  ['decoding', 'decodingMs'],
 ] as const;
 
 export const phaseLegend =
@@ -54,58 +51,30 @@ export function phaseTable({ arms: timed, totalMs }: AuditTimings): Table | unde
   const busyMs = all.reduce((sum, time) => sum + time, 0);
   // Several workers compute for longer than the run takes.
   const wholeMs = timed.some(({ worker }) => worker !== undefined) ? Math.max(totalMs, busyMs) : totalMs;
-  const row = (name: string, times: readonly (number | null)[]): Row => ({
-    cells: [name, ...times.map((time, column) => phaseCell(time, column, wholeMs))],
-  });
+  const share = (time: number): string =>
+    wholeMs <= 0 ? durationText(time) : `${durationText(time)} (${percentText(time / wholeMs)})`;
   const drafters = [...new Set(timed.map(({ drafter }) => drafter))];
-  const other = Math.max(0, wholeMs - busyMs);
-  const own = drafters.map((drafter) =>
-    row(drafter, [...sumPhases(timed.filter((arm) => arm.drafter === drafter)), null, null]),
-  );
+  const own = drafters.map((drafter) => ({
+    cells: [drafter, ...sumPhases(timed.filter((arm) => arm.drafter === drafter)).map(share), '–', '–'],
+  }));
+  const other = share(Math.max(0, wholeMs - busyMs));
   return {
-    columns: ['', ...phaseColumns],
-    rows: [...(own.length > 1 ? own : []), row('all', [...all, other, totalMs])],
+    columns: ['time', ...phases.map(([name]) => name), 'controls', 'other', 'total'],
+    rows: [
+      ...(own.length > 1 ? own : []),
+      { cells: ['all', ...all.map(share), other, durationText(totalMs)] },
+    ],
   };
 }
 
-/** Workers of the run and their rates; undefined if it ran in one process. */
-export function workerTable({ arms }: AuditTimings): Table | undefined {
-  const timed = arms.filter(({ worker }) => worker !== undefined);
-  const names = [...new Set(timed.flatMap(({ worker }) => worker ?? []))].sort();
-  if (names.length === 0) return undefined;
-  const rows = names.map((name) => {
-    const own = timed.filter(({ worker }) => worker === name);
-    const busyMs = own.reduce((sum, { phases }) => sum + phases.totalMs, 0);
-    const rate = busyMs === 0 ? '–' : ((3_600_000 * own.length) / busyMs).toFixed(0);
-    return { cells: [name, String(own.length), durationText(busyMs), rate] };
-  });
-  return { columns: ['worker', 'rows', 'busy', 'rows per busy hour'], rows };
-}
-
-/** A time with its share of the whole run; null where it is not divided by drafter. */
-function phaseCell(time: number | null, column: number, totalMs: number): string {
-  if (time === null) return '–';
-  const isTotal = column === phaseColumns.length - 1;
-  return isTotal || totalMs <= 0
-    ? durationText(time)
-    : `${durationText(time)} (${percentText(time / totalMs)})`;
-}
-
 /** [gradient, scoring, exact lengths, decoding, controls] */
-function sumPhases(arms: readonly ArmTiming[]): readonly number[] {
-  const counted = arms.filter(({ arm }) => arm === 'attack' || arm === 'given');
-  const sum = (rows: readonly ArmTiming[], name: keyof ArmTiming['phases']): number =>
-    rows.reduce((total, { phases }) => total + phases[name], 0);
-  return [
-    sum(counted, 'gradientMs'),
-    sum(counted, 'scoringMs'),
-    sum(counted, 'exactLengthsMs'),
-    sum(counted, 'decodingMs'),
-    sum(
-      arms.filter((arm) => !counted.includes(arm)),
-      'totalMs',
-    ),
-  ];
+function sumPhases(rows: readonly ArmTiming[]): readonly number[] {
+  const isCounted = ({ arm }: ArmTiming): boolean => arm === 'attack' || arm === 'given';
+  const sum = (some: readonly ArmTiming[], name: keyof ArmTiming['phases']): number =>
+    some.reduce((total, row) => total + row.phases[name], 0);
+  const counted = rows.filter(isCounted);
+  const controls = rows.filter((row) => !isCounted(row));
+  return [...phases.map(([, name]) => sum(counted, name)), sum(controls, 'totalMs')];
 }
 
 /**
@@ -114,19 +83,8 @@ function sumPhases(arms: readonly ArmTiming[]): readonly number[] {
  * along the same answer. One row for each drafter and prompt set.
  */
 const paperColumns = [
-  'drafter',
-  { name: 'prompts', align: 'left' as const },
-  'speedup',
-  'attacked',
-  'accepted length',
-  'attacked',
-  'tokens/s',
-  'attacked',
-  'perplexity',
-  'attacked',
-  'similarity',
-  'same answer',
-  'attacked',
+  ...['speedup', 'attacked', 'accepted length', 'attacked', 'tokens/s', 'attacked', 'perplexity', 'attacked'],
+  ...['similarity', 'same answer', 'attacked'],
 ];
 
 /** Undefined for presets other than the paper's. */
@@ -135,7 +93,7 @@ export function paperTable(result: AuditResult, timings: AuditTimings): Table | 
   const rows = result.drafters.flatMap(({ drafter, prompts }) =>
     listSets(prompts).flatMap(({ name, own }) => paperRow(drafter, name, own, result.setup.seed, timings)),
   );
-  return { columns: paperColumns, rows };
+  return { columns: ['drafter', { name: 'prompts', align: 'left' }, ...paperColumns], rows };
 }
 
 /** Sets that were audited together are told apart by the beginning of the prompts' ids. */

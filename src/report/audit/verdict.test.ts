@@ -87,8 +87,9 @@ describe('the level of a verdict', () => {
     const verdict = judge(withSummaries(sample, { drop: 0.02, p: { clean: 0.4 } }, { drop: 0.45 }));
     expect(verdict.level).toBe('collapsed');
     expect(verdict.drafters.map(({ level }) => level)).toEqual(['robust', 'collapsed']);
-    expect(verdict.headline).toContain('the accepted length of sps from');
-    expect(verdict.headline).toContain('drop 45 %, 95 % interval 40 to 50 %');
+    expect(verdict.headline).toContain(
+      'With a suffix, sps accepts 45 % fewer tokens per step (95 % interval 40 to 50 %)',
+    );
   });
 });
 
@@ -139,12 +140,13 @@ describe('the headline', () => {
     const [clean, attack] = [row('clean'), row('attack')];
     const more = Math.round((attack.passes / clean.passes - 1) * 100);
     expect(judge(sample).headline).toBe(
-      `Along the same answers, suffixes shorten the accepted length of eagle3 from ` +
-        `${clean.sameAnswer.estimate.toFixed(2)} to ${attack.sameAnswer.estimate.toFixed(2)} tokens a step ` +
-        `(drop ${(summary.drop.estimate * 100).toFixed(0)} %, 95 % interval ${(summary.drop.low * 100).toFixed(0)} to ` +
-        `${(summary.drop.high * 100).toFixed(0)} %), so the target needs ${more} % more passes; ` +
+      `With a suffix, eagle3 accepts ${(summary.drop.estimate * 100).toFixed(0)} % fewer tokens per step ` +
+        `(95 % interval ${(summary.drop.low * 100).toFixed(0)} to ${(summary.drop.high * 100).toFixed(0)} %) ` +
+        'on the same answers, over 8 prompts; ' +
+        `from ${clean.sameAnswer.estimate.toFixed(2)} to ${attack.sameAnswer.estimate.toFixed(2)} tokens a step, ` +
+        `so the target needs ${more} % more passes; ` +
         '1 prompt has no suffix and counts as no drop; ' +
-        '4 of 8 answers are identical, 1 has the same result, 3 are similar; ' +
+        'answers: 4 identical · 1 task · 3 similar · 0 different; ' +
         'n = 8, p = 0.008 against the weakest control (undirected search), p = 0.016 corrected for 2 drafters.',
     );
   });
@@ -152,9 +154,7 @@ describe('the headline', () => {
   it('names suffixes that were given', () => {
     const { level, headline } = judge(given);
     expect(level).toBe('collapsed');
-    expect(headline).toMatch(
-      /^Along the same answers, the given suffixes shorten the accepted length of eagle3/,
-    );
+    expect(headline).toMatch(/^With the given suffixes, eagle3 accepts /);
     expect(headline).toContain('against the weakest control (fluent text)');
   });
 
@@ -204,7 +204,9 @@ describe('the headline', () => {
     ]);
     const { level, headline } = judge(result);
     expect(level).toBe('robust');
-    expect(headline).toMatch(/^The search found no suffix inside the bounds for eagle3, so nothing is lost:/);
+    expect(headline).toMatch(
+      /^The search found no suffix inside the bounds for eagle3, so nothing is lost, over 8 prompts;/,
+    );
     const few = createSampleAudit({ withoutSuffix: 'all', prompts: 3 }).result;
     expect(judge(few)).toMatchObject({ level: 'inconclusive' });
     expect(judge(few).headline).toContain('but 3 prompts cannot decide it');
@@ -215,7 +217,7 @@ describe('the headline', () => {
     const kept = { identical: 1, task: 0, similar: 0, different: 7 };
     const arms = first!.summary.arms.map((row) => (row.arm === 'attack' ? { ...row, kept } : row));
     const changed = { ...sample, drafters: [{ ...first!, summary: { ...first!.summary, arms } }] };
-    expect(judge(changed).headline).toContain('1 of 8 answers is identical, 7 are different;');
+    expect(judge(changed).headline).toContain('answers: 1 identical · 0 task · 0 similar · 7 different;');
   });
 });
 

@@ -1,26 +1,15 @@
 /** Writes the reports of an audit into its run folder. */
 import { join } from 'node:path';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { ArmName, AuditResult, DrafterResult } from '../../audit/result.js';
+import type { AuditResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { isRecord } from '../../core/json-text.js';
-import { countText, durationText, parameterText } from '../../core/number-text.js';
-import { writeWhole } from '../document.js';
-import { escapeMarkdown, showInvisible } from '../markup.js';
-import { tableMarkdown } from '../table.js';
-import { renderHtml } from './audit-page.js';
-import {
-  describeCounts,
-  describeDrop,
-  describeTests,
-  findPromptArms,
-  sameAnswerLength,
-} from './audit-words.js';
-import { levelNames, type VerdictLevel } from './evidence.js';
-import { renderJUnit } from './junit.js';
-import { auditTable, mainColumns } from './row-columns.js';
-import { paperTable, phaseColumns, phaseTable, workerTable } from './timing-summary.js';
-import { type DrafterVerdict, judge, type Verdict } from './verdict.js';
+import { writeReport, writeWhole } from '../document.js';
+import { escapeXml } from '../markup.js';
+import { createAuditReport } from './audit-report.js';
+import { describeCounts, findPromptArms, sameAnswerLength } from './audit-words.js';
+import { describeDrafter } from './headline.js';
+import { type GateCheck, type Verdict, judge } from './verdict.js';
 
 export async function writeReports(
   folder: string,
@@ -37,8 +26,7 @@ export async function writeReports(
     /** The suffixes that count, to be measured again. */
     suffixes: join(folder, 'suffixes.jsonl'),
   };
-  await writeWhole(paths.html, renderHtml(result, timings, verdict));
-  await writeWhole(paths.markdown, renderMarkdown(result, timings, verdict));
+  await writeReport(folder, createAuditReport(result, timings, verdict));
   await writeWhole(paths.junit, renderJUnit(result, verdict));
   await writeWhole(paths.suffixes, renderSuffixes(result));
   // Last, so that a finished result has its reports.
@@ -117,87 +105,69 @@ export function renderSuffixes({ drafters }: AuditResult): string {
   return lines.map((line) => `${line}\n`).join('');
 }
 
-// The audit as a comment for a pull request: the verdict, one table, and how to run it again. Under 60 lines.
-const marks: Readonly<Record<VerdictLevel, string>> = {
-  robust: '🟢',
-  fragile: '🟠',
-  collapsed: '🔴',
-  inconclusive: '⚪',
-};
-/** Beyond this many drafters the table keeps the rows that the verdict rests on. */
-const maxDraftersInFull = 4;
-const maxDrafters = 7;
-const maxWorkerRows = 8;
-const briefRows: readonly ArmName[] = ['clean', 'random', 'undirected', 'given', 'attack'];
+/**
+ * For test dashboards: a suite for each drafter; in it, a case that says whether anything was audited, and one for each
+ * gate. A single prompt is evidence, not a test.
+ */
+interface Case {
+  readonly name: string;
+  readonly outcome: 'passed' | 'failure' | 'error';
+  readonly message: string;
+}
 
-export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
-  const shown = result.drafters.slice(0, maxDrafters);
-  const isBrief = result.drafters.length > maxDraftersInFull;
+const gateNames: Readonly<Record<GateCheck['name'], string>> = {
+  failIfDrop: 'gate: drop of the accepted length along the clean answer',
+  failIfAcceptedLengthBelow: 'gate: attacked accepted length along the clean answer',
+};
+
+export function renderJUnit(result: AuditResult, verdict: Verdict): string {
+  const suites = result.drafters.map((drafter, index) => {
+    const own = verdict.drafters[index]!;
+    const message = own.audited ? describeDrafter(drafter, own) : describeCounts(drafter.summary);
+    const audited: Case = {
+      name: 'audited',
+      outcome: own.audited ? 'passed' : 'error',
+      message: [...(verdict.warnings ?? []), message].join(' '),
+    };
+    const gates = verdict.checks
+      .filter((check) => check.drafter === drafter.drafter)
+      .map(({ name, passed, message }): Case => {
+        return { name: gateNames[name], outcome: passed ? 'passed' : 'failure', message };
+      });
+    return { name: `mistletoe.${drafter.drafter}`, cases: [audited, ...gates] };
+  });
+  if (suites.length === 0)
+    suites.push({
+      name: 'mistletoe',
+      cases: [{ name: 'audited', outcome: 'error', message: verdict.headline }],
+    });
   const lines = [
-    `## ${marks[verdict.level]} ${levelNames[verdict.level]} · Mistletoe audit`,
-    '',
-    ...(verdict.warnings ?? []).flatMap((warning) => [`> **Warning.** ${escapeMarkdown(warning)}`, '']),
-    escapeMarkdown(verdict.headline),
-    '',
-    ...describeFailures(verdict),
-    ...tableMarkdown(auditTable(shown, mainColumns, (arm) => !isBrief || briefRows.includes(arm))),
-    '',
-    `<sub>${mainColumns.map(({ name, unit }) => `**${name}**: ${unit}`).join(' · ')}</sub>`,
-    '',
-    ...drawPaperTable(result, timings),
-    ...shown.map((drafter, index) => describeDrafter(drafter, verdict.drafters[index]!)),
-    ...(shown.length < result.drafters.length
-      ? [`- and ${countText(result.drafters.length - shown.length, 'more drafter')}: see the HTML report.`]
-      : []),
-    '',
-    ...drawPhases(timings),
-    describeSetup(result, timings),
-    '',
-    '```sh',
-    // Inside a fence only another fence could end it.
-    showInvisible(result.setup.command.replace(/\s+/g, ' ')).replace(/```/g, "'''"),
-    '```',
+    '<?xml version="1.0" encoding="UTF-8"?>',
+    `<testsuites name="mistletoe audit" ${countAttributes(suites.flatMap(({ cases }) => cases))}>`,
+    ...suites.flatMap(({ name, cases }) => [
+      `  <testsuite name="${escapeXml(name)}" ${countAttributes(cases)}>`,
+      ...cases.flatMap((each) => drawCase(each, name)),
+      '  </testsuite>',
+    ]),
+    '</testsuites>',
   ];
   return `${lines.join('\n')}\n`;
 }
 
-function describeFailures({ failures, exitCode }: Verdict): string[] {
-  if (failures.length === 0) return [];
-  const title = exitCode === 100 ? '**Gate failed.**' : '**Incomplete.**';
-  const shown = failures.slice(0, 3).map(escapeMarkdown).join(' ');
-  const more = failures.length > 3 ? ` And ${countText(failures.length - 3, 'more failure')}.` : '';
-  return [`${title} ${shown}${more}`, ''];
+function countAttributes(cases: readonly Case[]): string {
+  const count = (outcome: Case['outcome']): number =>
+    cases.filter((entry) => entry.outcome === outcome).length;
+  return `tests="${cases.length}" failures="${count('failure')}" errors="${count('error')}" skipped="0"`;
 }
 
-function describeDrafter({ drafter, summary }: DrafterResult, verdict: DrafterVerdict): string {
-  const name = escapeMarkdown(drafter);
-  if (!verdict.audited) return `- ${name}: ${describeCounts(summary)}`;
-  return (
-    `- ${name}, ${levelNames[verdict.level].toLowerCase()}: ${describeDrop(summary)}; ` +
-    `${describeTests(summary, verdict)}; ${describeCounts(summary)}`
-  );
-}
-
-function drawPaperTable(result: AuditResult, timings: AuditTimings): string[] {
-  const table = paperTable(result, timings);
-  return table === undefined ? [] : ['The columns of the paper:', '', ...tableMarkdown(table), ''];
-}
-
-/** All drafters together: the HTML report has one row for each. */
-function drawPhases(timings: AuditTimings): string[] {
-  const all = phaseTable(timings)?.rows.at(-1);
-  const workers = workerTable(timings);
+function drawCase({ name, outcome, message }: Case, className: string): string[] {
+  const inner =
+    outcome === 'passed'
+      ? `      <system-out>${escapeXml(message)}</system-out>`
+      : `      <${outcome} message="${escapeXml(message)}"/>`;
   return [
-    ...(all === undefined ? [] : [...tableMarkdown({ columns: ['time', ...phaseColumns], rows: [all] }), '']),
-    ...(workers === undefined || workers.rows.length > maxWorkerRows ? [] : [...tableMarkdown(workers), '']),
+    `    <testcase name="${escapeXml(name)}" classname="${escapeXml(className)}">`,
+    inner,
+    '    </testcase>',
   ];
-}
-
-function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {
-  const { target, preset, seed, version } = setup;
-  return (
-    `Target ${escapeMarkdown(target.name)} (${parameterText(target.parameterCount)}), preset ${escapeMarkdown(preset)}, ` +
-    `seed ${seed}, Mistletoe ${escapeMarkdown(version)}; the audit took ${durationText(timings.totalMs)} on ` +
-    `${escapeMarkdown(timings.machine)}. Run it again:`
-  );
 }

@@ -1,14 +1,13 @@
-/** A comparison of two audits as text, as Markdown for a pull request, and as a page. */
-import { changeText, percentText } from '../../core/number-text.js';
+/** A comparison of two audits, for a terminal, for a pull request, and as a page. */
+import { changeText, countText, percentText, pValueText } from '../../core/number-text.js';
 import type { Interval } from '../../measure/statistics.js';
 import { armLabels } from '../audit/audit-words.js';
 import { type Report, cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
-import { type Content, escapeMarkdown, fragment } from '../markup.js';
+import type { Content } from '../markup.js';
 import { drawIntervals } from '../chart.js';
-import { type Opening, drawFigure, rangeText } from '../page.js';
-import { tableText } from '../table.js';
-import { judgeChange } from './comparison.js';
-import type { Comparison, DrafterComparison, RunDescription } from './comparison-record.js';
+import type { FigureGroup, GateLine, Opening } from '../page.js';
+import { intervalCell } from '../table.js';
+import { type Comparison, type DrafterComparison, type RunDescription, judgeChange } from './comparison.js';
 import {
   comparisonTable,
   describeDifference,
@@ -16,37 +15,12 @@ import {
   describeUnpaired,
   findWorst,
   nameDrafter,
-  signed,
+  signedPoints,
   summarizeComparison,
 } from './comparison-words.js';
 
 const describeRun = ({ name, target, version, level }: RunDescription): string =>
   `${name}, target ${target}, Mistletoe ${version}: ${level}`;
-
-const noDifferences = 'Both runs have the same setup.';
-
-export function renderComparisonText(comparison: Comparison): string {
-  const { runs, differences, drafters, gate } = comparison;
-  const lines = [
-    summarizeComparison(comparison),
-    '',
-    `before  ${describeRun(runs.before)}`,
-    `after   ${describeRun(runs.after)}`,
-    '',
-    ...(differences.length === 0
-      ? [noDifferences]
-      : ['Setup differences:', ...differences.map((each) => `  ${describeDifference(each)}`)]),
-    ...describeUnpaired(comparison),
-    ...drafters.flatMap((drafter) => [
-      '',
-      nameDrafter(drafter),
-      ...(drafter.rows.length === 0 ? [] : tableText(comparisonTable(drafter))),
-      ...describeDrafter(drafter),
-    ]),
-    ...(gate === null ? [] : ['', ...(gate.failures.length === 0 ? ['The gate passed.'] : gate.failures)]),
-  ];
-  return `${lines.join('\n')}\n`;
-}
 
 const gateTitles = {
   0: 'Gate passed.',
@@ -56,21 +30,16 @@ const gateTitles = {
 } as const;
 
 export function createComparisonReport(comparison: Comparison): Report {
-  const { runs, differences, drafters, gate } = comparison;
-  const gateText = describeGate(gate);
+  const { runs, differences, drafters } = comparison;
   return {
     title: `Mistletoe comparison of ${runs.before.name} and ${runs.after.name}`,
     brand: 'Mistletoe comparison',
     subject: `${runs.before.name} and ${runs.after.name}, over the prompts that both audited`,
-    opening: describeOpening(comparison, gateText),
+    opening: describeOpening(comparison),
     sections: [
       section(
         ['drafters', 'Drafters', 'Row by row'],
         'Only prompts with the same text that both runs audited are compared. Each change is against the prompts without a suffix of the same run; the difference of two changes is in percentage points.',
-        {
-          html: null,
-          markdown: gate === null ? [] : [`**${gateTitles[gate.exitCode]}** ${escapeMarkdown(gateText)}`],
-        },
         sentencesBlock(describeUnpaired(comparison)),
         ...drafters.map((drafter) =>
           cardBlock(
@@ -78,15 +47,16 @@ export function createComparisonReport(comparison: Comparison): Report {
             ...(drafter.rows.length === 0
               ? []
               : [tableBlock(comparisonTable(drafter), `Rows of ${nameDrafter(drafter)}`)]),
-            sentencesBlock([describeDrafter(drafter).join(' ')]),
+            sentencesBlock(describeDrafter(drafter)),
           ),
         ),
       ),
       section(
         ['setup', 'Setup', 'The two runs'],
-        differences.length === 0 ? noDifferences : undefined,
+        undefined,
         cardBlock(
           undefined,
+          sentencesBlock(differences.length === 0 ? ['Both runs have the same setup.'] : []),
           factsBlock([
             ['before', describeRun(runs.before)],
             ['after', describeRun(runs.after)],
@@ -99,11 +69,13 @@ export function createComparisonReport(comparison: Comparison): Report {
   };
 }
 
-function describeGate(gate: Comparison['gate']): string {
-  if (gate === null) return '';
-  return gate.failures.length === 0
-    ? `No drop grew by ${percentText(gate.failIfWorse, 1)} or more beyond chance.`
-    : gate.failures.join(' ');
+function describeGate(gate: Comparison['gate']): GateLine[] {
+  if (gate === null) return [];
+  const { exitCode, failures, failIfWorse } = gate;
+  const title = gateTitles[exitCode];
+  return exitCode === 0
+    ? [{ passed: true, title, text: `No drop grew by ${percentText(failIfWorse, 1)} or more beyond chance.` }]
+    : failures.map((text) => ({ passed: false, title, text }));
 }
 
 const tones = {
@@ -114,19 +86,16 @@ const tones = {
   unknown: ['inconclusive', 'Not compared'],
 } as const;
 
-function describeOpening(comparison: Comparison, gateText: string): Opening {
+function describeOpening(comparison: Comparison): Opening {
   const { drafters, gate } = comparison;
   const [tone, label] = tones[judgeChange(findWorst(comparison)?.counted ?? null)];
   return {
-    id: 'outcome',
     tone,
     label,
     sentence: summarizeComparison(comparison),
     picture: drawLengths(drafters),
-    details: fragment`${drafters.map(drawFigures)}${
-      gate &&
-      fragment`<ul class="gate"><li><span class="tag ${gate.exitCode === 0 ? 'pass' : 'fail'}">${gateTitles[gate.exitCode]}</span> ${gateText}</li></ul>`
-    }`,
+    figures: drafters.flatMap(listFigures),
+    gate: describeGate(gate),
   };
 }
 
@@ -150,24 +119,26 @@ const drawLengths = (drafters: readonly DrafterComparison[]): Content =>
     ),
   );
 
-function drawFigures(drafter: DrafterComparison): Content {
+function listFigures(drafter: DrafterComparison): FigureGroup[] {
   const { counted, rows, prompts } = drafter;
-  if (counted === null) return null;
-  const { growth, drop } = counted;
-  const clean = rows.find(({ change }) => change === null)?.lengthChange;
-  const range = ({ low, high, n }: Interval, text: (value: number) => string): string | undefined =>
-    n < 2 ? undefined : rangeText(text(low), text(high));
-  return fragment`<div class="figures" role="group" aria-label="${nameDrafter(drafter)}">
-<div><b>${nameDrafter(drafter)}</b><span>${prompts.shared} prompts in both</span></div>
-${drawFigure(`${signed(growth.estimate)} points`, `drop under attack: ${percentText(drop.before)} to ${percentText(drop.after)}`, range(growth, signed))}
-${
-  clean === undefined
-    ? null
-    : drawFigure(
-        changeText(clean.estimate, 1),
-        'accepted length without a suffix',
-        range(clean, (value) => changeText(value, 1)),
-      )
-}
-</div>`;
+  if (counted === null) return [];
+  const { growth, drop, pValue } = counted;
+  const clean = rows.find(({ change }) => change === null)!;
+  return [
+    {
+      name: nameDrafter(drafter),
+      note: `${countText(prompts.shared, 'prompt')} in both`,
+      figures: [
+        {
+          ...intervalCell(growth, signedPoints),
+          label: `drop under attack: ${percentText(drop.before)} to ${percentText(drop.after)}`,
+        },
+        ...(growth.n < 2 ? [] : [{ value: pValueText(pValue), label: 'paired signed-rank test' }]),
+        {
+          ...intervalCell(clean.lengthChange, (change) => changeText(change, 1)),
+          label: 'accepted length without a suffix',
+        },
+      ],
+    },
+  ];
 }

@@ -1,24 +1,21 @@
 /** A comparison in sentences and a table, for the terminal, Markdown and the page. */
-import type { Interval } from '../../measure/statistics.js';
-import type { Cell, Table } from '../table.js';
-import { armLabels, countAnswers, describeKept } from '../audit/audit-words.js';
-import type {
-  Comparison,
-  DrafterComparison,
-  RowComparison,
-  SetupDifference,
-  SetupValue,
-  Sides,
-} from './comparison-record.js';
-import { describeTooFew, judgeChange } from './comparison.js';
+import { type Table, intervalCell, rangeText } from '../table.js';
+import { armLabels, countAnswers, keptText } from '../audit/audit-words.js';
+import {
+  type Comparison,
+  type DrafterComparison,
+  type SetupDifference,
+  type SetupValue,
+  describeTooFew,
+  judgeChange,
+} from './comparison.js';
+import type { RowComparison, Sides } from './comparison-numbers.js';
 import {
   acceptedLengthText,
   changeText,
   countText,
-  fixed,
   passesText,
   percentText,
-  pValueText,
 } from '../../core/number-text.js';
 
 export function comparisonTable({ rows }: DrafterComparison): Table {
@@ -27,7 +24,7 @@ export function comparisonTable({ rows }: DrafterComparison): Table {
       'row',
       { name: 'accepted length', unit: 'tokens per step' },
       'against no suffix',
-      { name: 'difference, points (95 %)' },
+      'difference, points (95 %)',
       { name: 'passes', unit: 'of the target' },
       'answers kept',
       { name: 'n', unit: 'prompts' },
@@ -37,7 +34,7 @@ export function comparisonTable({ rows }: DrafterComparison): Table {
         nameChange(row.arm, (arm) => armLabels[arm]),
         arrow(row.length, acceptedLengthText),
         row.change === null ? '–' : arrow(row.change, (change) => changeText(change)),
-        row.difference === null ? '–' : pointsCell(row.difference),
+        row.difference === null ? '–' : intervalCell(row.difference, signed),
         arrow(row.passes, passesText),
         row.change === null ? '–' : arrow(row.kept, keptShare),
         String(row.n),
@@ -59,15 +56,9 @@ function keptShare(kept: RowComparison['kept']['before']): string {
   return `${count}/${total}`;
 }
 
-/** Percentage points with their sign; one prompt has no interval. */
-function pointsCell({ estimate, low, high, n }: Interval): Cell {
-  return { value: signed(estimate), interval: n < 2 ? undefined : `${signed(low)} to ${signed(high)}` };
-}
-
-export function signed(share: number): string {
-  const text = fixed(100 * share, 1);
-  return share > 0 && text !== '0.0' ? `+${text}` : text;
-}
+const signed = (share: number): string => changeText(share, 1).replace(' %', '');
+/** Percentage points with their sign. */
+export const signedPoints = (share: number): string => `${signed(share)} points`;
 
 export const nameDrafter = ({ drafter }: DrafterComparison): string => nameChange(drafter, String);
 
@@ -86,7 +77,8 @@ export function summarizeComparison(comparison: Comparison): string {
   const name = nameDrafter(worst);
   const values = `from ${percentText(drop.before)} to ${percentText(drop.after)}`;
   const prompts = countText(growth.n, 'prompt');
-  const range = growth.n < 2 ? '' : ` (95 % interval ${signed(growth.low)} to ${signed(growth.high)} points)`;
+  const interval = rangeText(growth, signedPoints);
+  const range = interval === undefined ? '' : ` (95 % interval ${interval})`;
   const change = judgeChange(worst.counted);
   switch (change) {
     case 'worse':
@@ -99,6 +91,7 @@ export function summarizeComparison(comparison: Comparison): string {
   }
 }
 
+/** What neither the table nor the figures say. */
 export function describeDrafter(drafter: DrafterComparison): string[] {
   const { counted, prompts, rows, level } = drafter;
   const verdict =
@@ -107,41 +100,24 @@ export function describeDrafter(drafter: DrafterComparison): string[] {
   if (counted === null)
     sentences.push('No prompt was audited in both runs, so nothing else can be compared.');
   else {
-    const { growth, pValue } = counted;
-    const row = rows.at(-1)!;
-    sentences.push(
-      `Accepted length under ${row.arm.after === 'attack' ? 'attack' : 'the given suffixes'}, against no suffix: ` +
-        `${arrow(row.change!, (change) => changeText(change))}; ${describeGrowth(growth)}` +
-        `${growth.n < 2 ? '' : `, ${pValueText(pValue)}`}; ${countText(growth.n, 'prompt')}.`,
-    );
-    if (judgeChange(counted) === 'too few') sentences.push(`${describeTooFew(counted)} to rule out chance.`);
-    sentences.push(
-      `Answers before: ${describeKept(row.kept.before)}; after: ${describeKept(row.kept.after)}.`,
-    );
+    const { kept } = rows.at(-1)!;
     const { before, after } = counted.withoutSuffix;
+    if (judgeChange(counted) === 'too few') sentences.push(`${describeTooFew(counted)} to rule out chance.`);
+    sentences.push(`Answers before: ${keptText(kept.before)}; after: ${keptText(kept.after)}.`);
     if (before + after > 0) sentences.push(`Prompts without a suffix: ${before} → ${after}.`);
-  }
-  const clean = rows.find(({ change }) => change === null);
-  if (clean !== undefined) {
-    const { estimate, low, high, n } = clean.lengthChange;
-    const range = n < 2 ? '' : ` (95 % ${changeText(low, 1)} to ${changeText(high, 1)})`;
-    sentences.push(`Without a suffix: ${changeText(estimate, 1)}${range}.`);
   }
   return [...sentences, ...describeLeftOut(prompts)];
 }
 
-function describeGrowth({ estimate, low, high, n }: Interval): string {
-  const [from, to] = estimate < 0 ? [-high, -low] : [low, high];
-  const range = n < 2 ? '' : ` (95 % ${fixed(100 * from, 1)} to ${fixed(100 * to, 1)})`;
-  return `the drop ${estimate < 0 ? 'shrank' : 'grew'} by ${fixed(100 * Math.abs(estimate), 1)} points${range}`;
-}
-
 function describeLeftOut({ onlyBefore, onlyAfter, changed }: DrafterComparison['prompts']): string[] {
-  const parts = [
-    ...(onlyBefore > 0 ? [`${countText(onlyBefore, 'prompt')} audited only before`] : []),
-    ...(onlyAfter > 0 ? [`${countText(onlyAfter, 'prompt')} audited only after`] : []),
-    ...(changed > 0 ? [`${countText(changed, 'prompt')} with another text`] : []),
+  const counts: readonly (readonly [number, string])[] = [
+    [onlyBefore, 'audited only before'],
+    [onlyAfter, 'audited only after'],
+    [changed, 'with another text'],
   ];
+  const parts = counts
+    .filter(([count]) => count > 0)
+    .map(([count, reason]) => `${countText(count, 'prompt')} ${reason}`);
   return parts.length === 0 ? [] : [`Left out: ${parts.join(', ')}.`];
 }
 

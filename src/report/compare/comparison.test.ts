@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { compareAudits } from './comparison.js';
-import { renderReportHtml, renderReportMarkdown } from '../document.js';
-import type { Comparison } from './comparison-record.js';
-import { createComparisonReport, renderComparisonText } from './comparison-report.js';
+import { printReport, renderReportHtml } from '../document.js';
+import type { Comparison } from './comparison.js';
+import { createComparisonReport } from './comparison-report.js';
 import type { ComparablePrompt, ComparedRun } from './finished-run.js';
 import { parsePage } from '../../../test/support/report/parse-document.js';
 import { stringifyStably } from '../audit/write-reports.js';
@@ -11,10 +11,12 @@ import type { Row } from '../../../test/support/report/comparable-run.js';
 import { attacked, identity, prompt, run } from '../../../test/support/report/comparable-run.js';
 import { judge } from '../audit/verdict.js';
 
+const renderComparisonText = (comparison: Comparison): string =>
+  printReport(createComparisonReport(comparison), 'text');
 const renderComparisonHtml = (comparison: Comparison): string =>
   renderReportHtml(createComparisonReport(comparison));
 const renderComparisonMarkdown = (comparison: Comparison): string =>
-  renderReportMarkdown(createComparisonReport(comparison));
+  printReport(createComparisonReport(comparison), 'markdown');
 
 const sample = (options: SampleOptions, name = 'runs/sample'): ComparedRun => {
   const { result } = createSampleAudit(options);
@@ -208,7 +210,7 @@ describe('a comparison in words', () => {
     expect(lines[0]).toMatch(
       /^eagle3 got worse: .* \(95 % interval \+\d+\.\d to \+\d+\.\d points\), over \d+ prompts\.$/,
     );
-    expect(lines[2]).toMatch(/^before {2}runs\/a, target reference\/target, Mistletoe \d/);
+    expect(text).toMatch(/^before {2}runs\/a, target reference\/target, Mistletoe \d/m);
     expect(text).toContain('Both runs have the same setup.');
     const { rows, counted, prompts } = comparison.drafters[0]!;
     const table = lines.slice(lines.indexOf('eagle3') + 1, lines.indexOf('eagle3') + 2 + rows.length);
@@ -224,16 +226,21 @@ describe('a comparison in words', () => {
     ]);
     expect(text).toContain('Verdict: collapsed in both.');
     expect(text).toContain('Verdict: fragile → collapsed.');
-    expect(text).toMatch(new RegExp(`the drop grew by \\d+\\.\\d points .*; ${prompts.shared} prompts\\.`));
+    expect(text).toMatch(
+      new RegExp(
+        `^eagle3 \\(${prompts.shared} prompts in both\\): \\+\\d+\\.\\d points drop under attack: .*; p = `,
+        'm',
+      ),
+    );
     expect(text).toMatch(/^Answers before: .*; after: /m);
-    expect(text).toMatch(/^Without a suffix: [+−]?\d+\.\d % \(95 % /m);
+    expect(text).toMatch(/; [+−]?\d+\.\d % accepted length without a suffix \(95 % /);
   });
 
   it('turns round with the runs', () => {
     const back = compareAudits(after, before).drafters[0]!.counted!;
     expect(back.growth.estimate).toBeCloseTo(-comparison.drafters[0]!.counted!.growth.estimate, 12);
     expect(renderComparisonText(compareAudits(after, before))).toMatch(
-      /the drop shrank by \d+\.\d points \(95 % −?\d/,
+      /−\d+\.\d points drop under attack: .* \(95 % interval −\d/,
     );
   });
 
@@ -244,7 +251,7 @@ describe('a comparison in words', () => {
     });
     expect(markdown).toContain('runs/b\\|\\<i\\>');
     expect(markdown).toContain('**Gate failed.** Too \\<b\\>bad');
-    expect(markdown.match(/^\| row \|/gm)).toHaveLength(2);
+    expect(markdown.match(/^\| row +\|/gm)).toHaveLength(2);
     const cells = markdown
       .split('### The two runs')[0]!
       .split('\n')
@@ -268,7 +275,7 @@ describe('a comparison in words', () => {
     const one = renderComparisonText(
       compareAudits(run({ d: [attacked('1', 2)] }), run({ d: [attacked('1', 1)] })),
     );
-    expect(one).toContain('the drop grew by 33.3 points; 1 prompt.\n');
+    expect(one).toContain('d (1 prompt in both): +33.3 points drop under attack: 33 % to 67 %;');
     expect(one).toContain('1 prompt is too few to rule out chance.');
     expect(one).not.toContain('p =');
     expect(one).toMatch(/−33\.3 +10\.0/);

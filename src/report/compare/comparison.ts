@@ -1,21 +1,39 @@
 /**
  * Two finished audits side by side. What is compared is what both measured: the prompts that both audited, with the same
- * id and the same text (comparison-record.ts has the statistics).
+ * id and the same text (comparison-numbers.ts has the statistics).
  */
 import { arms, type AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
-import type {
-  Comparison,
-  CountedComparison,
-  DrafterComparison,
-  RunDescription,
-  SetupDifference,
-  Sides,
-  WorseGate,
-} from './comparison-record.js';
-import { compareCounted, compareRow, comparisonSchema, findRows } from './comparison-record.js';
+import {
+  type CountedComparison,
+  type Sides,
+  compareCounted,
+  compareRow,
+  findRows,
+} from './comparison-numbers.js';
 import type { ComparableDrafter, ComparablePrompt, ComparableResult, ComparedRun } from './finished-run.js';
 import { readFinishedRun } from './finished-run.js';
+
+export type Comparison = ReturnType<typeof compareAudits>;
+export type RunDescription = Comparison['runs']['before'];
+export type DrafterComparison = ReturnType<typeof compareDrafter>;
+
+export interface SetupDifference {
+  /** "target weights", "seed", or an option as it is given. */
+  readonly name: string;
+  /** Null where the run does not have it. */
+  readonly before: SetupValue;
+  readonly after: SetupValue;
+}
+
+export type SetupValue = string | number | boolean | null;
+
+export interface WorseGate {
+  readonly failIfWorse: number;
+  /** 0: passed, 3: a drafter could not be compared, 4: too few prompts to decide, 100: a drop grew too far. */
+  readonly exitCode: 0 | 3 | 4 | 100;
+  readonly failures: readonly string[];
+}
 
 /**
  * Two finished runs, by their folders: what `mistletoe compare` does.
@@ -26,24 +44,28 @@ export async function compareRuns(before: string, after: string): Promise<Compar
   return compareAudits(await readFinishedRun(before), await readFinishedRun(after));
 }
 
-export function compareAudits(before: ComparedRun, after: ComparedRun): Comparison {
+export function compareAudits(before: ComparedRun, after: ComparedRun) {
   const pairs = pairDrafters(before.result.drafters, after.result.drafters);
-  const ids = (side: keyof Sides<unknown>): string[] => pairs.map((pair) => pair[side].drafter);
-  const rest = (run: ComparedRun, paired: readonly string[]): string[] =>
-    run.result.drafters.map(({ drafter }) => drafter).filter((id) => !paired.includes(id));
+  const listUnpaired = (run: ComparedRun, side: keyof Sides<unknown>): string[] =>
+    run.result.drafters
+      .map(({ drafter }) => drafter)
+      .filter((id) => !pairs.some((pair) => pair[side].drafter === id));
+  const describeRun = ({ name, result: { setup, verdict } }: ComparedRun) => ({
+    name,
+    version: setup.version,
+    target: setup.target.name,
+    level: verdict.level,
+    headline: verdict.headline,
+  });
   return {
-    schema: comparisonSchema,
+    schema: 'mistletoe.comparison/1' as const,
     runs: { before: describeRun(before), after: describeRun(after) },
+    /** What was not the same in both, besides what was found. */
     differences: listDifferences(before.result.setup, after.result.setup, pairs),
     drafters: pairs.map((pair) => compareDrafter(pair, before.result, after.result)),
-    unpaired: { before: rest(before, ids('before')), after: rest(after, ids('after')) },
-    gate: null,
+    unpaired: { before: listUnpaired(before, 'before'), after: listUnpaired(after, 'after') },
+    gate: null as WorseGate | null,
   };
-}
-
-function describeRun({ name, result: { setup, verdict } }: ComparedRun): RunDescription {
-  const { version, target } = setup;
-  return { name, version, target: target.name, level: verdict.level, headline: verdict.headline };
 }
 
 /** By name; one drafter each is a pair whatever the names are. */
@@ -62,7 +84,7 @@ function compareDrafter(
   { before, after }: Sides<ComparableDrafter>,
   first: ComparableResult,
   second: ComparableResult,
-): DrafterComparison {
+) {
   const counted = { before: countedArm(before), after: countedArm(after) };
   const audited = {
     before: before.prompts.filter((prompt) => isAudited(prompt, counted.before)),
@@ -78,14 +100,17 @@ function compareDrafter(
     drafter: { before: before.drafter, after: after.drafter },
     level: { before: levelOf(first, before.drafter), after: levelOf(second, after.drafter) },
     prompts: {
+      /** Audited in both, with the same text: all numbers are over these. */
       shared: pairs.length,
       onlyBefore: audited.before.length - sameId.length,
       onlyAfter: audited.after.length - sameId.length,
+      /** The same id with another text. */
       changed: sameId.length - pairs.length,
     },
     rows: [...controls.map((arm) => ({ before: arm, after: arm })), counted].flatMap((arm) =>
       compareRow(pairs, arm),
     ),
+    /** Of the row that counts, over the prompts of both; null where there is none. */
     counted: pairs.length === 0 ? null : compareCounted(pairs, counted),
   };
 }
@@ -163,44 +188,48 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
 function listDifferences(
   before: AuditSetup,
   after: AuditSetup,
-  drafters: readonly Sides<ComparableDrafter>[],
+  pairs: readonly Sides<ComparableDrafter>[],
 ): SetupDifference[] {
+  const compare = (name: string, read: (setup: AuditSetup) => SetupValue | undefined): SetupDifference => ({
+    name,
+    before: read(before) ?? null,
+    after: read(after) ?? null,
+  });
   const options = new Set([...Object.keys(before.options), ...Object.keys(after.options)]);
-  const listed: SetupDifference[] = [
-    { name: 'version', before: before.version, after: after.version },
-    { name: 'node', before: before.node, after: after.node },
-    { name: 'target', before: before.target.name, after: after.target.name },
-    { name: 'target files (sha256)', before: before.target.sha256, after: after.target.sha256 },
-    ...drafters.flatMap((pair) => listDrafter(before, after, pair)),
-    { name: 'preset', before: before.preset, after: after.preset },
-    { name: 'seed', before: before.seed, after: after.seed },
-    { name: 'prompts given', before: before.promptCount, after: after.promptCount },
-    ...[...options].map((name) => ({
-      name: `option ${name}`,
-      before: before.options[name] ?? null,
-      after: after.options[name] ?? null,
-    })),
+  const listed = [
+    compare('version', ({ version }) => version),
+    compare('node', ({ node }) => node),
+    compare('target', ({ target }) => target.name),
+    compare('target files (sha256)', ({ target }) => target.sha256),
+    ...pairs.flatMap((pair) => listDrafter(before, after, pair)),
+    compare('preset', ({ preset }) => preset),
+    compare('seed', ({ seed }) => seed),
+    compare('prompts given', ({ promptCount }) => promptCount),
+    ...[...options].map((name) => compare(`option ${name}`, (setup) => setup.options[name])),
   ];
   return listed.filter((difference) => difference.before !== difference.after);
 }
+
+const drafterFields = [
+  ['system', 'system'],
+  ['draft policy', 'policy'],
+  ['files (sha256)', 'sha256'],
+] as const;
 
 function listDrafter(
   before: AuditSetup,
   after: AuditSetup,
   pair: Sides<ComparableDrafter>,
 ): SetupDifference[] {
-  const [first, second] = [pair.before.drafter, pair.after.drafter];
-  const old = before.drafters.find(({ id }) => id === first);
-  const now = after.drafters.find(({ id }) => id === second);
-  const row = (name: string, key: 'system' | 'policy' | 'sha256'): SetupDifference => ({
-    name: `${second} ${name}`,
-    before: old?.[key] ?? null,
-    after: now?.[key] ?? null,
-  });
+  const ids = { before: pair.before.drafter, after: pair.after.drafter };
+  const old = before.drafters.find(({ id }) => id === ids.before);
+  const now = after.drafters.find(({ id }) => id === ids.after);
   return [
-    { name: 'drafter', before: first, after: second },
-    row('system', 'system'),
-    row('draft policy', 'policy'),
-    row('files (sha256)', 'sha256'),
+    { name: 'drafter', ...ids },
+    ...drafterFields.map(([name, key]) => ({
+      name: `${ids.after} ${name}`,
+      before: old?.[key] ?? null,
+      after: now?.[key] ?? null,
+    })),
   ];
 }

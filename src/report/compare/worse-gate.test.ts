@@ -1,11 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { attacked, run } from '../../../test/support/report/comparable-run.js';
 import { createRandom } from '../../core/random.js';
-import { renderReportHtml } from '../document.js';
-import type { Comparison } from './comparison-record.js';
-import { createComparisonReport, renderComparisonText } from './comparison-report.js';
+import { printReport, renderReportHtml } from '../document.js';
+import type { Comparison } from './comparison.js';
+import { createComparisonReport } from './comparison-report.js';
 import { checkWorse, compareAudits } from './comparison.js';
 
+const renderComparisonText = (comparison: Comparison): string =>
+  printReport(createComparisonReport(comparison), 'text');
 const renderComparisonHtml = (comparison: Comparison): string =>
   renderReportHtml(createComparisonReport(comparison));
 

@@ -1,37 +1,30 @@
 /** report.html and report.md of a hardening run, made from its result alone. */
 import { basename } from 'node:path';
-import {
-  changeText,
-  countText,
-  durationText,
-  fixed,
-  groupThousands,
-  percentText,
-} from '../../core/number-text.js';
-import type { Interval } from '../../measure/statistics.js';
+import { changeText, countText, durationText, groupThousands, percentText } from '../../core/number-text.js';
 import type {
   AuditComparison,
   HardenedChange,
   HardeningResult,
 } from '../../train/harden/hardening-result.js';
-import type { Block, Report } from '../document.js';
 import {
+  type Block,
+  type Facts,
+  type Report,
   cardBlock,
   describeModel,
   describeSettings,
   factsBlock,
   hashText,
   limitsBlock,
-  pictureBlock,
   section,
   sentencesBlock,
   tableBlock,
   writeReport,
 } from '../document.js';
-import { type Content, type Markup, escapeMarkdown, fragment } from '../markup.js';
+import { type Content, escapeMarkdown, fragment } from '../markup.js';
 import { attackMark, cleanMark, drawIntervals } from '../chart.js';
-import { type Opening, drawFigure, rangeText } from '../page.js';
-import type { Facts } from '../table.js';
+import type { Figure, Opening } from '../page.js';
+import { intervalCell, negateInterval } from '../table.js';
 import * as words from './hardening-words.js';
 
 /**
@@ -83,16 +76,14 @@ const tones = {
 
 function describeOpening(result: HardeningResult): Opening {
   const [fresh] = result.audits;
-  const change = fresh === undefined ? undefined : words.findChange(fresh, 'hardened', 'before');
+  const change = words.findMainChange(result);
   const [tone, label] = tones[words.judgeOutcome(result)];
   return {
-    id: 'outcome',
     tone,
     label,
     sentence: words.describeOutcome(result),
     picture: fresh === undefined ? null : drawLengths(fresh),
-    details: fragment`<p class="meaning">${describeSubject(result)}.</p>
-${change === undefined ? null : drawFigures(change)}`,
+    figures: change === undefined ? [] : [{ figures: listFigures(change) }],
   };
 }
 
@@ -107,41 +98,34 @@ const drawLengths = ({ rows }: AuditComparison): Content =>
     })),
   );
 
-function drawFigures({ dropThen, dropNow, dropRatio, cleanLoss }: HardenedChange): Markup {
-  const range = (interval: Interval, text: string): string | undefined => (interval.n < 2 ? undefined : text);
-  const drop = (interval: Interval | null, label: string): Content =>
-    interval &&
-    drawFigure(
-      percentText(interval.estimate),
-      label,
-      range(interval, rangeText(fixed(100 * interval.low, 0), percentText(interval.high))),
-    );
-  return fragment`<div class="figures">
-${drop(dropThen, 'drop under attack, before')}
-${drop(dropNow, 'drop under attack, hardened')}
-${drop(dropRatio, 'of the drop before is left')}
-${
-  cleanLoss &&
-  drawFigure(
-    changeText(-cleanLoss.estimate, 1),
-    'accepted length without an attack',
-    range(cleanLoss, rangeText(fixed(-100 * cleanLoss.high, 1), changeText(-cleanLoss.low, 1))),
-  )
-}
-</div>`;
+function listFigures({ dropThen, dropNow, dropRatio, cleanLoss }: HardenedChange): Figure[] {
+  const shares = [
+    { interval: dropThen, label: 'drop under attack, before' },
+    { interval: dropNow, label: 'drop under attack, hardened' },
+    { interval: dropRatio, label: 'of the drop before is left' },
+  ];
+  const change = (value: number): string => changeText(value, 1);
+  return [
+    ...shares.flatMap(({ interval, label }) =>
+      interval === null ? [] : [{ ...intervalCell(interval, percentText), label }],
+    ),
+    ...(cleanLoss === null
+      ? []
+      : [{ ...intervalCell(negateInterval(cleanLoss), change), label: 'accepted length without an attack' }]),
+  ];
 }
 
-function describeAuditBlock(comparison: AuditComparison, index: number): Block {
+function describeAuditBlock(comparison: AuditComparison): Block {
   const { audit } = comparison;
   const link = `audits/${audit}/report.html`;
+  const summary = words.describeAudit(comparison);
   return cardBlock(
     words.auditTitles[audit],
     {
-      html: fragment`<p class="soft">${words.describeAudit(comparison)} · <a href="${link}">full report</a></p>`,
-      markdown: [`${escapeMarkdown(words.describeAudit(comparison))} ([report](${link}))`],
+      html: fragment`<p class="soft">${summary} · <a href="${link}">full report</a></p>`,
+      print: () => [`${escapeMarkdown(summary)} ([report](${link}))`],
     },
-    tableBlock(words.auditTable(comparison), words.auditTitles[audit], index === 0 ? words.resultLegend : []),
-    pictureBlock(index === 0 ? null : fragment`<figure>${drawLengths(comparison)}</figure>`),
+    tableBlock(words.auditTable(comparison), words.auditTitles[audit]),
     sentencesBlock(words.describeComparison(comparison)),
   );
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { renderReportHtml, renderReportMarkdown } from '../document.js';
+import { printReport, renderReportHtml } from '../document.js';
 import { createHardeningReport } from './hardening-report.js';
 import type { Table } from '../table.js';
 import { cellText } from '../table.js';
@@ -16,7 +16,7 @@ const resultOf = (...drafters: readonly (readonly SamplePrompt[])[]) =>
 
 type Result = ReturnType<typeof createHardeningResult>;
 const renderHtml = (result: Result): string => renderReportHtml(createHardeningReport(result));
-const renderMarkdown = (result: Result): string => renderReportMarkdown(createHardeningReport(result));
+const renderMarkdown = (result: Result): string => printReport(createHardeningReport(result), 'markdown');
 
 const textsOf = ({ rows }: Table): string[][] =>
   rows.map(({ cells }) => cells.map((cell) => (typeof cell === 'string' ? cell : cellText(cell))));
@@ -34,13 +34,13 @@ describe('a drop that is smaller', () => {
     );
     const [hardened, random, against] = describeComparison(better.audits[0]!);
     expect(hardened).toMatch(
-      /^The hardened drafter loses less under attack: \d+\.\d % where the drafter before loses \d+\.\d %, \d+\.\d % \(.* to .*\) of it \(p < 0\.001, over 12 prompts\)\. On clean prompts it accepts less than before: −4\.0 %/,
+      /^Under attack the hardened drafter loses \d+\.\d % where the drafter before loses \d+\.\d %: \d+\.\d points less \(p < 0\.001\), over 12 prompts\.$/,
     );
     expect(random).toMatch(
       /a difference of 0\.0 points that chance can explain \(p = 1\.000 for a smaller drop/,
     );
     expect(against).toMatch(
-      /^The hardened drafter loses less under attack: .* where the drafter trained on random suffixes loses/,
+      /^Under attack the hardened drafter loses .* where the drafter trained on random suffixes loses/,
     );
   });
 
@@ -53,10 +53,10 @@ describe('a drop that is smaller', () => {
     const sentences = describeComparison(three.audits[0]!);
     expect(sentences).toHaveLength(3);
     expect(sentences[1]).toMatch(
-      /^The drafter trained on random suffixes loses less .* where the drafter before/,
+      /^Under attack the drafter trained on random suffixes loses .* where the drafter before loses .* less/,
     );
     expect(sentences[2]).toMatch(
-      /^The hardened drafter loses less .* where the drafter trained on random suffixes loses 29/,
+      /^Under attack the hardened drafter loses .* where the drafter trained on random suffixes loses 29/,
     );
   });
 
@@ -69,7 +69,8 @@ describe('a drop that is smaller', () => {
     ]);
     expect(rows.map(([name]) => name)).toEqual(['before', 'hardened', 'random suffixes']);
     expect(rows[0]!.slice(4)).toEqual(['–', '–', '–', '12']);
-    expect(rows[1]![6]).toBe('< 0.001');
+    expect(rows[1]![5]).toMatch(/^−4\.0 % \(−4\.0 to −4\.0 %\)$/);
+    expect(rows[1]![6]).toBe('p < 0.001');
   });
 });
 
@@ -79,13 +80,12 @@ describe('a drop that is not smaller', () => {
     expect(describeOutcome(same)).toMatch(/^No gain was shown: /);
     const worse = resultOf(createPrompts(12, 2.5, 0.1), createPrompts(12, 2.5, 0.4));
     expect(describeOutcome(worse)).toMatch(/^Hardening made it worse: /);
-    expect(describeComparison(worse.audits[0]!)[0]).toMatch(/loses more under attack: .* points more \(p/);
+    expect(describeComparison(worse.audits[0]!)[0]).toMatch(/: \d+\.\d points more \(p/);
   });
 
   it('of a few prompts proves nothing, and that is said', () => {
     const few = resultOf(createPrompts(3, 2.5, 0.4), createPrompts(3, 2.4, 0.1));
     expect(describeOutcome(few)).toMatch(/^3 prompts are too few to tell whether hardening helped: /);
-    expect(describeComparison(few.audits[0]!)[0]).toMatch(/changes by −4\.0 % .*chance can explain\.$/);
     expect(renderHtml(few)).toContain('class="verdict inconclusive"');
     expect(renderHtml(few)).not.toContain('<tr class="good">');
     expect(describeComparison(few.audits[0]!)[0]).toMatch(/chance can explain \(p = 0\.125/);
@@ -101,7 +101,7 @@ describe('a drop that is not smaller', () => {
     const none = resultOf(skipped, skipped);
     expect(describeOutcome(none)).toMatch(/^Nothing could be compared/);
     expect(describeComparison(none.audits[0]!)).toEqual([
-      'The hardened drafter and the drafter before have no audited prompt in common: nothing can be compared.',
+      'No audited prompt in common: the hardened drafter and the drafter before cannot be compared.',
     ]);
     expect(renderHtml(none)).toContain('Nothing could be compared');
   });
@@ -125,7 +125,7 @@ describe('reports', () => {
     const page = renderHtml(both);
     for (const audit of ['fresh', 'stronger']) expect(page).toContain(`href="audits/${audit}/report.html"`);
     expect(page).not.toMatch(/src=|https?:\/\/(?!www\.w3\.org)/);
-    expect(page.match(/role="img"/g)).toHaveLength(2);
+    expect(page.match(/role="img"/g)).toHaveLength(1);
   });
 
   it('escape what comes from outside', () => {

@@ -9,10 +9,17 @@ import {
   percentText,
   pValueText,
 } from '../../core/number-text.js';
-import { lengthCell } from '../audit/row-columns.js';
-import { type Cell, type Column, type Row, type Table, cellText } from '../table.js';
+import {
+  type Cell,
+  type Column,
+  type Row,
+  type Table,
+  intervalCell,
+  negateInterval,
+  rangeText,
+} from '../table.js';
 import type { HardeningAudit } from '../../train/harden/hardening-settings.js';
-import { judgeDrop, judgePrice, trainedRoles } from '../../train/harden/hardening-result.js';
+import { judgeDrop, trainedRoles } from '../../train/harden/hardening-result.js';
 import type {
   AuditComparison,
   DrafterRole,
@@ -28,25 +35,19 @@ export const roleNames: Readonly<Record<DrafterRole, string>> = {
   random: 'random suffixes',
 };
 
-const digits = 1;
+const share = (value: number): string => percentText(value, 1);
+const change = (value: number): string => changeText(value, 1);
+const points = (value: number): string => `${fixed(100 * value, 1)} points`;
 
-/** Values are shares: "20.1 to 57.3", in percent. */
-const shareCell = ({ estimate, low, high, n }: Interval): Cell => ({
-  value: percentText(estimate, digits),
-  interval: n < 2 ? undefined : `${points(low)} to ${points(high)}`,
-});
-const share = (value: number): string => percentText(value, digits);
-const points = (value: number): string => fixed(100 * value, digits);
-
-const resultColumns: readonly Column[] = [
-  { name: 'drafter' },
+const resultColumns: readonly (Column | string)[] = [
+  'drafter',
   { name: 'clean', unit: 'tokens per step' },
   { name: 'attacked', unit: 'tokens per step' },
   { name: 'drop', unit: 'under attack' },
   { name: 'of the drop before', unit: 'what is left of it' },
   { name: 'clean length', unit: 'against before' },
   { name: 'p', unit: 'that the drop is smaller' },
-  { name: 'prompts' },
+  'prompts',
 ];
 
 export const resultLegend: readonly string[] = [
@@ -55,39 +56,28 @@ export const resultLegend: readonly string[] = [
 ];
 
 export function auditTable({ rows, changes }: AuditComparison): Table {
+  const dash = '–';
+  const cellOf = (interval: Interval | null | undefined, text: (value: number) => string): Cell | string =>
+    interval == null ? dash : intervalCell(interval, text);
   return {
     columns: resultColumns,
-    rows: rows.map((row) => {
-      const change = changes.find(({ role, against }) => role === row.role && against === 'before');
+    rows: rows.map(({ role, clean, attacked, promptsAudited, drop }) => {
+      const own = changes.find((each) => each.role === role && each.against === 'before');
+      const isCompared = own !== undefined && own.prompts > 0;
       return {
-        tone: change !== undefined && judgeDrop(change) === 'smaller' ? 'good' : undefined,
+        tone: own !== undefined && judgeDrop(own) === 'smaller' ? 'good' : undefined,
         cells: [
-          roleNames[row.role],
-          row.clean === null ? '–' : lengthCellOf(row.clean),
-          row.attacked === null ? '–' : lengthCellOf(row.attacked),
-          row.promptsAudited === 0 ? '–' : shareCell(row.drop),
-          change === undefined || change.prompts === 0
-            ? '–'
-            : change.dropRatio === null
-              ? 'undefined'
-              : shareCell(change.dropRatio),
-          change?.cleanLoss == null ? '–' : lossCell(change.cleanLoss),
-          change === undefined ? '–' : pValueText(change.pValue).replace(/^p (= )?/, ''),
-          String(row.promptsAudited),
+          roleNames[role],
+          cellOf(clean, acceptedLengthText),
+          cellOf(attacked, acceptedLengthText),
+          promptsAudited === 0 ? dash : intervalCell(drop, share),
+          isCompared && own.dropRatio === null ? 'undefined' : cellOf(own?.dropRatio, share),
+          cellOf(own?.cleanLoss && negateInterval(own.cleanLoss), change),
+          own === undefined ? dash : pValueText(own.pValue),
+          String(promptsAudited),
         ],
       };
     }),
-  };
-}
-
-const lengthCellOf = (interval: Interval): Cell =>
-  interval.n < 2 ? { value: acceptedLengthText(interval.estimate) } : lengthCell(interval);
-
-function lossCell({ estimate, low, high, n }: Interval): Cell {
-  const signed = (loss: number): string => changeText(-loss, digits).replace(' %', '');
-  return {
-    value: changeText(-estimate, digits),
-    interval: n < 2 ? undefined : `${signed(high)} to ${signed(low)}`,
   };
 }
 
@@ -101,30 +91,28 @@ export function describeAudit({ objective, steps, suffixLength, prompts }: Audit
   return `${countText(prompts, 'prompt')}, suffixes of ${suffixLength} tokens, ${groupThousands(steps)} search steps for ${objective}`;
 }
 
-export const findChange = (
-  { changes }: AuditComparison,
-  role: HardenedChange['role'],
-  against: DrafterRole,
-): HardenedChange | undefined => changes.find((change) => change.role === role && change.against === against);
+/** The hardened drafter against the one before, in the fresh audit. */
+export const findMainChange = ({ audits: [fresh] }: HardeningResult): HardenedChange | undefined =>
+  fresh?.changes.find(({ role, against }) => role === 'hardened' && against === 'before');
 
 export type Outcome = 'smaller' | 'larger' | 'unclear' | 'unknown' | 'too few';
 
 /** What the fresh audit shows. Fewer than five prompts decide nothing. */
-export function judgeOutcome({ audits }: HardeningResult): Outcome {
-  const change = audits[0] === undefined ? undefined : findChange(audits[0], 'hardened', 'before');
-  if (change?.dropNow == null) return 'unknown';
-  return change.prompts < minPairs ? 'too few' : judgeDrop(change);
+export function judgeOutcome(result: HardeningResult): Outcome {
+  const main = findMainChange(result);
+  if (main?.dropNow == null) return 'unknown';
+  return main.prompts < minPairs ? 'too few' : judgeDrop(main);
 }
 
 /** What hardening changed, in about 20 words. */
 export function describeOutcome(result: HardeningResult): string {
-  const change =
-    result.audits[0] === undefined ? undefined : findChange(result.audits[0], 'hardened', 'before');
-  if (change?.dropThen == null || change.dropNow === null)
+  const main = findMainChange(result);
+  if (main?.dropThen == null || main.dropNow === null)
     return 'Nothing could be compared: no prompt was audited both before and after hardening.';
-  const { dropThen, dropNow, dropLess } = change;
-  const prompts = countText(change.prompts, 'prompt');
-  const range = dropLess === null || dropLess.n < 2 ? '' : ` (${describeRange(dropLess)})`;
+  const { dropThen, dropNow, dropLess } = main;
+  const prompts = countText(main.prompts, 'prompt');
+  const difference = dropLess === null ? undefined : rangeText(negateInterval(dropLess), points);
+  const range = difference === undefined ? '' : ` (95 % interval of the difference ${difference})`;
   const values = `${share(dropThen.estimate)} to ${share(dropNow.estimate)}`;
   switch (judgeOutcome(result)) {
     case 'smaller':
@@ -132,21 +120,10 @@ export function describeOutcome(result: HardeningResult): string {
     case 'larger':
       return `Hardening made it worse: under attack the drop of the accepted length rises from ${values}${range}, over ${prompts}.`;
     case 'too few':
-      return `${prompts} ${change.prompts === 1 ? 'is' : 'are'} too few to tell whether hardening helped: the drop under attack went from ${values}.`;
+      return `${prompts} ${main.prompts === 1 ? 'is' : 'are'} too few to tell whether hardening helped: the drop under attack went from ${values}.`;
     default:
       return `No gain was shown: the drop under attack went from ${values}, which chance can explain${range}, over ${prompts}.`;
   }
-}
-
-const describeRange = ({ low, high }: Interval): string =>
-  `95 % interval of the difference ${points(-high)} to ${points(-low)} points`;
-
-export function describeComparison(comparison: AuditComparison): readonly string[] {
-  return comparison.changes.map((change) =>
-    change.against === 'before'
-      ? [describeDrop(change), describePrice(change)].join(' ').trimEnd()
-      : describeDrop(change),
-  );
 }
 
 const sides: Readonly<Record<DrafterRole, string>> = {
@@ -154,45 +131,22 @@ const sides: Readonly<Record<DrafterRole, string>> = {
   hardened: 'the hardened drafter',
   random: 'the drafter trained on random suffixes',
 };
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-function describeDrop(change: HardenedChange): string {
-  const { role, against, prompts, dropThen, dropNow, dropLess, dropRatio, pValue, pLarger } = change;
-  const subject = capital(sides[role]);
-  if (dropThen === null || dropNow === null || dropLess === null)
-    return `${subject} and ${sides[against]} have no audited prompt in common: nothing can be compared.`;
-  const over = `over ${countText(prompts, 'prompt')}`;
-  const values = `${share(dropNow.estimate)} where ${sides[against]} loses ${share(dropThen.estimate)}`;
-  const difference = `${points(Math.abs(dropLess.estimate))} points`;
-  const ratio =
-    dropRatio === null
-      ? 'the ratio is undefined because the other drop is close to 0'
-      : `${cellText(shareCell(dropRatio))} of it`;
-  switch (judgeDrop(change)) {
-    case 'smaller':
-      return `${subject} loses less under attack: ${values}, ${ratio} (${pValueText(pValue)}, ${over}).`;
-    case 'larger':
-      return `${subject} loses more under attack: ${values}, ${difference} more (${pValueText(pLarger)}, ${over}).`;
-    default:
-      return `${subject} loses ${values} under attack: a difference of ${difference} that chance can explain (${pValueText(pValue)} for a smaller drop, ${over}).`;
-  }
-}
-
-/** The effect on prompts that nobody attacks. */
-function describePrice(change: HardenedChange): string {
-  const { cleanLoss } = change;
-  if (cleanLoss === null) return '';
-  const { estimate, low, high, n } = cleanLoss;
-  const bounds = n < 2 ? '' : ` (95 % ${changeText(-high, digits)} to ${changeText(-low, digits)})`;
-  const changed = `${changeText(-estimate, digits)}${bounds}`;
-  switch (judgePrice(change)) {
-    case 'smaller':
-      return `On clean prompts it accepts less than before: ${changed}.`;
-    case 'larger':
-      return `On clean prompts it accepts more than before: ${changed}.`;
-    default:
-      return `On clean prompts its accepted length changes by ${changed}, which chance can explain.`;
-  }
+/** Each pair of drafters under attack. The table has the rest: what is left of the drop, and clean prompts. */
+export function describeComparison({ changes }: AuditComparison): readonly string[] {
+  return changes.map((own) => {
+    const { role, against, prompts, dropThen, dropNow, dropLess, pValue, pLarger } = own;
+    const effect = judgeDrop(own);
+    if (effect === 'unknown' || dropThen === null || dropNow === null || dropLess === null)
+      return `No audited prompt in common: ${sides[role]} and ${sides[against]} cannot be compared.`;
+    const difference = points(Math.abs(dropLess.estimate));
+    const results = {
+      smaller: `${difference} less (${pValueText(pValue)})`,
+      larger: `${difference} more (${pValueText(pLarger)})`,
+      unclear: `a difference of ${difference} that chance can explain (${pValueText(pValue)} for a smaller drop)`,
+    };
+    return `Under attack ${sides[role]} loses ${share(dropNow.estimate)} where ${sides[against]} loses ${share(dropThen.estimate)}: ${results[effect]}, over ${countText(prompts, 'prompt')}.`;
+  });
 }
 
 export const roundLegend =
@@ -200,9 +154,8 @@ export const roundLegend =
 
 export function roundTable({ rounds }: HardeningResult): Table {
   const names: Readonly<Record<TrainedRole, string>> = { hardened: 'searched', random: 'random' };
-  const cells = (name: string, record: RoundRecord, index: number): Row => {
+  const rowOf = (name: string, record: RoundRecord, index: number): Row => {
     const { cleanBefore, cleanAfter, attackedLength, searchSteps } = record;
-    const change = cleanBefore === null || cleanAfter === null ? null : cleanAfter / cleanBefore - 1;
     return {
       cells: [
         name,
@@ -214,7 +167,7 @@ export function roundTable({ rounds }: HardeningResult): Table {
         String(record.updates),
         acceptedLengthText(cleanBefore),
         acceptedLengthText(cleanAfter),
-        changeText(change, digits),
+        change((cleanAfter ?? NaN) / (cleanBefore ?? NaN) - 1),
       ],
     };
   };
@@ -224,7 +177,7 @@ export function roundTable({ rounds }: HardeningResult): Table {
       ...['clean before', 'clean after', 'change'],
     ],
     rows: trainedRoles.flatMap((role) =>
-      rounds[role].map((record, index) => cells(names[role], record, index)),
+      rounds[role].map((record, index) => rowOf(names[role], record, index)),
     ),
   };
 }

@@ -71,14 +71,9 @@ function drawAlongUpdates(
   });
 }
 
-export const drawLoss = (updates: readonly UpdateLine[]): Markup =>
-  drawAlongUpdates(`Loss per learned token over ${updates.length} updates:`, '↑ loss per token', [
-    { style: accent, points: updates.map(({ update, loss }) => ({ x: update, y: loss })) },
-  ]);
-
 export const drawValue = (
   updates: readonly UpdateLine[],
-  name: 'rate' | 'norm' | 'distance' | 'confidence',
+  name: 'loss' | 'rate' | 'norm' | 'distance' | 'confidence',
   label: string,
 ): Markup =>
   drawAlongUpdates(`${label} over ${updates.length} updates:`, `↑ ${label}`, [

@@ -13,8 +13,10 @@ import {
 import type { LengthLine, UpdateLine } from '../../train/loop/training-state.js';
 import { nameStart } from '../../train/training-start.js';
 import { type MeasuredLengths, type TrainingResult, summariseLevels } from '../../train/train-run.js';
-import type { Report, Section } from '../document.js';
 import {
+  type Facts,
+  type Report,
+  type Section,
   cardBlock,
   describeModel,
   describeSettings,
@@ -27,10 +29,11 @@ import {
   tableBlock,
   writeReport,
 } from '../document.js';
-import { fragment, type Markup } from '../markup.js';
-import { type Opening, drawCard, drawFigure, rangeText } from '../page.js';
-import type { Facts, Row, Table } from '../table.js';
-import { drawLengthCurve, drawLevels, drawLoss, drawReached, drawValue } from './training-charts.js';
+import type { Interval } from '../../measure/statistics.js';
+import { fragment } from '../markup.js';
+import { type Opening, drawCard } from '../page.js';
+import { type Row, type Table, intervalCell } from '../table.js';
+import { drawLengthCurve, drawLevels, drawReached, drawValue } from './training-charts.js';
 
 /**
  * @example
@@ -59,24 +62,27 @@ export function createTrainingReport(result: TrainingResult): Report {
 const minHeldOutTexts = 5;
 
 function describeOpening(result: TrainingResult): Opening {
-  const { lengths, updates, elapsedMs, data } = result;
+  const { lengths, data } = result;
   const measured = result.log.filter((line): line is LengthLine => line.kind === 'length');
   const isEnough = data.heldOut.examples >= minHeldOutTexts;
   const isBetter = isEnough && lengths !== undefined && lengths.best.length > lengths.first.length;
+  const gain = lengths && {
+    ...intervalCell(changeInterval(lengths), (change) => changeText(change)),
+    label: `accepted length, best against before, by steps of ${countText(data.heldOut.examples, 'text')}`,
+  };
   return {
-    id: 'outcome',
     tone: isBetter ? 'robust' : 'inconclusive',
-    label: isBetter ? 'Trained' : lengths === undefined || !isEnough ? 'Not decided' : 'No gain',
+    label: judgeTraining(isBetter, lengths !== undefined && isEnough),
     sentence: describeOutcome(result),
     picture: lengths === undefined ? null : drawLengthCurve(measured, lengths),
-    details: fragment`<p class="meaning">${describeSubject(result)}: ${describeEnd(result)}. ${describeMeaning(result)}</p>
-<div class="figures">
-${lengths === undefined ? null : drawFigure(changeText(lengths.best.length / lengths.first.length - 1), `accepted length, best against before, by steps of ${countText(data.heldOut.examples, 'text')}`, changeRange(lengths))}
-${drawFigure(groupThousands(updates), lengths === undefined ? 'updates' : `updates, the best after ${groupThousands(lengths.best.update)}`)}
-${drawFigure(groupThousands(data.training.learntTokens), `tokens to learn in ${groupThousands(data.training.examples)} texts`)}
-${drawFigure(durationText(elapsedMs), 'of training')}
-</div>`,
+    meaning: describeMeaning(result),
+    figures: gain === undefined ? [] : [{ figures: [gain] }],
   };
+}
+
+function judgeTraining(isBetter: boolean, isDecided: boolean): string {
+  if (isBetter) return 'Trained';
+  return isDecided ? 'No gain' : 'Not decided';
 }
 
 /** What training changed, in about 20 words. */
@@ -97,15 +103,15 @@ export function describeOutcome({ lengths, updates, data }: TrainingResult): str
  * 95 % interval of the change, from the spread of accepted tokens between steps. The log has no counts by text, so
  * steps of one text count as independent, and the interval is somewhat too narrow.
  */
-function changeRange({ first, best }: MeasuredLengths): string | undefined {
-  if (best === first || first.steps < 2 || best.steps < 2) return undefined;
+function changeInterval({ first, best }: MeasuredLengths): Interval {
   const relativeVariance = ({ length, steps, reached }: LengthLine): number => {
     const squares = reached.reduce((sum, share, level) => sum + (2 * level + 1) * share, 0);
     return Math.max(0, squares - (length - 1) ** 2) / steps / length ** 2;
   };
   const ratio = best.length / first.length;
   const margin = 1.96 * ratio * Math.sqrt(relativeVariance(first) + relativeVariance(best));
-  return rangeText(changeText(ratio - margin - 1).replace(' %', ''), changeText(ratio + margin - 1));
+  const n = best === first ? 1 : Math.min(first.steps, best.steps);
+  return { estimate: ratio - 1, low: ratio - margin - 1, high: ratio + margin - 1, n };
 }
 
 function describeSubject(result: TrainingResult): string {
@@ -172,13 +178,20 @@ export function lengthTable({ lengths, settings }: TrainingResult): Table | unde
 const levelLegend =
   'Cross-entropy is the mean over the counted rows, in the first and the last tenth of the updates. Deeper tokens have fewer rows: drafts end with their text, and only tokens of the draft vocabulary count.';
 
+/** Single values of an update; parts of the loss that only some systems have are left out elsewhere. */
+const curves = [
+  ['loss', 'Loss', 'loss per token'],
+  ['distance', 'L1 distance to the target’s distribution', 'L1 distance, 0 to 2'],
+  ['confidence', 'Cross-entropy of the confidence head', 'cross-entropy (nats)'],
+  ['rate', 'Learning rate', 'learning rate'],
+  ['norm', 'Gradient norm before clipping', 'gradient norm'],
+] as const;
+
 function describeLearning(result: TrainingResult, updates: readonly UpdateLine[]): Section {
+  const measured = curves.filter(([name]) => updates.some((line) => line[name] !== undefined));
   const charts = fragment`<p class="soft small">Thin lines are single updates, thick lines are smoothed.</p><div class="grid">
-${drawCard('Loss', drawLoss(updates))}
 ${drawCard('Cross-entropy of each drafted token', drawLevels(updates))}
-${drawParts(updates)}
-${drawCard('Learning rate', drawValue(updates, 'rate', 'learning rate'))}
-${drawCard('Gradient norm before clipping', drawValue(updates, 'norm', 'gradient norm'))}
+${measured.map(([name, title, label]) => drawCard(title, drawValue(updates, name, label)))}
 </div>`;
   const table = tableBlock(levelTable(result), 'Cross-entropy by drafted token', [levelLegend]);
   return section(
@@ -188,19 +201,6 @@ ${drawCard('Gradient norm before clipping', drawValue(updates, 'norm', 'gradient
     cardBlock(undefined, table),
   );
 }
-
-/** Parts of the loss that only some systems have. */
-const parts = [
-  ['distance', 'L1 distance to the target’s distribution', 'L1 distance, 0 to 2'],
-  ['confidence', 'Cross-entropy of the confidence head', 'cross-entropy (nats)'],
-] as const;
-
-const drawParts = (updates: readonly UpdateLine[]): readonly Markup[] =>
-  parts.flatMap(([name, title, label]) =>
-    updates.some((line) => line[name] !== undefined)
-      ? [drawCard(title, drawValue(updates, name, label))]
-      : [],
-  );
 
 function levelTable({ log }: TrainingResult): Table {
   const entropy = (value: number): string => (Number.isNaN(value) ? '–' : fixed(value, 3));

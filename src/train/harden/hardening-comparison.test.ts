@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compareAudit, drafterRoles, judgeDrop, judgePrice } from './hardening-result.js';
+import { compareAudit, drafterRoles, judgeDrop } from './hardening-result.js';
 import type { DrafterRole, HardenedChange } from './hardening-result.js';
 import type { SamplePrompt } from '../../../test/support/train/sample-hardening.js';
 import { createAuditResult, createPrompts } from '../../../test/support/train/sample-hardening.js';
@@ -137,13 +137,5 @@ describe('verdicts', () => {
     ['unclear', 1, 0.4, 0.1],
   ] as const)('%s over %i prompts from a drop of %d to %d', (effect, count, then, now) => {
     expect(judgeDrop(first(createPrompts(count, 2.5, then), createPrompts(count, 2.5, now)))).toBe(effect);
-  });
-
-  it.each([
-    ['smaller', 2.5, 2.3],
-    ['larger', 2.5, 2.6],
-    ['unclear', 2.5, 2.5],
-  ] as const)('%s clean length from %d to %d', (effect, then, now) => {
-    expect(judgePrice(first(createPrompts(12, then, 0.2), createPrompts(12, now, 0.2)))).toBe(effect);
   });
 });

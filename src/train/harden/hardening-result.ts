@@ -4,7 +4,6 @@ import {
   acceptedLengthOf,
   bootstrapInterval,
   type Interval,
-  minPairs,
   poolCounts,
   type StepCounts,
   testSignedRanks,
@@ -174,13 +173,6 @@ export function judgeDrop({ dropLess, pValue, pLarger }: HardenedChange): Effect
   if (dropLess === null || pValue === null || pLarger === null) return 'unknown';
   if (dropLess.low > 0 && pValue < significance) return 'smaller';
   return dropLess.high < 0 && pLarger < significance ? 'larger' : 'unclear';
-}
-
-/** At least five prompts are needed. */
-export function judgePrice({ cleanLoss }: HardenedChange): Effect {
-  if (cleanLoss === null) return 'unknown';
-  if (cleanLoss.n >= minPairs && cleanLoss.low > 0) return 'smaller';
-  return cleanLoss.n >= minPairs && cleanLoss.high < 0 ? 'larger' : 'unclear';
 }
 
 interface HardenedRounds extends Readonly<Record<'searchMs' | 'trainingMs', number>> {

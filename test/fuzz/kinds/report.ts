@@ -4,15 +4,20 @@ import { formatAudit } from '../../../src/cli/audit/audit-text.js';
 import { createColors, createOutput } from '../../../src/cli/terminal.js';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import { renderHtml } from '../../../src/report/audit/audit-page.js';
-import { renderJson, renderMarkdown, renderSuffixes } from '../../../src/report/audit/write-reports.js';
-import { renderJUnit } from '../../../src/report/audit/junit.js';
+import { createAuditReport } from '../../../src/report/audit/audit-report.js';
+import { printReport, renderReportHtml } from '../../../src/report/document.js';
+import { renderJson, renderJUnit, renderSuffixes } from '../../../src/report/audit/write-reports.js';
 import { createSampleAudit } from '../../support/report/sample-audit.js';
 import { judge } from '../../../src/report/audit/verdict.js';
 import { pick } from '../byte-mutations.js';
 import type { FuzzKind } from '../kind.js';
 import { ensure } from '../kind.js';
 import { checkHtml, checkMarkdown, checkText, checkXml, describePage, joinWords } from '../report-checks.js';
+
+const renderHtml = (...parts: Parameters<typeof createAuditReport>): string =>
+  renderReportHtml(createAuditReport(...parts));
+const renderMarkdown = (...parts: Parameters<typeof createAuditReport>): string =>
+  printReport(createAuditReport(...parts), 'markdown');
 
 const hostile: readonly string[] = [
   ...[

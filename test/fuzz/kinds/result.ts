@@ -2,11 +2,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createRandom } from '../../../src/core/random.js';
-import {
-  createComparisonReport,
-  renderComparisonText,
-} from '../../../src/report/compare/comparison-report.js';
-import { renderReportMarkdown } from '../../../src/report/document.js';
+import { createComparisonReport } from '../../../src/report/compare/comparison-report.js';
+import { printReport } from '../../../src/report/document.js';
 import { checkWorse, compareAudits } from '../../../src/report/compare/comparison.js';
 import { readFinishedRun } from '../../../src/report/compare/finished-run.js';
 import { renderResult, stringifyStably } from '../../../src/report/audit/write-reports.js';
@@ -38,9 +35,12 @@ export const result: FuzzKind = {
       const runs = [await readFinishedRun(before!), await readFinishedRun(after!)] as const;
       const compared = compareAudits(...runs);
       const comparison = { ...compared, gate: checkWorse(compared, 0.1) };
-      checkMarkdown(renderReportMarkdown(createComparisonReport(comparison)));
+      checkMarkdown(printReport(createComparisonReport(comparison), 'markdown'));
       JSON.parse(stringifyStably(comparison));
-      ensure(!/\bundefined\b|\[object/.test(renderComparisonText(comparison)), 'a hole in the text');
+      ensure(
+        !/\bundefined\b|\[object/.test(printReport(createComparisonReport(comparison), 'text')),
+        'a hole in the text',
+      );
     };
   },
 };

@@ -1,4 +1,8 @@
-/** What a comparison of two audits finds, as plain data. */
+/**
+ * The numbers of a comparison. Resamples draw prompts and take both runs of each, so that what the runs share cancels
+ * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter that loses the same
+ * share under attack has not become more fragile. The difference of two shares is in percentage points.
+ */
 import type { ArmName } from '../../audit/result.js';
 import { countClasses } from '../../audit/summary.js';
 import {
@@ -11,74 +15,13 @@ import {
 } from '../../measure/statistics.js';
 import type { ComparableArm, ComparablePrompt } from './finished-run.js';
 
-export const comparisonSchema = 'mistletoe.comparison/1';
-
 export interface Sides<T> {
   readonly before: T;
   readonly after: T;
 }
 
-export interface Comparison {
-  readonly schema: typeof comparisonSchema;
-  readonly runs: Sides<RunDescription>;
-  /** What was not the same in both, besides what was found. */
-  readonly differences: readonly SetupDifference[];
-  readonly drafters: readonly DrafterComparison[];
-  readonly unpaired: Sides<readonly string[]>;
-  readonly gate: WorseGate | null;
-}
-
-export interface RunDescription {
-  readonly name: string;
-  readonly version: string;
-  readonly target: string;
-  readonly level: string;
-  readonly headline: string;
-}
-
-export interface DrafterComparison {
-  readonly drafter: Sides<string>;
-  readonly level: Sides<string>;
-  readonly prompts: PromptCounts;
-  readonly rows: readonly RowComparison[];
-  /** Of the row that counts, over the prompts of both; null where there is none. */
-  readonly counted: CountedComparison | null;
-}
-
-interface PromptCounts {
-  /** Audited in both, with the same text: all numbers are over these. */
-  readonly shared: number;
-  readonly onlyBefore: number;
-  readonly onlyAfter: number;
-  /** The same id with another text. */
-  readonly changed: number;
-}
-
 export type RowComparison = ReturnType<typeof compareRow>[number];
 export type CountedComparison = ReturnType<typeof compareCounted>;
-
-export interface SetupDifference {
-  /** "target weights", "seed", or an option as it is given. */
-  readonly name: string;
-  /** Null where the run does not have it. */
-  readonly before: SetupValue;
-  readonly after: SetupValue;
-}
-
-export type SetupValue = string | number | boolean | null;
-
-export interface WorseGate {
-  readonly failIfWorse: number;
-  /** 0: passed, 3: a drafter could not be compared, 4: too few prompts to decide, 100: a drop grew too far. */
-  readonly exitCode: 0 | 3 | 4 | 100;
-  readonly failures: readonly string[];
-}
-
-/**
- * The numbers of a comparison. Resamples draw prompts and take both runs of each, so that what the runs share cancels
- * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter that loses the same
- * share under attack has not become more fragile. The difference of two shares is in percentage points.
- */
 export type PromptPair = Sides<ComparablePrompt>;
 
 export function findRows({ arms }: ComparablePrompt, arm: ArmName): ComparableArm[] {

@@ -5,7 +5,11 @@ import { parsePage } from '../../../test/support/report/parse-document.js';
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
 import { hostileAnswer } from '../../../test/support/report/sample-texts.js';
 import { judge } from './verdict.js';
-import { renderHtml } from './audit-page.js';
+import { createAuditReport } from './audit-report.js';
+import { renderReportHtml } from '../document.js';
+
+const renderHtml = (...parts: Parameters<typeof createAuditReport>): string =>
+  renderReportHtml(createAuditReport(...parts));
 
 const { result, timings } = createSampleAudit();
 const render = (audited: AuditResult): string =>
@@ -92,16 +96,16 @@ describe('the verdict and the rows of the HTML report', () => {
     const figures = textsOf(eagle3, 'div').map((part) => part.replace(/\s+/g, ' '));
     expect(figures[1]).toMatch(/^−50 %95 % interval −\d+ to −\d+ %accepted length$/);
     expect(figures[2]).toMatch(/^\+97 %target passes per answer: \d+\.\d to \d+\.\d$/);
-    expect(figures[3]).toBe('8 of 8answers kept: 4 identical · 1 same result · 3 similar');
+    expect(figures[3]).toBe('8 of 8answers kept: 4 identical · 1 task · 3 similar · 0 different');
     expect(figures[4]).toBe('p = 0.016against undirected search, corrected');
   });
 
   it('explain every column where it stands', () => {
     const heads = [...document.querySelectorAll('#rows thead tr')];
-    expect(heads).toHaveLength(4);
+    expect(heads).toHaveLength(2);
     for (const head of heads) {
-      const columns = [...head.querySelectorAll('th')].slice(1).filter((cell) => cell.querySelector('abbr'));
-      expect(columns.length).toBeGreaterThan(7);
+      const columns = [...head.querySelectorAll('th')].slice(2);
+      expect(columns.length).toBeGreaterThan(6);
       for (const column of columns) {
         expect(column.querySelector('abbr')?.getAttribute('title')?.length).toBeGreaterThan(15);
         expect(column.querySelector('small')?.textContent.length).toBeGreaterThan(5);
@@ -111,22 +115,20 @@ describe('the verdict and the rows of the HTML report', () => {
 
   it('write changes with their sign, and none for the clean row', () => {
     const rows = [...document.querySelectorAll('#rows .card > .scroll tbody tr')].slice(0, 8);
-    const cells = (row: ParsedNode): string[] => textsOf(row, 'td').slice(1);
+    const cells = (row: ParsedNode): string[] => textsOf(row, 'td').slice(2);
     expect(cells(rows[0]!)).toEqual([
       '–',
       expect.stringMatching(/^\d+\.\d$/),
       '–',
-      expect.anything(),
-      '–',
+      expect.stringMatching(/^\d\.\d\d$/),
       '–',
       '8',
     ]);
     expect(cells(rows[7]!)).toEqual([
       '−50 %',
       expect.stringMatching(/^\d+\.\d \(\+97 %\)$/),
-      '4 identical · 1 same result · 3 similar',
-      expect.stringMatching(/^\d\.\d\d$/),
-      '+97 %',
+      '4/1/3/0',
+      expect.stringMatching(/^\d\.\d\d \(\+97 %\)$/),
       expect.stringMatching(/^0\.\d{3}$/),
       '8',
     ]);
@@ -285,7 +287,9 @@ describe('an unusual result', () => {
     const given = createSampleAudit({ given: true });
     const page = parsePage(renderHtml(given.result, given.timings, judge(given.result)));
     expect([...page.querySelectorAll('main > [id]')].map(({ id }) => id)).not.toContain('search');
-    expect(textsOf(page, '#rows tr.attack th')).toEqual(Array.from({ length: 4 }, () => 'given suffix'));
+    expect(textsOf(page, '#rows tr.attack td:nth-child(2)')).toEqual(
+      Array.from({ length: 4 }, () => 'given suffix'),
+    );
     expect(textsOf(page, '#depth .key li').at(-1)).toBe('given suffix');
     expect(textsOf(findFold(page, 'chat-1'), '.sides h4')[1]).toMatch(/^The same answer, given suffix/);
     expect(textsOf(page, '#setup dt')).not.toContain('attack');
