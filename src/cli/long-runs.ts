@@ -11,7 +11,7 @@ import type { MachineFlags, progressFlag, reportFormatFlag, runFlags } from './c
 import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
-import { type Progress, type ProgressClock, createProgress } from './progress.js';
+import { type Progress, createProgress } from './progress.js';
 import type { PromptFinder } from './model-source.js';
 import { type Colors, type Terminal, colorsFor } from './terminal.js';
 
@@ -85,7 +85,7 @@ interface FolderRun<Events, Outcome> {
   readonly command: 'train' | 'harden';
   /** Flags that may be given with --resume, beside those of all runs. */
   readonly resumable?: readonly string[];
-  createEvents(progress: Progress, clock: ProgressClock): Events;
+  createEvents(progress: Progress): Events;
   /** Checks the flags and reads what they name. */
   prepare(onNotice: (message: string) => void): Promise<(options: RunOptions<Events>) => Promise<Outcome>>;
   resume(folder: string, options: RunOptions<Events>): Promise<Outcome>;
@@ -109,7 +109,7 @@ export async function runInFolder<
     resume === undefined
       ? await run.prepare(progress.note)
       : (options: RunOptions<Events>) => run.resume(resume, options);
-  const events = run.createEvents(progress, { now: () => performance.now() });
+  const events = run.createEvents(progress);
   // A resumed run reads its target from its folder.
   let target: string = bundledTarget;
   const onOpen = (opened: OpenedRun): void => {

@@ -14,8 +14,7 @@ import { MistletoeError } from '../core/errors.js';
 import { mapFolder } from '../draft/systems.js';
 import { findPromptSet, hubSets } from '../text/prompts/hub-sets.js';
 import type { DownloadFlags } from './common-flags.js';
-import type { Progress, ProgressClock, ProgressMode } from './progress.js';
-import { createProgress, roughDuration } from './progress.js';
+import { createProgress, type Progress, type ProgressMode } from './progress.js';
 import type { Terminal } from './terminal.js';
 
 export type ModelFinder = (given: string) => Promise<string>;
@@ -57,9 +56,7 @@ async function showDownload<Path extends string | undefined>(
   name: string,
   download: (display: DownloadDisplay) => Promise<Path>,
 ): Promise<Path> {
-  const display = createDownloadProgress(createProgress(progress, stderr), name, {
-    now: () => performance.now(),
-  });
+  const display = createDownloadProgress(createProgress(progress, stderr), name);
   try {
     const path = await download(display);
     display.end(`${name} is in ${path ?? 'the cache'}`);
@@ -75,48 +72,29 @@ const maxEvents = 1000;
 
 type DownloadDisplay = ReturnType<typeof createDownloadProgress>;
 
-/** Shows size, time left, speed and file. */
-export function createDownloadProgress(progress: Progress, name: string, { now }: ProgressClock) {
-  let hasStarted = false;
-  let totalBytes = 0;
+/** Shows size, time left and file. */
+export function createDownloadProgress(progress: Progress, name: string) {
+  let totalBytes: number | undefined;
   let reportedBytes = 0;
   let reportedFile: string | undefined;
-  /** Where this attempt started; bytes of an earlier attempt do not count towards the speed. */
-  let first: { readonly bytes: number; readonly time: number } | undefined;
-  const measureSpeed = (doneBytes: number): number | undefined => {
-    if (first === undefined || doneBytes <= first.bytes) return undefined;
-    const milliseconds = now() - first.time;
-    return milliseconds > 0 ? (doneBytes - first.bytes) / milliseconds : undefined;
-  };
   return {
     onStart(bytes: number): void {
-      hasStarted = true;
       totalBytes = bytes;
       progress.start(bytes, `download ${name}`, formatBytes);
     },
     onProgress({ file, doneBytes }: { readonly file: string; readonly doneBytes: number }): void {
-      first ??= { bytes: doneBytes, time: now() };
       const isDue =
         file !== reportedFile ||
-        doneBytes - reportedBytes >= totalBytes / maxEvents ||
+        doneBytes - reportedBytes >= totalBytes! / maxEvents ||
         doneBytes === totalBytes;
       if (!isDue) return;
       reportedBytes = doneBytes;
       reportedFile = file;
-      const bytesPerMs = measureSpeed(doneBytes);
-      progress.update(doneBytes, { file }, () => [
-        ...(bytesPerMs === undefined
-          ? []
-          : [
-              `left ${roughDuration((totalBytes - doneBytes) / bytesPerMs)}`,
-              `${formatBytes(Math.round(1000 * bytesPerMs))}/s`,
-            ]),
-        file,
-      ]);
+      progress.update(doneBytes, { file });
     },
     /** Prints nothing if nothing had to be downloaded. */
     end(summary?: string): void {
-      if (hasStarted) progress.finish(summary);
+      if (totalBytes !== undefined) progress.finish(summary);
     },
   };
 }

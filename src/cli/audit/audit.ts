@@ -85,7 +85,7 @@ async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<numb
   const start = await prepare(flags, invocation, progress.note);
   // Until here Ctrl-C kills the process: there is nothing to save yet.
   const [workers, queue] = [await planWorkers(flags), queueOf(flags, terminal)];
-  const events = createAuditProgress(progress, { now: () => performance.now() });
+  const events = createAuditProgress(progress);
   const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
     start({ events, signal, workers, queue, ...cacheOf(flags) }),
   );

@@ -63,7 +63,7 @@ export async function showAudit(stage: Stage): Promise<void> {
     ...cache,
   });
   const progress = createProgress('auto', terminal.stderr);
-  const events = createAuditProgress(progress, { now: () => performance.now() });
+  const events = createAuditProgress(progress);
   const place = flags.out ?? { parent: 'runs', name: 'demo' };
   const outcome = await startAudit(place, request, { events, signal, ...cache }).finally(() => {
     progress.finish();
