@@ -12,6 +12,7 @@ import { type Invocation, defineCommand } from './command.js';
 import { cacheFolderFlag, formatFlag } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import { type FlagsOf, flag } from './flags.js';
+import { joinLines, printResult } from './long-runs.js';
 import { asOneLine } from './terminal.js';
 
 const tasks = ['list', 'trim', 'clear'] as const;
@@ -41,7 +42,7 @@ export const cache = defineCommand({
   run: runCache,
 });
 
-async function runCache(flags: CacheFlags, { terminal: { stdout }, args }: Invocation): Promise<number> {
+async function runCache(flags: CacheFlags, { terminal, args }: Invocation): Promise<number> {
   const task = readTask(args[0] ?? 'list');
   if (flags.to !== undefined && task !== 'trim') {
     throw new MistletoeError('usage', `--to was given to cache ${task}, which removes nothing by size.`, {
@@ -49,10 +50,8 @@ async function runCache(flags: CacheFlags, { terminal: { stdout }, args }: Invoc
     });
   }
   const folder = flags.cacheDir ?? defaultCacheFolder();
-  const isJson = flags.format === 'json';
   const print = (value: object, lines: readonly string[]): void => {
-    if (isJson) stdout.writeData(`${JSON.stringify(value, undefined, 2)}\n`);
-    else stdout.write(lines.map((line) => `${line}\n`).join(''));
+    printResult(flags.format, terminal, { json: () => value, text: () => joinLines(lines) });
   };
   switch (task) {
     case 'list': {

@@ -13,27 +13,35 @@ import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { type Progress, createProgress } from './progress.js';
 import type { PromptFinder } from './model-source.js';
-import { type Colors, type Terminal, colorsFor } from './terminal.js';
+import { type Colors, type StopSignal, type Terminal, asOneLine, colorsFor } from './terminal.js';
 
-/** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C kills the process. `ending` says what it does meanwhile. */
+/** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C kills the process. */
 export async function runInterruptibly<Outcome>(
+  terminal: Terminal,
+  run: (signal: AbortSignal) => Promise<Outcome>,
+  onInterrupt?: (signal: StopSignal) => void,
+): Promise<Outcome> {
+  const abort = new AbortController();
+  const stopListening = terminal.onInterrupt((signal) => {
+    onInterrupt?.(signal);
+    abort.abort();
+  });
+  return run(abort.signal).finally(stopListening);
+}
+
+/** `ending` says what the run does after Ctrl-C. */
+export function runWithProgress<Outcome>(
   terminal: Terminal,
   progress: Progress,
   ending: string,
   run: (signal: AbortSignal) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const abort = new AbortController();
-  const stopListening = terminal.onInterrupt((signal) => {
+  return runInterruptibly(terminal, run, (signal) => {
     const again = signal === 'SIGINT' ? 'Ctrl-C again' : `another ${signal}`;
     progress.note(`${ending}; ${again} stops at once.`);
-    abort.abort();
-  });
-  try {
-    return await run(abort.signal);
-  } finally {
-    stopListening();
+  }).finally(() => {
     progress.finish();
-  }
+  });
 }
 
 interface ServerEvents {
@@ -117,7 +125,7 @@ export async function runInFolder<
     events.onOpen?.(opened);
   };
   // Until here Ctrl-C kills the process: there is nothing to save yet.
-  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
+  const outcome = await runWithProgress(terminal, progress, 'Saving what is done', (signal) =>
     start({ events: { ...events, onOpen }, signal, ...cacheOf(flags) }),
   );
   if (outcome.status === 'interrupted') {
@@ -135,20 +143,31 @@ export async function runInFolder<
 }
 
 export interface ResultForms {
-  text(colors: Colors): string;
-  json(): string;
-  markdown(): string;
+  readonly text: (colors: Colors) => string;
+  /** A value, or its text. */
+  readonly json: () => object | string;
+  readonly markdown?: () => string;
 }
 
 /** A result in the form that --format names; only that form is made. */
 export function printResult(
   format: 'text' | 'json' | 'markdown',
   terminal: Terminal,
-  forms: ResultForms,
+  { text, json, markdown }: ResultForms,
 ): void {
   const { stdout } = terminal;
-  if (format === 'json') stdout.writeData(forms.json());
-  else stdout.write(format === 'text' ? forms.text(colorsFor(stdout, terminal)) : forms.markdown());
+  if (format === 'json') {
+    const value = json();
+    stdout.writeData(typeof value === 'string' ? value : `${JSON.stringify(value, undefined, 2)}\n`);
+  } else stdout.write(format === 'markdown' ? markdown!() : text(colorsFor(stdout, terminal)));
+}
+
+export type Fact = readonly [label: string, value: string];
+
+/** One line for each, with the values below each other. */
+export function formatFacts(facts: readonly Fact[], colors: Colors): string[] {
+  const width = Math.max(...facts.map(([label]) => label.length)) + 2;
+  return facts.map(([label, value]) => colors.dim(label.padEnd(width)) + asOneLine(value));
 }
 
 /** `allowed` and `names`: what may be combined with --resume. */

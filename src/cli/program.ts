@@ -15,7 +15,7 @@ type LoadCommand = () => Promise<Readonly<Record<string, unknown>>>;
 const groups: Readonly<
   Record<string, readonly (readonly [name: string, summary: string, load: LoadCommand])[]>
 > = {
-  'Try it:': [['demo', 'see speculative decoding and an audit at work', () => import('./demo/demo.js')]],
+  'Try it:': [['demo', 'see speculative decoding and an audit at work', () => import('./demo.js')]],
   'How fragile is my drafter?': [
     ['audit', 'search for suffixes that slow a drafter down', () => import('./audit/audit.js')],
     ['worker', 'run units of audits from a queue', () => import('./audit/worker.js')],
@@ -86,8 +86,12 @@ function createProgram(terminal: Terminal, showAll: boolean): Command {
     .enablePositionalOptions()
     .exitOverride()
     .configureOutput({
-      writeOut: stdout.write,
-      writeErr: stderr.write,
+      writeOut: (text) => {
+        stdout.write(text);
+      },
+      writeErr: (text) => {
+        stderr.write(text);
+      },
       outputError: () => undefined, // reportFailure prints it
       getOutHelpWidth: () => helpWidth(stdout.columns()),
       getErrHelpWidth: () => helpWidth(stderr.columns()),

@@ -13,7 +13,7 @@ import { applyPreset } from '../../audit/settings.js';
 import { type Invocation, defineCommand } from '../command.js';
 import { cacheOf, resumable, targetFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import { joinLines, printResult, readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
+import { joinLines, printResult, readPromptSets, refuseChanges, runWithProgress } from '../long-runs.js';
 import { createModelFinder, createPromptFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import { asOneLine, type Terminal } from '../terminal.js';
@@ -67,10 +67,11 @@ export const audit = defineCommand({
           hint: 'Leave it out; only --format may be given.',
         }),
     );
-    const { stdout } = invocation.terminal;
     const verified = await verifyFinishedRun(flags.verify); // throws if anything was changed
-    if (flags.format === 'json') stdout.writeData(`${JSON.stringify(verified, undefined, 2)}\n`);
-    else stdout.write(describeVerified(verified));
+    printResult(flags.format === 'json' ? 'json' : 'text', invocation.terminal, {
+      json: () => verified,
+      text: () => describeVerified(verified),
+    });
     return exitCodes.success;
   },
 });
@@ -86,7 +87,7 @@ async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<numb
   // Until here Ctrl-C kills the process: there is nothing to save yet.
   const [workers, queue] = [await planWorkers(flags), queueOf(flags, terminal)];
   const events = createAuditProgress(progress);
-  const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
+  const outcome = await runWithProgress(terminal, progress, 'Finishing the current step', (signal) =>
     start({ events, signal, workers, queue, ...cacheOf(flags) }),
   );
   return finish(outcome, flags, terminal);

@@ -99,7 +99,7 @@ export const harden = defineCommand({
         return {
           exitCode: isAudited ? exitCodes.success : exitCodes.incomplete,
           text: (colors) => formatHardening(result, hardened, typedPath(html), target, colors),
-          json: () => `${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`,
+          json: () => ({ folder, hardened, ...result }),
           markdown: () => renderReportMarkdown(createHardeningReport(result)),
         };
       },

@@ -139,7 +139,7 @@ export const train = defineCommand({
         return {
           exitCode: exitCodes.success,
           text: (colors) => formatTraining(result, folder, typedPath(html), target, colors),
-          json: () => `${JSON.stringify({ folder, ...result }, undefined, 2)}\n`,
+          json: () => ({ folder, ...result }),
           markdown: () => renderReportMarkdown(createTrainingReport(result)),
         };
       },
