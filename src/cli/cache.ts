@@ -21,7 +21,7 @@ const flags = {
   to: flag('trim to this size, as 20GB', bytes(0), 'size', {
     shownDefault: '$MISTLETOE_CACHE_LIMIT or 64GB',
   }),
-  cacheDir: { ...cacheFolderFlag.cacheDir, rare: false },
+  cacheFolder: { ...cacheFolderFlag.cacheFolder, rare: false },
   ...formatFlag,
 };
 type CacheFlags = FlagsOf<typeof flags>;
@@ -49,7 +49,7 @@ async function runCache(flags: CacheFlags, { terminal, args }: Invocation): Prom
       hint: 'Use mistletoe cache trim --to SIZE.',
     });
   }
-  const folder = flags.cacheDir ?? defaultCacheFolder();
+  const folder = flags.cacheFolder ?? defaultCacheFolder();
   const print = (value: object, lines: readonly string[]): void => {
     printResult(flags.format, terminal, { json: () => value, text: () => joinLines(lines) });
   };

@@ -4,6 +4,7 @@ import { parseDocument, stringify } from 'yaml';
 import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { quoteWord, readBoundedFile } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
+import { bundledTarget } from '../decode/bundled-models.js';
 import { text, toFlagName } from '../core/settings.js';
 import type { Flag, FlagTable, FlagsOf } from './flags.js';
 import { addFlags, flag, group, longName, parseFlags, toggle } from './flags.js';
@@ -184,7 +185,8 @@ function refuseKey(file: string, key: string, names: readonly string[]): Mistlet
 export function formatConfig(table: FlagTable, values: Readonly<Record<string, unknown>>): string {
   const entries = Object.entries(table).flatMap(([name, entry]) => {
     const value = values[name];
-    const isEmpty = value === undefined || (Array.isArray(value) && value.length === 0);
+    const isEmpty =
+      value === undefined || value === bundledTarget || (Array.isArray(value) && value.length === 0);
     return isEmpty ? [] : [[longName(name, entry), value]];
   });
   return stringify(Object.fromEntries(entries));

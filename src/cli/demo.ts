@@ -205,15 +205,12 @@ async function showAudit(stage: Stage): Promise<void> {
   );
   const cache = cacheOf(flags);
   const request = await createRequest({
+    ...flags,
     prompts: Object.entries(auditPrompts).map(([id, prompt]) => ({ ...inlinePrompt(prompt), id })),
     drafters: ['sps'],
     preset: 'quick',
     settings: { ...search, maxNewTokens: 48, window: 48 },
-    threads: flags.threads,
-    device: flags.device,
-    dtype: flags.dtype,
     command: 'mistletoe demo --act 2',
-    ...cache,
   });
   const progress = createProgress('auto', terminal.stderr);
   const events = createAuditProgress(progress);

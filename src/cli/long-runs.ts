@@ -1,10 +1,8 @@
 /** Shared by commands that run long: Ctrl-C saves, and runs resume with their original settings. */
-import { basename, extname, isAbsolute, relative } from 'node:path';
+import { isAbsolute, relative } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
-import { pushAll } from '../core/vector.js';
-import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
-import { type Prompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
+import { bundledTarget } from '../decode/bundled-models.js';
 import type { RunOptions } from '../train/training-run.js';
 import type { Invocation } from './command.js';
 import type { MachineFlags, progressFlag, reportFormatFlag, runFlags } from './common-flags.js';
@@ -12,7 +10,6 @@ import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { type Progress, createProgress } from './progress.js';
-import type { PromptFinder } from './model-source.js';
 import { type Colors, type StopSignal, type Terminal, asOneLine, colorsFor } from './terminal.js';
 
 /** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C kills the process. */
@@ -85,7 +82,7 @@ interface OpenedRun {
   readonly request: { readonly targetFolder: string };
 }
 
-type RunFlags = Pick<MachineFlags, 'cacheDir' | 'verifyCache'> &
+type RunFlags = Pick<MachineFlags, 'cacheFolder' | 'verifyCache'> &
   FlagsOf<typeof runFlags & typeof progressFlag & typeof reportFormatFlag>;
 
 /** `train` and `harden`: how they start, resume and end. */
@@ -182,38 +179,6 @@ export function refuseChanges(
       new MistletoeError('usage', `${flag} cannot be changed when a run is resumed.`, {
         hint: `Leave it out; ${names} may be given.`,
       }),
-  );
-}
-
-/** `sources`: files or names of known sets; the bundled set if empty. */
-export async function readPromptSets(
-  sources: readonly string[],
-  { promptsDir, limit }: { readonly promptsDir: string | undefined; readonly limit: number | undefined },
-  findSet: PromptFinder,
-): Promise<readonly Prompt[]> {
-  const read: Prompt[] = [];
-  for (const source of sources.length === 0 ? [bundledPrompts] : sources) {
-    checkPromptSource(source);
-    const path = await findSet(source);
-    const loaded = await loadPrompts(path, { folder: promptsDir });
-    // Sets number their prompts alike, so ids of several sets start with the name of the set.
-    const prefix = sources.length < 2 ? '' : `${basename(source, extname(source))}-`;
-    pushAll(
-      read,
-      loaded.slice(0, limit).map((prompt) => ({ ...prompt, id: `${prefix}${prompt.id}` })),
-    );
-  }
-  return read;
-}
-
-export function checkPromptSource(source: string): void {
-  if (Object.hasOwn(promptSetFiles, source) || /\.(jsonl|txt)$/.test(source)) return;
-  throw new MistletoeError(
-    'usage',
-    `--prompts is ${source}; a .jsonl or .txt file, or one of ${Object.keys(promptSetFiles).join(', ')} was expected.`,
-    {
-      hint: 'Known sets come from --prompts-dir or with --download; --prompt takes a single prompt as text.',
-    },
   );
 }
 

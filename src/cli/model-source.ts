@@ -1,6 +1,7 @@
 /** Finds the folder of a model or a drafter: a path, a bundled drafter, or a name on the Hugging Face hub. */
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
+import { basename, extname, resolve } from 'node:path';
 import {
   findCachedModel,
   formatHubId,
@@ -11,8 +12,11 @@ import {
 import { downloadModel } from '../checkpoint/hub/hub-download.js';
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
+import { bundledPrompts } from '../decode/bundled-models.js';
 import { mapFolder } from '../draft/systems.js';
+import type { PromptSet } from '../measure/benchmark.js';
 import { findPromptSet, hubSets } from '../text/prompts/hub-sets.js';
+import { type Prompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { DownloadFlags } from './common-flags.js';
 import { createProgress, type Progress, type ProgressMode } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -101,18 +105,16 @@ export function createDownloadProgress(progress: Progress, name: string) {
 
 interface SetFlags extends SourceFlags {
   readonly promptsDir?: string | undefined;
-  readonly cacheDir?: string | undefined;
+  readonly cacheFolder?: string | undefined;
 }
 
-export type PromptFinder = (source: string) => Promise<string>;
-
 /** From what was given to a file, or to the same name where a folder has the set. */
-export function createPromptFinder(flags: SetFlags, terminal: Terminal): PromptFinder {
-  return async (source) => {
+export function createPromptFinder(flags: SetFlags, terminal: Terminal) {
+  return async (source: string): Promise<string> => {
     const set = Object.hasOwn(hubSets, source) ? hubSets[source] : undefined;
     if (set === undefined || flags.promptsDir !== undefined) return source;
     const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
-    const { download = false, cacheDir: cacheFolder } = flags;
+    const { download = false, cacheFolder } = flags;
     const path = await showDownload(flags, terminal, set.repository, (progress) =>
       findPromptSet(source, { settings, download, cacheFolder, progress }),
     );
@@ -126,4 +128,63 @@ export function createPromptFinder(flags: SetFlags, terminal: Terminal): PromptF
       },
     );
   };
+}
+
+/** The sets of --prompts, by unique names; the bundled set if none is given. */
+export async function readPromptSets(
+  flags: SetFlags & { readonly prompts: readonly string[] },
+  terminal: Terminal,
+): Promise<readonly PromptSet[]> {
+  const findSet = createPromptFinder(flags, terminal);
+  const sets: PromptSet[] = [];
+  for (const [name, source] of namePromptSets(flags.prompts)) {
+    const prompts = await loadPrompts(await findSet(source), { folder: flags.promptsDir });
+    sets.push({ name, prompts });
+  }
+  return sets;
+}
+
+/** Sets number their prompts alike, so ids of several sets start with the name of the set. */
+export const joinPromptSets = (sets: readonly PromptSet[], limit: number | undefined): readonly Prompt[] =>
+  sets.flatMap(({ name, prompts }) => {
+    const prefix = sets.length === 1 ? '' : `${name}-`;
+    return prompts.slice(0, limit).map((prompt) => ({ ...prompt, id: `${prefix}${prompt.id}` }));
+  });
+
+export function namePromptSets(given: readonly string[]): Map<string, string> {
+  given.forEach(checkPromptSource);
+  const sources = given.length === 0 ? [bundledPrompts] : given;
+  return nameUniquely('--prompts', sources, (path) => basename(resolve(path), extname(path)));
+}
+
+function checkPromptSource(source: string): void {
+  if (Object.hasOwn(promptSetFiles, source) || /\.(jsonl|txt)$/.test(source)) return;
+  throw new MistletoeError(
+    'usage',
+    `--prompts is ${source}; a .jsonl or .txt file, or one of ${Object.keys(promptSetFiles).join(', ')} was expected.`,
+    {
+      hint: 'Known sets come from --prompts-dir or with --download; --prompt takes a single prompt as text.',
+    },
+  );
+}
+
+/** A short name for each, or the whole value if the short name is not unique. */
+export function nameUniquely(
+  option: string,
+  given: readonly string[],
+  shortName: (value: string) => string,
+): Map<string, string> {
+  const named = new Map<string, string>();
+  const seen = new Set<string>();
+  for (const value of given) {
+    if (seen.has(resolve(value))) {
+      throw new MistletoeError('usage', `${option} ${value} was given twice.`, {
+        hint: 'Give each one once.',
+      });
+    }
+    seen.add(resolve(value));
+    const isUnique = given.filter((other) => shortName(other) === shortName(value)).length === 1;
+    named.set(isUnique ? shortName(value) : value, value);
+  }
+  return named;
 }

@@ -11,10 +11,10 @@ import { dropRepeated, parseSuffixes } from '../../text/prompts/suffix-list.js';
 import { type RunVerification, verifyFinishedRun } from '../../report/audit/verify-run.js';
 import { applyPreset } from '../../audit/settings.js';
 import { type Invocation, defineCommand } from '../command.js';
-import { cacheOf, resumable, targetFlag } from '../common-flags.js';
+import { cacheOf, resumable } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import { joinLines, printResult, readPromptSets, refuseChanges, runWithProgress } from '../long-runs.js';
-import { createModelFinder, createPromptFinder } from '../model-source.js';
+import { joinLines, printResult, refuseChanges, runWithProgress } from '../long-runs.js';
+import { createModelFinder, joinPromptSets, readPromptSets } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import { asOneLine, type Terminal } from '../terminal.js';
 import {
@@ -56,7 +56,6 @@ export const audit = defineCommand({
     ...flags,
     ...applyPreset(flags.preset, givenSettings(flags)),
     chat: undefined,
-    target: flags.target === targetFlag.target.default ? undefined : flags.target,
   }),
   async run(flags, invocation) {
     if (flags.verify === undefined) return runAudit(flags, invocation);
@@ -121,27 +120,16 @@ async function readRequest(
   const { prompt } = flags;
   const suffixes = await Promise.all(flags.suffix.map(parseSuffixes));
   return createRequest({
-    target: flags.target,
+    ...flags,
     drafters: flags.drafter,
-    draft: flags.draft,
-    taps: flags.taps,
     prompts:
       prompt === undefined
-        ? await readPromptSets(flags.prompts, flags, createPromptFinder(flags, terminal))
+        ? joinPromptSets(await readPromptSets(flags, terminal), flags.limit)
         : [inlinePrompt(prompt)],
     suffixes: dropRepeated(suffixes.flat(), onNotice),
-    preset: flags.preset,
     settings: givenSettings(flags),
-    seed: flags.seed,
-    threads: flags.threads,
     device: await mainDevice(flags),
-    dtype: flags.dtype,
-    transfer: flags.transfer,
-    universal: flags.universal,
-    chatTemplate: flags.chatTemplate,
-    date: flags.date,
     command: commandLine(irrelevant, shownValues),
-    cacheFolder: flags.cacheDir,
     findModel: createModelFinder(flags, terminal),
     onNotice,
   });
@@ -152,7 +140,7 @@ const irrelevant = [
   'out',
   'progress',
   'format',
-  'cacheDir',
+  'cacheFolder',
   'verifyCache',
   'dryRun',
   'download',

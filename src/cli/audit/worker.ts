@@ -88,7 +88,10 @@ async function runWorker(flags: WorkerFlags, { terminal }: Invocation): Promise<
   const devices = await listDevices(flags);
   const all = flags.threads ?? availableParallelism();
   const audits: QueueAuditOptions = {
-    ...{ modelFolders: flags.models, devices, cacheFolder: flags.cacheDir, onNotice },
+    modelFolders: flags.models,
+    devices,
+    cacheFolder: flags.cacheFolder,
+    onNotice,
     threads: Math.max(1, Math.floor(all / devices.length)),
   };
   const connection = await QueueConnection.open(address, onNotice);

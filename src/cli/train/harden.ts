@@ -31,17 +31,9 @@ import {
 import { mainDevice, planWorkers } from '../audit/audit-flags.js';
 import { createAuditProgress } from '../audit/audit-progress.js';
 import { defineCommand, type Invocation } from '../command.js';
-import { targetFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import {
-  describeNext,
-  joinLines,
-  readPromptSets,
-  requireData,
-  runInFolder,
-  typedPath,
-} from '../long-runs.js';
-import { createModelFinder, createPromptFinder } from '../model-source.js';
+import { describeNext, joinLines, requireData, runInFolder, typedPath } from '../long-runs.js';
+import { createModelFinder, joinPromptSets, readPromptSets } from '../model-source.js';
 import type { Progress } from '../progress.js';
 import type { Colors } from '../terminal.js';
 import { givenAudit, givenHardening, type HardenFlags, hardenFlags, sharedAudit } from './harden-flags.js';
@@ -68,7 +60,6 @@ export const harden = defineCommand({
     'The run folder has hardened/round-N/last, which are drafters for --drafter, audits/, report.html, report.md and result.json.\n\nExit codes: 0 done, 1 failure, 2 invalid input, 3 nothing audited, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
   complete(flags) {
     const { steps, objective, maxNewTokens, ...audit } = applyPreset(flags.preset, givenAudit(flags));
-    const target = flags.target === targetFlag.target.default ? undefined : flags.target;
     return {
       ...audit,
       ...flags,
@@ -80,7 +71,6 @@ export const harden = defineCommand({
       auditSteps: steps,
       auditObjective: objective,
       auditNewTokens: maxNewTokens,
-      target,
     };
   },
   run: (flags, invocation) =>
@@ -118,10 +108,10 @@ async function prepare(
     });
   }
   const data = requireData(flags.data);
-  const findSet = createPromptFinder(flags, terminal);
-  const prompts = await readPromptSets(flags.prompts, flags, findSet);
+  const prompts = joinPromptSets(await readPromptSets(flags, terminal), flags.limit);
   const findModel = createModelFinder(flags, terminal);
   const request = await createHardenRequest({
+    ...flags,
     target: await findModel(flags.target),
     drafter: await findModel(findDrafter(drafter)),
     data,
@@ -129,18 +119,8 @@ async function prepare(
     hardening: givenHardening(flags),
     training: givenTraining({ ...flags, seed: undefined }),
     audit: givenAudit(flags),
-    preset: flags.preset,
-    audits: flags.audits,
-    strongerPrompts: flags.strongerPrompts,
     baselines: baseline.length === 0 ? ['random'] : baselineNames.filter((name) => baseline.includes(name)),
-    taps: flags.taps,
-    answers: flags.answers,
-    chatTemplate: flags.chatTemplate,
-    date: flags.date,
     device: await mainDevice(flags),
-    dtype: flags.dtype,
-    threads: flags.threads,
-    cacheFolder: flags.cacheDir,
     onNotice,
   });
   const place = flags.out ?? { parent: 'runs', name: 'harden' };
