@@ -53,36 +53,24 @@ async function runCache(flags: CacheFlags, { terminal, args }: Invocation): Prom
   const print = (value: object, lines: readonly string[]): void => {
     printResult(flags.format, terminal, { json: () => value, text: () => joinLines(lines) });
   };
-  switch (task) {
-    case 'list': {
-      const contents = await describeCache(folder);
-      const { limitBytes, weights } = contents;
-      print(
-        {
-          ...contents,
-          limitBytes: Number.isFinite(limitBytes) ? limitBytes : null,
-          weights: weights.map((each) => ({
-            ...toJson(each),
-            checkpoint: each.checkpoint ?? null,
-            content: each.content ?? null,
-          })),
-        },
-        contentsLines(contents),
-      );
-      return exitCodes.success;
-    }
-    case 'trim':
-    case 'clear': {
-      const removal =
-        task === 'clear' ? await clearCache(folder) : await trimCache(folder, flags.to ?? readCacheLimit());
-      const { removed, inUse, failures, leftBytes } = removal;
-      print(
-        { removed: removed.map(toJson), inUse: inUse.map(toJson), failures, leftBytes },
-        removalLines(removal),
-      );
-      return failures.length === 0 ? exitCodes.success : exitCodes.failure;
-    }
+  if (task === 'list') {
+    const contents = await describeCache(folder);
+    const { limitBytes } = contents;
+    const weights = contents.weights.map((each) => ({
+      ...toJson(each),
+      checkpoint: each.checkpoint ?? null,
+      content: each.content ?? null,
+    }));
+    const limit = Number.isFinite(limitBytes) ? limitBytes : null;
+    print({ ...contents, limitBytes: limit, weights }, contentsLines(contents));
+    return exitCodes.success;
   }
+  const removal =
+    task === 'clear' ? await clearCache(folder) : await trimCache(folder, flags.to ?? readCacheLimit());
+  const { removed, inUse, failures, leftBytes } = removal;
+  const data = { removed: removed.map(toJson), inUse: inUse.map(toJson), failures, leftBytes };
+  print(data, removalLines(removal));
+  return failures.length === 0 ? exitCodes.success : exitCodes.failure;
 }
 
 function readTask(given: string): (typeof tasks)[number] {
@@ -114,11 +102,7 @@ function contentsLines(contents: CacheContents): readonly string[] {
     ...(hidden > 0 ? [`... and ${hidden} more; --format json lists them all.`] : []),
     ...(temporaryCount + foreignCount === 0 ? [] : ['']),
     ...(temporaryCount === 0 ? [] : [`${countFiles(temporaryCount)} being written, or incomplete.`]),
-    ...(foreignCount === 0
-      ? []
-      : [
-          `${foreignCount} other ${foreignCount === 1 ? 'entry' : 'entries'} in the folder that Mistletoe does not touch.`,
-        ]),
+    ...(foreignCount === 0 ? [] : [`Other files that Mistletoe does not touch: ${foreignCount}.`]),
   ];
 }
 
