@@ -1,6 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { layOutBar, widthOf } from './progress.js';
+import { layOutBar as layOut, widthOf } from './progress.js';
+
+interface Content {
+  readonly label: string;
+  readonly done: number;
+  readonly total: number;
+  readonly words: readonly string[];
+}
+
+const layOutBar = ({ words, ...phase }: Content, columns: number): string =>
+  layOut({ ...phase, show: String }, words, columns);
 
 const content = {
   label: 'audit',

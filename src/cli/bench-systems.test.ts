@@ -2,15 +2,15 @@ import { describe, expect, it } from 'vitest';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../decode/bundled-models.js';
 import { defaultDraftPolicy } from '../decode/speculative-text.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
-import { planDrafters, planPromptSets } from './bench-systems.js';
+import { planDrafters } from './bench-systems.js';
+import { namePromptSets } from './model-source.js';
 
-type Subjects = Parameters<typeof planDrafters>[0] & Parameters<typeof planPromptSets>[0];
+type Subjects = Parameters<typeof planDrafters>[0];
 
 const flagsWith = (changes: Partial<Subjects>): Subjects => ({
   target: bundledTarget,
   drafter: [],
   draft: [],
-  prompts: [],
   ...changes,
 });
 
@@ -76,7 +76,7 @@ describe('the systems of a benchmark', () => {
 });
 
 describe('the prompt sets of a benchmark', () => {
-  const names = (...prompts: string[]) => planPromptSets(flagsWith({ prompts })).map(({ name }) => name);
+  const names = (...prompts: string[]) => [...namePromptSets(prompts).keys()];
 
   it('are named by their files', () => {
     expect(names('mt-bench', 'data/my.prompts.jsonl', 'list.txt')).toEqual([
@@ -85,7 +85,7 @@ describe('the prompt sets of a benchmark', () => {
       'list',
     ]);
     expect(names('a/list.txt', 'b/list.jsonl')).toEqual(['a/list.txt', 'b/list.jsonl']);
-    expect(planPromptSets(flagsWith({}))).toHaveLength(1);
+    expect(namePromptSets([]).size).toBe(1);
   });
 
   it('are files or known by name', () => {

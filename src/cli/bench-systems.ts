@@ -1,11 +1,11 @@
-/** Turns --drafter, --draft and --prompts into what is measured, with unique names. */
-import { basename, extname, resolve } from 'node:path';
+/** Turns --drafter and --draft into what is measured, with unique names. */
+import { resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters, bundledPrompts, bundledTarget, findDrafter } from '../decode/bundled-models.js';
+import { bundledDrafters, bundledTarget, findDrafter } from '../decode/bundled-models.js';
 import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { nameDrafter } from '../draft/systems.js';
 import type { BenchPlan } from '../runs/bench-units.js';
-import { checkPromptSource } from './long-runs.js';
+import { nameUniquely } from './model-source.js';
 
 interface BenchSubjects {
   readonly target: string;
@@ -50,32 +50,4 @@ function parseDraftChoice(text: string, names: readonly string[]): DraftChoice {
   if (known !== undefined) return { name: known, policy: parseDraftPolicy(text.slice(known.length + 1)) };
   const [, name, policy = text] = /^([^:=]+)=(.*)$/.exec(text) ?? [];
   return { name, policy: parseDraftPolicy(policy) };
-}
-
-export function planPromptSets({ prompts }: { readonly prompts: readonly string[] }) {
-  prompts.forEach(checkPromptSource);
-  const given = prompts.length === 0 ? [bundledPrompts] : prompts;
-  const sources = nameUniquely('--prompts', given, (path) => basename(resolve(path), extname(path)));
-  return [...sources].map(([name, source]) => ({ name, source }));
-}
-
-/** A short name for each, or the whole value if the short name is not unique. */
-export function nameUniquely(
-  option: string,
-  given: readonly string[],
-  shortName: (value: string) => string,
-): Map<string, string> {
-  const named = new Map<string, string>();
-  const seen = new Set<string>();
-  for (const value of given) {
-    if (seen.has(resolve(value))) {
-      throw new MistletoeError('usage', `${option} ${value} was given twice.`, {
-        hint: 'Give each one once.',
-      });
-    }
-    seen.add(resolve(value));
-    const isUnique = given.filter((other) => shortName(other) === shortName(value)).length === 1;
-    named.set(isUnique ? shortName(value) : value, value);
-  }
-  return named;
 }

@@ -4,7 +4,6 @@ import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
-import type { PromptSet } from '../measure/benchmark.js';
 import type { BenchmarkResult } from '../measure/benchmark-summary.js';
 import { describeMachine, findDevices, seatWorkers } from '../runs/run-device.js';
 import { toSpecBenchFiles } from '../measure/spec-bench.js';
@@ -13,7 +12,6 @@ import { writeWhole } from '../report/document.js';
 import { type BenchPlan, openBench, runBenchUnits } from '../runs/bench-units.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { loadPrompts } from '../text/prompts/prompt-set.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
@@ -21,9 +19,9 @@ import { mainDevice } from './audit/audit-flags.js';
 import { type Invocation, defineCommand } from './command.js';
 import * as common from './common-flags.js';
 import { type FlagsOf, flag, group, list } from './flags.js';
-import { planDrafters, planPromptSets } from './bench-systems.js';
+import { planDrafters } from './bench-systems.js';
 import { exitCodes } from './failure.js';
-import { createModelFinder, createPromptFinder } from './model-source.js';
+import { createModelFinder, readPromptSets } from './model-source.js';
 import { type Progress, createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
 
@@ -109,13 +107,7 @@ export const bench = defineCommand({
 
 async function runBench(flags: BenchFlags, { terminal }: Invocation): Promise<number> {
   const plans = planDrafters(flags);
-  const findSet = createPromptFinder(flags, terminal);
-  const promptSets: PromptSet[] = [];
-  for (const { name, source } of planPromptSets(flags))
-    promptSets.push({
-      name,
-      prompts: await loadPrompts(await findSet(source), { folder: flags.promptsDir }),
-    });
+  const promptSets = await readPromptSets(flags, terminal);
   if (flags.specBench !== undefined) createFolder(flags.specBench);
   const choice = await chooseDevice({ device: await mainDevice(flags), dtype: flags.dtype });
   const devices = await findDevices(flags.device);

@@ -16,6 +16,7 @@ import { type Invocation, defineCommand } from './command.js';
 import { cacheFolderFlag, formatFlag } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import { type FlagsOf, flag } from './flags.js';
+import { joinLines, printResult } from './long-runs.js';
 import { asOneLine } from './terminal.js';
 
 const tasks = ['list', 'trim', 'clear'] as const;
@@ -24,7 +25,7 @@ const flags = {
   to: flag('trim to this size, as 20GB', bytes(0), 'size', {
     shownDefault: '$MISTLETOE_CACHE_LIMIT or 64GB',
   }),
-  cacheDir: { ...cacheFolderFlag.cacheDir, rare: false },
+  cacheFolder: { ...cacheFolderFlag.cacheFolder, rare: false },
   ...formatFlag,
 };
 type CacheFlags = FlagsOf<typeof flags>;
@@ -45,49 +46,35 @@ export const cache = defineCommand({
   run: runCache,
 });
 
-async function runCache(flags: CacheFlags, { terminal: { stdout }, args }: Invocation): Promise<number> {
+async function runCache(flags: CacheFlags, { terminal, args }: Invocation): Promise<number> {
   const task = readTask(args[0] ?? 'list');
   if (flags.to !== undefined && task !== 'trim') {
     throw new MistletoeError('usage', `--to was given to cache ${task}, which removes nothing by size.`, {
       hint: 'Use mistletoe cache trim --to SIZE.',
     });
   }
-  const folder = flags.cacheDir ?? defaultCacheFolder();
-  const isJson = flags.format === 'json';
+  const folder = flags.cacheFolder ?? defaultCacheFolder();
   const print = (value: object, lines: readonly string[]): void => {
-    if (isJson) stdout.writeData(`${JSON.stringify(value, undefined, 2)}\n`);
-    else stdout.write(lines.map((line) => `${line}\n`).join(''));
+    printResult(flags.format, terminal, { json: () => value, text: () => joinLines(lines) });
   };
-  switch (task) {
-    case 'list': {
-      const contents = await describeCache(folder);
-      const { limitBytes, weights } = contents;
-      print(
-        {
-          ...contents,
-          limitBytes: Number.isFinite(limitBytes) ? limitBytes : null,
-          weights: weights.map((each) => ({
-            ...toJson(each),
-            checkpoint: each.checkpoint ?? null,
-            content: each.content ?? null,
-          })),
-        },
-        contentsLines(contents),
-      );
-      return exitCodes.success;
-    }
-    case 'trim':
-    case 'clear': {
-      const removal =
-        task === 'clear' ? await clearCache(folder) : await trimCache(folder, flags.to ?? readCacheLimit());
-      const { removed, inUse, failures, leftBytes } = removal;
-      print(
-        { removed: removed.map(toJson), inUse: inUse.map(toJson), failures, leftBytes },
-        removalLines(removal),
-      );
-      return failures.length === 0 ? exitCodes.success : exitCodes.failure;
-    }
+  if (task === 'list') {
+    const contents = await describeCache(folder);
+    const { limitBytes } = contents;
+    const weights = contents.weights.map((each) => ({
+      ...toJson(each),
+      checkpoint: each.checkpoint ?? null,
+      content: each.content ?? null,
+    }));
+    const limit = Number.isFinite(limitBytes) ? limitBytes : null;
+    print({ ...contents, limitBytes: limit, weights }, contentsLines(contents));
+    return exitCodes.success;
   }
+  const removal =
+    task === 'clear' ? await clearCache(folder) : await trimCache(folder, flags.to ?? readCacheLimit());
+  const { removed, inUse, failures, leftBytes } = removal;
+  const data = { removed: removed.map(toJson), inUse: inUse.map(toJson), failures, leftBytes };
+  print(data, removalLines(removal));
+  return failures.length === 0 ? exitCodes.success : exitCodes.failure;
 }
 
 function readTask(given: string): (typeof tasks)[number] {
@@ -119,11 +106,7 @@ function contentsLines(contents: CacheContents): readonly string[] {
     ...(hidden > 0 ? [`... and ${hidden} more; --format json lists them all.`] : []),
     ...(temporaryCount + foreignCount === 0 ? [] : ['']),
     ...(temporaryCount === 0 ? [] : [`${countFiles(temporaryCount)} being written, or incomplete.`]),
-    ...(foreignCount === 0
-      ? []
-      : [
-          `${foreignCount} other ${foreignCount === 1 ? 'entry' : 'entries'} in the folder that Mistletoe does not touch.`,
-        ]),
+    ...(foreignCount === 0 ? [] : [`Other files that Mistletoe does not touch: ${foreignCount}.`]),
   ];
 }
 

@@ -1,13 +1,14 @@
 /** A command: its flag table, its help, and what it runs. */
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { parseDocument, stringify } from 'yaml';
 import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { quoteWord, readBoundedFile } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
+import { bundledTarget } from '../decode/bundled-models.js';
 import { text, toFlagName } from '../core/settings.js';
 import type { Flag, FlagTable, FlagsOf } from './flags.js';
 import { addFlags, flag, group, longName, parseFlags, toggle } from './flags.js';
-import { type Example, addExamples } from './help.js';
+import { type Example, setHelpEnd } from './help.js';
 import { type Terminal, createNotice } from './terminal.js';
 
 export interface CommandContext {
@@ -65,11 +66,11 @@ export function setUpCommand<Table extends FlagTable>(
   const headings = Object.values(table).map((entry) => entry.group);
   const heading = headings.find((each) => each === 'Run') ?? headings.at(-1) ?? 'Options';
   const all = definition.complete === undefined ? table : { ...table, ...group(heading, configFlags) };
-  command.description(definition.description).helpOption('-h, --help', 'print this help');
+  command.description(definition.description);
+  command.addHelpOption(new Option('-h, --help', 'print this help').helpGroup(`${heading}:`));
   for (const [term, help] of definition.arguments ?? []) command.argument(term, help);
   addFlags(command, all);
-  addExamples(command, definition.examples);
-  if (definition.notes !== undefined) command.addHelpText('after', definition.notes);
+  setHelpEnd(command, definition);
   // Flags after the name of a command below belong to that command.
   if (definition.commands !== undefined) command.enablePositionalOptions();
   for (const inner of definition.commands ?? [])
@@ -184,7 +185,8 @@ function refuseKey(file: string, key: string, names: readonly string[]): Mistlet
 export function formatConfig(table: FlagTable, values: Readonly<Record<string, unknown>>): string {
   const entries = Object.entries(table).flatMap(([name, entry]) => {
     const value = values[name];
-    const isEmpty = value === undefined || (Array.isArray(value) && value.length === 0);
+    const isEmpty =
+      value === undefined || value === bundledTarget || (Array.isArray(value) && value.length === 0);
     return isEmpty ? [] : [[longName(name, entry), value]];
   });
   return stringify(Object.fromEntries(entries));

@@ -110,7 +110,8 @@ export const deviceFlags = {
 };
 
 export const cacheFolderFlag = {
-  cacheDir: flag('folder for converted weights', text, 'dir', {
+  cacheFolder: flag('folder for converted weights', text, 'dir', {
+    flag: 'cache-dir',
     rare: true,
     shownDefault: '$MISTLETOE_CACHE or the system’s',
   }),
@@ -169,7 +170,7 @@ export const formatFlag = {
 };
 
 /** What --resume may be combined with: everything else is in the run's folder. */
-export const resumable = ['resume', 'progress', 'format', 'cacheDir', 'verifyCache'];
+export const resumable = ['resume', 'progress', 'format', 'cacheFolder', 'verifyCache'];
 
 export const samplingOf = ({ temperature, topK, topP }: SamplingFlags): SamplingOptions => ({
   temperature,
@@ -177,7 +178,7 @@ export const samplingOf = ({ temperature, topK, topP }: SamplingFlags): Sampling
   topP,
 });
 
-export const cacheOf = ({ cacheDir, verifyCache }: Partial<MachineFlags>) => ({
-  cacheFolder: cacheDir,
+export const cacheOf = ({ cacheFolder, verifyCache }: Partial<MachineFlags>) => ({
+  cacheFolder,
   verifyCache,
 });

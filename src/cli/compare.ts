@@ -6,6 +6,7 @@ import { decimal, oneOf } from '../core/settings.js';
 import { type Invocation, defineCommand } from './command.js';
 import { exitCodes } from './failure.js';
 import { type FlagsOf, flag } from './flags.js';
+import { printResult } from './long-runs.js';
 
 const flags = {
   failIfWorse: flag(
@@ -38,14 +39,19 @@ export const compare = defineCommand({
 
 async function runCompare(
   { format, failIfWorse }: CompareFlags,
-  { terminal: { stdout }, args }: Invocation,
+  { terminal, args }: Invocation,
 ): Promise<number> {
   const [before = '', after = ''] = args;
   const compared = await compareRuns(before, after);
   const gate = failIfWorse === undefined ? null : checkWorse(compared, failIfWorse);
   const comparison = { ...compared, gate };
-  if (format === 'json') stdout.writeData(stringifyStably(comparison));
-  else if (format === 'html') stdout.writeData(renderReportHtml(createComparisonReport(comparison)));
-  else stdout.write(printReport(createComparisonReport(comparison), format));
+  const report = createComparisonReport(comparison);
+  if (format === 'html') terminal.stdout.writeData(renderReportHtml(report));
+  else
+    printResult(format, terminal, {
+      text: () => printReport(report, 'text'),
+      json: () => stringifyStably(comparison),
+      markdown: () => printReport(report, 'markdown'),
+    });
   return gate?.exitCode ?? exitCodes.success;
 }

@@ -1,4 +1,5 @@
 /** How failures are printed, and their exit codes. */
+import { inspect } from 'node:util';
 import { CommanderError } from 'commander';
 import { MistletoeError, type ErrorCode } from '../core/errors.js';
 import { asOneLine, colorsFor, type StopSignal, type Terminal } from './terminal.js';
@@ -27,15 +28,13 @@ interface Report {
 /** Prints the failure as one sentence and a hint, and returns the exit code. */
 export function reportFailure(failure: unknown, terminal: Terminal): number {
   const { stderr, environment } = terminal;
-  const report = describeFailure(failure);
+  const { sentence, hint = '', exitCode } = describeFailure(failure);
   const colors = colorsFor(stderr, terminal);
-  stderr.write(`${colors.red('error:')} ${closeSentence(report.sentence)}\n`);
-  if (report.hint !== undefined && report.hint !== '') {
-    stderr.write(`${colors.cyan('hint:')}  ${closeSentence(report.hint)}\n`);
-  }
-  const isDebugging = environment.MISTLETOE_DEBUG !== undefined && environment.MISTLETOE_DEBUG !== '';
-  if (isDebugging && failure instanceof Error) stderr.write(`${stacksOf(failure)}\n`);
-  return report.exitCode;
+  stderr.write(`${colors.red('error:')} ${closeSentence(sentence)}\n`);
+  if (hint !== '') stderr.write(`${colors.cyan('hint:')}  ${closeSentence(hint)}\n`);
+  const isDebugging = (environment.MISTLETOE_DEBUG ?? '') !== '';
+  if (isDebugging && failure instanceof Error) stderr.write(`${inspect(failure, { colors: false })}\n`);
+  return exitCode;
 }
 
 function describeFailure(failure: unknown): Report {
@@ -44,11 +43,7 @@ function describeFailure(failure: unknown): Report {
     const { message, hint, code } = failure;
     return { sentence: message, hint, exitCode: codeOf[code] ?? exitCodes.badInput };
   }
-  const system = describeSystemFailure(failure);
-  if (system !== undefined) {
-    const { sentence, hint, isOfMachine } = system;
-    return { sentence, hint, exitCode: isOfMachine ? exitCodes.failure : exitCodes.badInput };
-  }
+  if (isSystemFailure(failure)) return describeSystemFailure(failure);
   const seen = failure instanceof Error ? `${failure.name}: ${failure.message}` : String(failure);
   return {
     sentence: `An unexpected error occurred (${seen}); this is a bug in Mistletoe.`,
@@ -77,31 +72,15 @@ export function closeSentence(text: string): string {
   return /[.?!)]$/.test(line) ? line : `${line}.`;
 }
 
-function stacksOf(failure: Error): string {
-  const own = failure.stack ?? failure.message;
-  return failure.cause instanceof Error ? `${own}\ncaused by ${stacksOf(failure.cause)}` : own;
-}
-
-/** An error of the operating system: missing permissions, a full disk, a bad path. */
-interface SystemFailure {
-  readonly sentence: string;
-  readonly hint: string;
-  /** The machine is the cause, not the user's input. */
-  readonly isOfMachine: boolean;
-}
-
-const checkPath = 'Check the path.';
 const hints: Readonly<Record<string, string>> = {
-  ENOENT: checkPath,
   ENOTDIR: 'A part of the path is a file, but a folder was expected.',
   EISDIR: 'It is a folder, but a file was expected.',
-  ELOOP: 'Its links form a loop; check the path.',
-  ENAMETOOLONG: 'Use a shorter path.',
   EEXIST: 'Remove it, or use another path.',
   EACCES: 'Check its permissions, or use another path.',
   EPERM: 'Check its permissions, or use another path.',
   EROFS: 'Use a path on a disk that can be written.',
 };
+/** The machine is the cause, not the user's input. */
 const machineHints: Readonly<Record<string, string>> = {
   ENOSPC: 'Free some disk space.',
   EDQUOT: 'Free some space in your quota.',
@@ -112,21 +91,20 @@ const machineHints: Readonly<Record<string, string>> = {
   EIO: 'Check the disk, or the connection to it.',
 };
 
-function describeSystemFailure(failure: unknown): SystemFailure | undefined {
-  if (!(failure instanceof Error) || !('syscall' in failure)) return undefined;
-  const { code = '', syscall = '', path, message } = failure as NodeJS.ErrnoException;
-  if (!/^E[A-Z0-9]+$/.test(code)) return undefined;
-  // "EACCES: permission denied, open '/a/file'"
+const isSystemFailure = (failure: unknown): failure is NodeJS.ErrnoException =>
+  failure instanceof Error &&
+  'syscall' in failure &&
+  'code' in failure &&
+  /^E[A-Z0-9]+$/.test(String(failure.code));
+
+/** An error of the operating system, as "EACCES: permission denied, open '/a/file'". */
+function describeSystemFailure({ code = '', syscall = '', path, message }: NodeJS.ErrnoException): Report {
   const [, words = message] = /^\w+: (.*?), /s.exec(message) ?? [];
   const machineHint = machineHints[code];
+  const what = path === undefined ? `The system call ${syscall} failed` : `${path} cannot be used`;
   return {
-    sentence:
-      path === undefined
-        ? `The system call ${syscall} failed: ${words}.`
-        : code === 'ENOENT'
-          ? `${path} does not exist.`
-          : `${path} cannot be used: ${words}.`,
-    hint: machineHint ?? hints[code] ?? checkPath,
-    isOfMachine: machineHint !== undefined,
+    sentence: code === 'ENOENT' && path !== undefined ? `${path} does not exist.` : `${what}: ${words}.`,
+    hint: machineHint ?? hints[code] ?? 'Check the path.',
+    exitCode: machineHint === undefined ? exitCodes.badInput : exitCodes.failure,
   };
 }

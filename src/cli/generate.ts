@@ -19,6 +19,7 @@ import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
 import { type FlagsOf, flag, group, list, toggle } from './flags.js';
 import { type Speculation, createPrinter } from './generate-output.js';
+import { runInterruptibly } from './long-runs.js';
 import { createModelFinder } from './model-source.js';
 import { type Terminal, createNotice } from './terminal.js';
 
@@ -163,14 +164,10 @@ async function answerAll(
   flags: GenerateFlags,
   terminal: Terminal,
 ): Promise<number> {
-  const abort = new AbortController();
-  const signal = AbortSignal.any([abort.signal, terminal.closed]);
-  const stopListening = terminal.onInterrupt(() => {
-    abort.abort();
-  });
   const printer = createPrinter({ flags, terminal, target, speculation });
   const { maxNewTokens, seed, stop } = flags;
-  try {
+  return runInterruptibly(terminal, async (interrupted) => {
+    const signal = AbortSignal.any([interrupted, terminal.closed]);
     for (const prompt of prompts) {
       printer.begin(prompt);
       const options = {
@@ -194,10 +191,8 @@ async function answerAll(
       printer.end(prompt, generation);
       if (signal.aborted) break;
     }
-  } finally {
-    stopListening();
-  }
-  return abort.signal.aborted ? exitCodes.interrupted : exitCodes.success;
+    return interrupted.aborted ? exitCodes.interrupted : exitCodes.success;
+  });
 }
 
 /** Undefined without a drafter. Checks the flags before anything is loaded. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createFakeTerminal } from '../../test/support/fake-terminal.js';
-import { wrap, wrapText } from './help.js';
+import { wrap } from './help.js';
 import { run } from './program.js';
 
 const commands = [
@@ -60,12 +60,5 @@ describe('wrap', () => {
   it('breaks between words only', () => {
     expect(wrap('one two three', 7)).toEqual(['one two', 'three']);
     expect(wrap('enormously long', 4)).toEqual(['enormously', 'long']);
-    expect(wrap('a b c', 3, '  ')).toEqual(['a b', '  c']);
   });
-});
-
-it('wraps colored text like plain text', () => {
-  const plain = '  --flag <value>  a sentence that fits into eighty columns when colors take none';
-  const colored = plain.replace('--flag <value>', '\u001b[36m--flag <value>\u001b[39m');
-  expect(wrapText(colored, 80)).toBe(colored);
 });

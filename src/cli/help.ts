@@ -1,22 +1,20 @@
-/** Help as text: grouped flags, wrapped at the width of the terminal without breaking words. */
-import { stripVTControlCharacters } from 'node:util';
-import type { Command, Help, Option } from 'commander';
+/** Help as Commander lays it out, with rare flags only on request, and examples and notes at the end. */
+import { type Command, Help, type HelpConfiguration, Option } from 'commander';
 import { isRare } from './flags.js';
 import type { Colors } from './terminal.js';
 
 export type Example = readonly [command: string, comment: string];
 
-export interface HelpOptions {
-  /** Of the terminal; undefined for a file or a pipe. */
-  readonly columns: number | undefined;
-  readonly colors: Colors;
-  readonly showAll: boolean;
+interface HelpEnd {
+  readonly examples: readonly Example[];
+  readonly notes?: string | undefined;
 }
 
-const examplesOf = new WeakMap<Command, readonly Example[]>();
+const endOf = new WeakMap<Command, HelpEnd>();
 
-export function addExamples(command: Command, examples: readonly Example[]): void {
-  examplesOf.set(command, examples);
+/** What follows the flags in the help of a command. */
+export function setHelpEnd(command: Command, end: HelpEnd): void {
+  endOf.set(command, end);
 }
 
 const minWidth = 40;
@@ -26,121 +24,48 @@ const defaultWidth = 100;
 export const helpWidth = (columns: number | undefined): number =>
   Math.min(maxWidth, Math.max(minWidth, columns ?? defaultWidth));
 
-type Row = readonly [term: string, help: string];
-
-export function formatHelp(
-  command: Command,
-  helper: Help,
-  { columns, colors, showAll }: HelpOptions,
-): string {
-  const width = helpWidth(columns);
-  const section = (title: string, rows: readonly Row[]): string[] =>
-    rows.length === 0 ? [] : [colors.bold(title), ...layOutRows(rows, width, colors), ''];
-  const hiddenCount = helper.visibleOptions(command).filter(isRare).length;
-  const lines = [
-    ...wrap(`Usage: ${helper.commandUsage(command)}`, width, '  '),
-    '',
-    ...wrap(helper.commandDescription(command), width),
-    '',
-    ...section(
-      'Arguments:',
-      helper.visibleArguments(command).map((argument) => [argument.name(), argument.description]),
-    ),
-    ...groupOptions(command, helper, showAll).flatMap(([title, rows]) => section(title, rows)),
-    ...groupCommands(command, helper).flatMap(([title, rows]) => section(title, rows)),
-    ...(hiddenCount === 0 || showAll
-      ? []
-      : [...wrap(`--help-all shows ${hiddenCount} more flags that are rarely needed.`, width), '']),
-    ...layOutExamples(examplesOf.get(command) ?? [], width, colors),
-  ];
-  return `${lines.join('\n')}\n`;
-}
-
-function groupOptions(command: Command, helper: Help, showAll: boolean): (readonly [string, Row[]])[] {
-  const groups = new Map<string, Row[]>();
-  const add = (heading: string, row: Row): void => {
-    groups.set(heading, [...(groups.get(heading) ?? []), row]);
+export function configureHelp(colors: Colors, showAll: boolean): HelpConfiguration {
+  return {
+    minWidthToWrap: 1,
+    styleTitle: colors.bold,
+    styleArgumentTerm: colors.cyan,
+    styleOptionTerm: colors.cyan,
+    styleSubcommandTerm: colors.cyan,
+    subcommandTerm: (command) => command.name(),
+    visibleOptions(command) {
+      const options = new Help().visibleOptions(command);
+      const hiddenCount = options.filter(isRare).length;
+      if (hiddenCount === 0) return options;
+      const text = showAll ? 'print all flags' : `print ${hiddenCount} more flags that are rarely needed`;
+      const all = new Option('--help-all', text);
+      all.helpGroup(options.at(-1)?.helpGroupHeading ?? 'Options:'); // that of --help
+      return [...options.filter((option) => showAll || !isRare(option)), all];
+    },
+    formatItem(term, termWidth, help, helper) {
+      const width = helper.helpWidth ?? defaultWidth;
+      const column = Math.min(termWidth, Math.floor(0.38 * width));
+      const lines = helper.boxWrap(help, width - column - 4).split('\n');
+      // A term that is too long for its column has a line of its own.
+      if (helper.displayWidth(term) > column) lines.unshift('');
+      const padding = ' '.repeat(Math.max(0, column - helper.displayWidth(term)));
+      const first = `  ${term}${padding}  ${lines.shift()!}`;
+      return [first.trimEnd(), ...lines.map((line) => ' '.repeat(column + 4) + line)].join('\n');
+    },
+    formatHelp(command, helper) {
+      const width = helper.helpWidth ?? defaultWidth;
+      const { examples = [], notes = '' } = endOf.get(command) ?? {};
+      const lines = examples.flatMap(([line, comment]) => {
+        const shown = `  ${helper.boxWrap(line, width - 6).replaceAll('\n', ' \\\n    ')}`;
+        const above = helper.boxWrap(comment, width - 4).replaceAll('\n', '\n  # ');
+        return comment === '' ? [shown] : [colors.dim(`  # ${above}`), shown];
+      });
+      const text = helper.boxWrap(Help.prototype.formatHelp.call(helper, command, helper), width);
+      const end = notes === '' ? [] : [helper.boxWrap(notes, width), ''];
+      return [text, colors.bold('Examples:'), ...lines, '', ...end].join('\n');
+    },
   };
-  const isHelp = (option: Option): boolean => option.long === '--help';
-  const options = helper.visibleOptions(command);
-  for (const option of options.filter((each) => !isHelp(each))) {
-    if (isRare(option) && !showAll) continue;
-    add(option.helpGroupHeading ?? 'Options:', [helper.optionTerm(option), helper.optionDescription(option)]);
-  }
-  const last = [...groups.keys()].at(-1) ?? 'Options:';
-  for (const option of options.filter(isHelp)) add(last, [helper.optionTerm(option), option.description]);
-  if (options.some(isRare)) add(last, ['--help-all', 'print this help with all flags']);
-  return [...groups];
 }
 
-function groupCommands(command: Command, helper: Help): (readonly [string, Row[]])[] {
-  const groups = new Map<string, Row[]>();
-  for (const each of helper.visibleCommands(command)) {
-    const heading = each.helpGroup() || 'Commands:';
-    const row: Row = [each.name(), helper.subcommandDescription(each)];
-    groups.set(heading, [...(groups.get(heading) ?? []), row]);
-  }
-  return [...groups];
-}
-
-/** Terms on the left; a term that is too long for its column gets a line of its own. */
-function layOutRows(rows: readonly Row[], width: number, colors: Colors): string[] {
-  const longest = Math.max(...rows.map(([term]) => term.length));
-  const column = width < 60 ? 4 : Math.min(longest, Math.floor(width * 0.38)) + 4;
-  return rows.flatMap(([term, help]) => {
-    const [first = '', ...rest] = wrap(help, width - column);
-    const fits = term.length + 4 <= column && width >= 60;
-    const indent = ' '.repeat(column);
-    const head = fits
-      ? [`  ${colors.cyan(term)}${' '.repeat(column - 2 - term.length)}${first}`.trimEnd()]
-      : [`  ${colors.cyan(term)}`, ...(first === '' ? [] : [indent + first])];
-    return [...head, ...rest.map((line) => indent + line)];
-  });
-}
-
-function layOutExamples(examples: readonly Example[], width: number, colors: Colors): string[] {
-  if (examples.length === 0) return [];
-  const column = Math.max(...examples.map(([command]) => command.length)) + 4;
-  const longest = Math.max(...examples.map(([, comment]) => comment.length));
-  const isOneLine = column + longest <= width;
-  const lines = examples.flatMap(([command, comment]) =>
-    isOneLine
-      ? [`  ${command.padEnd(column - 2)}${colors.dim(comment)}`.trimEnd()]
-      : [
-          ...(comment === '' ? [] : wrap(`# ${comment}`, width - 2).map((line) => `  ${colors.dim(line)}`)),
-          ...wrap(command, width - 6, '    ').map((line, index, all) =>
-            index === all.length - 1 ? `  ${line}` : `  ${line} \\`,
-          ),
-        ],
-  );
-  return [colors.bold('Examples:'), ...lines, ''];
-}
-
-/** Columns on a terminal: colors take none. */
-const widthOf = (text: string): number => stripVTControlCharacters(text).length;
-
-/** Breaks between words only; `hanging` indents all lines but the first. Line ends in the text are kept. */
-export function wrap(text: string, width: number, hanging = ''): string[] {
-  return text.split('\n').flatMap((paragraph) => {
-    const lines: string[] = [];
-    const words = paragraph.split(' ');
-    let line = words.shift()!;
-    for (const word of words) {
-      const longer = `${line} ${word}`;
-      if (line.trim() !== '' && widthOf(longer) > width) {
-        lines.push(line);
-        line = hanging + word;
-      } else line = longer;
-    }
-    return [...lines, line];
-  });
-}
-
-/** Wraps ready-made text, such as notes after the flags: continued lines keep their indentation. */
-export function wrapText(text: string, columns: number | undefined): string {
-  const width = helpWidth(columns);
-  return text
-    .split('\n')
-    .flatMap((line) => (widthOf(line) <= width ? [line] : wrap(line, width, /^ */.exec(line)?.[0] ?? '')))
-    .join('\n');
-}
+/** Breaks between words only. */
+export const wrap = (text: string, width: number): string[] =>
+  Object.assign(new Help(), { minWidthToWrap: 1 }).boxWrap(text, width).split('\n');

@@ -14,8 +14,9 @@ import { type Invocation, defineCommand } from './command.js';
 import { deviceFlags, downloadFlag, formatFlag, tapsFlag } from './common-flags.js';
 import { closeSentence, exitCodes } from './failure.js';
 import { type FlagsOf, flag } from './flags.js';
+import { type Fact, formatFacts, printResult } from './long-runs.js';
 import { createModelFinder } from './model-source.js';
-import { asOneLine, colorsFor, type Colors } from './terminal.js';
+import { asOneLine, type Colors } from './terminal.js';
 
 const flags = {
   ...formatFlag,
@@ -59,11 +60,10 @@ async function runInspect(flags: InspectFlags, { terminal, args }: Invocation): 
   // Drafters run where their targets do.
   const { model, memory } = inspection;
   const fit = model !== undefined && memory !== undefined ? await describeFit(model, flags) : undefined;
-  const { stdout } = terminal;
-  if (flags.format === 'json') {
-    const record = fit === undefined ? inspection : { ...inspection, runsOn: fit };
-    stdout.writeData(`${JSON.stringify(record, undefined, 2)}\n`);
-  } else stdout.write(formatInspection(inspection, fit, colorsFor(stdout, terminal)));
+  printResult(flags.format, terminal, {
+    json: () => ({ ...inspection, runsOn: fit }),
+    text: (colors) => formatInspection(inspection, fit, colors),
+  });
   return inspection.problems.length === 0 ? exitCodes.success : exitCodes.badInput;
 }
 
@@ -72,9 +72,7 @@ const shownProblems = 12;
 function formatInspection(inspection: Inspection, fit: DeviceFit | undefined, colors: Colors): string {
   const { model } = inspection;
   const device = fit === undefined || model === undefined ? [] : fitLines(fit, model);
-  const facts = inspectionLines(inspection, device);
-  const width = Math.max(...facts.map(([label]) => label.length)) + 2;
-  const lines = facts.map(([label, value]) => colors.dim(label.padEnd(width)) + asOneLine(value));
+  const lines = formatFacts(inspectionLines(inspection, device), colors);
   const notes = inspection.notes.map((note) => `${colors.yellow('note:')} ${asOneLine(note)}`);
   return `${[...lines, ...notes, '', ...formatProblems(inspection, colors)].join('\n')}\n`;
 }
@@ -95,16 +93,13 @@ function formatProblems({ problems }: Inspection, colors: Colors): readonly stri
   ];
 }
 
-/** An inspection as text: a label and a value for each line. */
-export type Line = readonly [label: string, value: string];
-
-const lineIf = <T>(label: string, value: T | undefined, show: (value: T) => string): readonly Line[] =>
+const lineIf = <T>(label: string, value: T | undefined, show: (value: T) => string): readonly Fact[] =>
   value === undefined ? [] : [[label, show(value)]];
 
-const noneIf = (label: string, isExpected: boolean): readonly Line[] => (isExpected ? [[label, 'none']] : []);
+const noneIf = (label: string, isExpected: boolean): readonly Fact[] => (isExpected ? [[label, 'none']] : []);
 
 /** `device`: where it would run, shown after the memory it needs. */
-export function inspectionLines(inspection: Inspection, device: readonly Line[] = []): readonly Line[] {
+export function inspectionLines(inspection: Inspection, device: readonly Fact[] = []): readonly Fact[] {
   const { folder, kind, layout, model, drafter, weights, memory, tokenizer, chatTemplate } = inspection;
   const isTarget = kind === 'decoder';
   return [
@@ -137,7 +132,7 @@ function quoteSample(sample: string): string {
     : shown;
 }
 
-function modelLines(model: ModelConfiguration): readonly Line[] {
+function modelLines(model: ModelConfiguration): readonly Fact[] {
   const { headCount, keyValueHeadCount, headSize, rotaryScaling, slidingWindow } = model;
   const scaling =
     rotaryScaling.kind === 'none' ? '' : `, ${rotaryScaling.kind} scaling by ${rotaryScaling.factor}`;
@@ -166,7 +161,7 @@ function describeExperts(model: ModelConfiguration, experts: Experts): string {
   return `${perToken} of ${count} per token, each MLP ${formatCount(intermediateSize)}, in ${layers}`;
 }
 
-function drafterLines(facts: DrafterFacts): readonly Line[] {
+function drafterLines(facts: DrafterFacts): readonly Fact[] {
   const { hiddenSize, draftVocabularySize, rotary, traits = [], expects } = facts;
   const target = [
     ...(expects.hiddenSize === undefined ? [] : [`hidden size ${formatCount(expects.hiddenSize)}`]),
@@ -190,7 +185,7 @@ function describeDrafts({ heads, maskToken }: DrafterFacts): string {
   return heads === undefined ? `${levels}, from its own output` : `${levels} (one per head)`;
 }
 
-function weightLines(weights: WeightFacts): readonly Line[] {
+function weightLines(weights: WeightFacts): readonly Fact[] {
   const { files, sizeBytes, tensorCount, parameterCount } = weights;
   const types = Object.entries(weights.dtypes).map(([dtype, count]) => `${dtype} ${formatShort(count)}`);
   return [
@@ -206,7 +201,7 @@ const memoryText = ({ weightBytes, cacheBytesPerThousandTokens }: MemoryFacts): 
   `${formatBytes(weightBytes)} of float32 weights (mapped), ` +
   `${formatBytes(cacheBytesPerThousandTokens)} of KV cache per 1000 tokens`;
 
-function tokenizerLines({ kind, vocabularySize, specialTokens }: TokenizerFacts): readonly Line[] {
+function tokenizerLines({ kind, vocabularySize, specialTokens }: TokenizerFacts): readonly Fact[] {
   const hidden = specialTokens.length - 6;
   const shown = `${specialTokens.slice(0, 6).join(' ')}${hidden > 0 ? ` and ${hidden} more` : ''}`;
   return [
@@ -250,7 +245,7 @@ export async function describeFit(model: ModelConfiguration, wish: DeviceWish, h
   return { device, memory: { weightBytes, cacheBytes, freeBytes, fittingTokens } };
 }
 
-export function fitLines({ device, reason, memory }: DeviceFit, model: ModelConfiguration): readonly Line[] {
+export function fitLines({ device, reason, memory }: DeviceFit, model: ModelConfiguration): readonly Fact[] {
   if (memory === undefined) return [['would run on', reason ?? nameDevice(device)]];
   const { weightBytes, cacheBytes, freeBytes, fittingTokens } = memory;
   const isWhole = fittingTokens === model.contextLength;

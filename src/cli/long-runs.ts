@@ -1,39 +1,44 @@
 /** Shared by commands that run long: Ctrl-C saves, and runs resume with their original settings. */
-import { basename, extname, isAbsolute, relative } from 'node:path';
+import { isAbsolute, relative } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
-import { pushAll } from '../core/vector.js';
-import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
-import { type Prompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
+import { bundledTarget } from '../decode/bundled-models.js';
 import type { RunOptions } from '../train/training-run.js';
 import type { Invocation } from './command.js';
 import type { MachineFlags, progressFlag, reportFormatFlag, runFlags } from './common-flags.js';
 import { cacheOf, resumable } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
-import { type Progress, type ProgressClock, createProgress } from './progress.js';
-import type { PromptFinder } from './model-source.js';
-import { type Colors, type Terminal, colorsFor } from './terminal.js';
+import { type Progress, createProgress } from './progress.js';
+import { type Colors, type StopSignal, type Terminal, asOneLine, colorsFor } from './terminal.js';
 
-/** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C kills the process. `ending` says what it does meanwhile. */
+/** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C kills the process. */
 export async function runInterruptibly<Outcome>(
+  terminal: Terminal,
+  run: (signal: AbortSignal) => Promise<Outcome>,
+  onInterrupt?: (signal: StopSignal) => void,
+): Promise<Outcome> {
+  const abort = new AbortController();
+  const stopListening = terminal.onInterrupt((signal) => {
+    onInterrupt?.(signal);
+    abort.abort();
+  });
+  return run(abort.signal).finally(stopListening);
+}
+
+/** `ending` says what the run does after Ctrl-C. */
+export function runWithProgress<Outcome>(
   terminal: Terminal,
   progress: Progress,
   ending: string,
   run: (signal: AbortSignal) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const abort = new AbortController();
-  const stopListening = terminal.onInterrupt((signal) => {
+  return runInterruptibly(terminal, run, (signal) => {
     const again = signal === 'SIGINT' ? 'Ctrl-C again' : `another ${signal}`;
     progress.note(`${ending}; ${again} stops at once.`);
-    abort.abort();
-  });
-  try {
-    return await run(abort.signal);
-  } finally {
-    stopListening();
+  }).finally(() => {
     progress.finish();
-  }
+  });
 }
 
 interface ServerEvents {
@@ -77,7 +82,7 @@ interface OpenedRun {
   readonly request: { readonly targetFolder: string };
 }
 
-type RunFlags = Pick<MachineFlags, 'cacheDir' | 'verifyCache'> &
+type RunFlags = Pick<MachineFlags, 'cacheFolder' | 'verifyCache'> &
   FlagsOf<typeof runFlags & typeof progressFlag & typeof reportFormatFlag>;
 
 /** `train` and `harden`: how they start, resume and end. */
@@ -85,7 +90,7 @@ interface FolderRun<Events, Outcome> {
   readonly command: 'train' | 'harden';
   /** Flags that may be given with --resume, beside those of all runs. */
   readonly resumable?: readonly string[];
-  createEvents(progress: Progress, clock: ProgressClock): Events;
+  createEvents(progress: Progress): Events;
   /** Checks the flags and reads what they name. */
   prepare(onNotice: (message: string) => void): Promise<(options: RunOptions<Events>) => Promise<Outcome>>;
   resume(folder: string, options: RunOptions<Events>): Promise<Outcome>;
@@ -109,7 +114,7 @@ export async function runInFolder<
     resume === undefined
       ? await run.prepare(progress.note)
       : (options: RunOptions<Events>) => run.resume(resume, options);
-  const events = run.createEvents(progress, { now: () => performance.now() });
+  const events = run.createEvents(progress);
   // A resumed run reads its target from its folder.
   let target: string = bundledTarget;
   const onOpen = (opened: OpenedRun): void => {
@@ -117,7 +122,7 @@ export async function runInFolder<
     events.onOpen?.(opened);
   };
   // Until here Ctrl-C kills the process: there is nothing to save yet.
-  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
+  const outcome = await runWithProgress(terminal, progress, 'Saving what is done', (signal) =>
     start({ events: { ...events, onOpen }, signal, ...cacheOf(flags) }),
   );
   if (outcome.status === 'interrupted') {
@@ -135,20 +140,31 @@ export async function runInFolder<
 }
 
 export interface ResultForms {
-  text(colors: Colors): string;
-  json(): string;
-  markdown(): string;
+  readonly text: (colors: Colors) => string;
+  /** A value, or its text. */
+  readonly json: () => object | string;
+  readonly markdown?: () => string;
 }
 
 /** A result in the form that --format names; only that form is made. */
 export function printResult(
   format: 'text' | 'json' | 'markdown',
   terminal: Terminal,
-  forms: ResultForms,
+  { text, json, markdown }: ResultForms,
 ): void {
   const { stdout } = terminal;
-  if (format === 'json') stdout.writeData(forms.json());
-  else stdout.write(format === 'text' ? forms.text(colorsFor(stdout, terminal)) : forms.markdown());
+  if (format === 'json') {
+    const value = json();
+    stdout.writeData(typeof value === 'string' ? value : `${JSON.stringify(value, undefined, 2)}\n`);
+  } else stdout.write(format === 'markdown' ? markdown!() : text(colorsFor(stdout, terminal)));
+}
+
+export type Fact = readonly [label: string, value: string];
+
+/** One line for each, with the values below each other. */
+export function formatFacts(facts: readonly Fact[], colors: Colors): string[] {
+  const width = Math.max(...facts.map(([label]) => label.length)) + 2;
+  return facts.map(([label, value]) => colors.dim(label.padEnd(width)) + asOneLine(value));
 }
 
 /** `allowed` and `names`: what may be combined with --resume. */
@@ -163,38 +179,6 @@ export function refuseChanges(
       new MistletoeError('usage', `${flag} cannot be changed when a run is resumed.`, {
         hint: `Leave it out; ${names} may be given.`,
       }),
-  );
-}
-
-/** `sources`: files or names of known sets; the bundled set if empty. */
-export async function readPromptSets(
-  sources: readonly string[],
-  { promptsDir, limit }: { readonly promptsDir: string | undefined; readonly limit: number | undefined },
-  findSet: PromptFinder,
-): Promise<readonly Prompt[]> {
-  const read: Prompt[] = [];
-  for (const source of sources.length === 0 ? [bundledPrompts] : sources) {
-    checkPromptSource(source);
-    const path = await findSet(source);
-    const loaded = await loadPrompts(path, { folder: promptsDir });
-    // Sets number their prompts alike, so ids of several sets start with the name of the set.
-    const prefix = sources.length < 2 ? '' : `${basename(source, extname(source))}-`;
-    pushAll(
-      read,
-      loaded.slice(0, limit).map((prompt) => ({ ...prompt, id: `${prefix}${prompt.id}` })),
-    );
-  }
-  return read;
-}
-
-export function checkPromptSource(source: string): void {
-  if (Object.hasOwn(promptSetFiles, source) || /\.(jsonl|txt)$/.test(source)) return;
-  throw new MistletoeError(
-    'usage',
-    `--prompts is ${source}; a .jsonl or .txt file, or one of ${Object.keys(promptSetFiles).join(', ')} was expected.`,
-    {
-      hint: 'Known sets come from --prompts-dir or with --download; --prompt takes a single prompt as text.',
-    },
   );
 }
 

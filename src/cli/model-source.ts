@@ -1,6 +1,7 @@
 /** Finds the folder of a model or a drafter: a path, a bundled drafter, or a name on the Hugging Face hub. */
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
+import { basename, extname, resolve } from 'node:path';
 import {
   findCachedModel,
   formatHubId,
@@ -11,11 +12,13 @@ import {
 import { downloadModel } from '../checkpoint/hub/hub-download.js';
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
+import { bundledPrompts } from '../decode/bundled-models.js';
 import { mapFolder } from '../draft/systems.js';
+import type { PromptSet } from '../measure/benchmark.js';
 import { findPromptSet, hubSets } from '../text/prompts/hub-sets.js';
+import { type Prompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { DownloadFlags } from './common-flags.js';
-import type { Progress, ProgressClock, ProgressMode } from './progress.js';
-import { createProgress, roughDuration } from './progress.js';
+import { createProgress, type Progress, type ProgressMode } from './progress.js';
 import type { Terminal } from './terminal.js';
 
 export type ModelFinder = (given: string) => Promise<string>;
@@ -57,9 +60,7 @@ async function showDownload<Path extends string | undefined>(
   name: string,
   download: (display: DownloadDisplay) => Promise<Path>,
 ): Promise<Path> {
-  const display = createDownloadProgress(createProgress(progress, stderr), name, {
-    now: () => performance.now(),
-  });
+  const display = createDownloadProgress(createProgress(progress, stderr), name);
   try {
     const path = await download(display);
     display.end(`${name} is in ${path ?? 'the cache'}`);
@@ -75,66 +76,45 @@ const maxEvents = 1000;
 
 type DownloadDisplay = ReturnType<typeof createDownloadProgress>;
 
-/** Shows size, time left, speed and file. */
-export function createDownloadProgress(progress: Progress, name: string, { now }: ProgressClock) {
-  let hasStarted = false;
-  let totalBytes = 0;
+/** Shows size, time left and file. */
+export function createDownloadProgress(progress: Progress, name: string) {
+  let totalBytes: number | undefined;
   let reportedBytes = 0;
   let reportedFile: string | undefined;
-  /** Where this attempt started; bytes of an earlier attempt do not count towards the speed. */
-  let first: { readonly bytes: number; readonly time: number } | undefined;
-  const measureSpeed = (doneBytes: number): number | undefined => {
-    if (first === undefined || doneBytes <= first.bytes) return undefined;
-    const milliseconds = now() - first.time;
-    return milliseconds > 0 ? (doneBytes - first.bytes) / milliseconds : undefined;
-  };
   return {
     onStart(bytes: number): void {
-      hasStarted = true;
       totalBytes = bytes;
       progress.start(bytes, `download ${name}`, formatBytes);
     },
     onProgress({ file, doneBytes }: { readonly file: string; readonly doneBytes: number }): void {
-      first ??= { bytes: doneBytes, time: now() };
       const isDue =
         file !== reportedFile ||
-        doneBytes - reportedBytes >= totalBytes / maxEvents ||
+        doneBytes - reportedBytes >= totalBytes! / maxEvents ||
         doneBytes === totalBytes;
       if (!isDue) return;
       reportedBytes = doneBytes;
       reportedFile = file;
-      const bytesPerMs = measureSpeed(doneBytes);
-      progress.update(doneBytes, { file }, () => [
-        ...(bytesPerMs === undefined
-          ? []
-          : [
-              `left ${roughDuration((totalBytes - doneBytes) / bytesPerMs)}`,
-              `${formatBytes(Math.round(1000 * bytesPerMs))}/s`,
-            ]),
-        file,
-      ]);
+      progress.update(doneBytes, { file });
     },
     /** Prints nothing if nothing had to be downloaded. */
     end(summary?: string): void {
-      if (hasStarted) progress.finish(summary);
+      if (totalBytes !== undefined) progress.finish(summary);
     },
   };
 }
 
 interface SetFlags extends SourceFlags {
   readonly promptsDir?: string | undefined;
-  readonly cacheDir?: string | undefined;
+  readonly cacheFolder?: string | undefined;
 }
 
-export type PromptFinder = (source: string) => Promise<string>;
-
 /** From what was given to a file, or to the same name where a folder has the set. */
-export function createPromptFinder(flags: SetFlags, terminal: Terminal): PromptFinder {
-  return async (source) => {
+export function createPromptFinder(flags: SetFlags, terminal: Terminal) {
+  return async (source: string): Promise<string> => {
     const set = Object.hasOwn(hubSets, source) ? hubSets[source] : undefined;
     if (set === undefined || flags.promptsDir !== undefined) return source;
     const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
-    const { download = false, cacheDir: cacheFolder } = flags;
+    const { download = false, cacheFolder } = flags;
     const path = await showDownload(flags, terminal, set.repository, (progress) =>
       findPromptSet(source, { settings, download, cacheFolder, progress }),
     );
@@ -148,4 +128,63 @@ export function createPromptFinder(flags: SetFlags, terminal: Terminal): PromptF
       },
     );
   };
+}
+
+/** The sets of --prompts, by unique names; the bundled set if none is given. */
+export async function readPromptSets(
+  flags: SetFlags & { readonly prompts: readonly string[] },
+  terminal: Terminal,
+): Promise<readonly PromptSet[]> {
+  const findSet = createPromptFinder(flags, terminal);
+  const sets: PromptSet[] = [];
+  for (const [name, source] of namePromptSets(flags.prompts)) {
+    const prompts = await loadPrompts(await findSet(source), { folder: flags.promptsDir });
+    sets.push({ name, prompts });
+  }
+  return sets;
+}
+
+/** Sets number their prompts alike, so ids of several sets start with the name of the set. */
+export const joinPromptSets = (sets: readonly PromptSet[], limit: number | undefined): readonly Prompt[] =>
+  sets.flatMap(({ name, prompts }) => {
+    const prefix = sets.length === 1 ? '' : `${name}-`;
+    return prompts.slice(0, limit).map((prompt) => ({ ...prompt, id: `${prefix}${prompt.id}` }));
+  });
+
+export function namePromptSets(given: readonly string[]): Map<string, string> {
+  given.forEach(checkPromptSource);
+  const sources = given.length === 0 ? [bundledPrompts] : given;
+  return nameUniquely('--prompts', sources, (path) => basename(resolve(path), extname(path)));
+}
+
+function checkPromptSource(source: string): void {
+  if (Object.hasOwn(promptSetFiles, source) || /\.(jsonl|txt)$/.test(source)) return;
+  throw new MistletoeError(
+    'usage',
+    `--prompts is ${source}; a .jsonl or .txt file, or one of ${Object.keys(promptSetFiles).join(', ')} was expected.`,
+    {
+      hint: 'Known sets come from --prompts-dir or with --download; --prompt takes a single prompt as text.',
+    },
+  );
+}
+
+/** A short name for each, or the whole value if the short name is not unique. */
+export function nameUniquely(
+  option: string,
+  given: readonly string[],
+  shortName: (value: string) => string,
+): Map<string, string> {
+  const named = new Map<string, string>();
+  const seen = new Set<string>();
+  for (const value of given) {
+    if (seen.has(resolve(value))) {
+      throw new MistletoeError('usage', `${option} ${value} was given twice.`, {
+        hint: 'Give each one once.',
+      });
+    }
+    seen.add(resolve(value));
+    const isUnique = given.filter((other) => shortName(other) === shortName(value)).length === 1;
+    named.set(isUnique ? shortName(value) : value, value);
+  }
+  return named;
 }

@@ -5,7 +5,7 @@
 import { Command, CommanderError } from 'commander';
 import { type CommandContext, type CommandDefinition, setUpCommand } from './command.js';
 import { exitCodes, reportFailure, signalCodes } from './failure.js';
-import { addExamples, formatHelp, wrapText } from './help.js';
+import { configureHelp, helpWidth, setHelpEnd } from './help.js';
 import { readVersion } from '../decode/bundled-models.js';
 import { type Terminal, colorsFor } from './terminal.js';
 
@@ -15,7 +15,7 @@ type LoadCommand = () => Promise<Readonly<Record<string, unknown>>>;
 const groups: Readonly<
   Record<string, readonly (readonly [name: string, summary: string, load: LoadCommand])[]>
 > = {
-  'Try it:': [['demo', 'see speculative decoding and an audit at work', () => import('./demo/demo.js')]],
+  'Try it:': [['demo', 'see speculative decoding and an audit at work', () => import('./demo.js')]],
   'How fragile is my drafter?': [
     ['audit', 'search for suffixes that slow a drafter down', () => import('./audit/audit.js')],
     ['worker', 'run units of audits from a queue', () => import('./audit/worker.js')],
@@ -76,7 +76,6 @@ async function runCommand(argv: readonly string[], terminal: Terminal): Promise<
 function createProgram(terminal: Terminal, showAll: boolean): Command {
   const { stdout, stderr } = terminal;
   const colors = colorsFor(stdout, terminal);
-  const columns = stdout.columns();
   const program = new Command('mistletoe')
     .description(
       'Measures, detects and repairs the fragility of speculative decoding. Runs Llama-family models from Hugging Face folders.',
@@ -88,28 +87,28 @@ function createProgram(terminal: Terminal, showAll: boolean): Command {
     .exitOverride()
     .configureOutput({
       writeOut: (text) => {
-        stdout.write(wrapText(text, columns));
+        stdout.write(text);
       },
       writeErr: (text) => {
-        stderr.write(wrapText(text, stderr.columns()));
+        stderr.write(text);
       },
       outputError: () => undefined, // reportFailure prints it
+      getOutHelpWidth: () => helpWidth(stdout.columns()),
+      getErrHelpWidth: () => helpWidth(stderr.columns()),
       getOutHasColors: () => colors.isColorSupported,
     })
-    .configureHelp({
-      formatHelp: (command, helper) => formatHelp(command, helper, { columns, colors, showAll }),
-    })
-    .addHelpText(
-      'after',
+    .configureHelp(configureHelp(colors, showAll));
+  setHelpEnd(program, {
+    examples: [
+      ['mistletoe demo', 'see it at work in two minutes'],
+      ['mistletoe audit --drafter sps --preset quick', 'audit the bundled draft model'],
+      ['mistletoe doctor localhost:8000', 'what draft metrics does my server expose?'],
+      ['mistletoe guard --upstream http://localhost:8000', 'watch it'],
+      ['mistletoe generate "Write a Python function that adds two numbers."', 'use the bundled model'],
+      ['mistletoe inspect ./my-model', 'can Mistletoe use this folder?'],
+    ],
+    notes:
       'Exit codes: 0 success, 1 failure, 2 invalid input, 3 no usable result, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
-    );
-  addExamples(program, [
-    ['mistletoe demo', 'see it at work in two minutes'],
-    ['mistletoe audit --drafter sps --preset quick', 'audit the bundled draft model'],
-    ['mistletoe doctor localhost:8000', 'what draft metrics does my server expose?'],
-    ['mistletoe guard --upstream http://localhost:8000', 'watch it'],
-    ['mistletoe generate "Write a Python function that adds two numbers."', 'answer with the bundled model'],
-    ['mistletoe inspect ./my-model', 'can Mistletoe use this folder?'],
-  ]);
+  });
   return program;
 }

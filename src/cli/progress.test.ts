@@ -21,7 +21,7 @@ function createStream(isTerminal = false): TestStream {
 
 function writeRun(mode: ProgressMode, isTerminal = false): string {
   const stream = createStream(isTerminal);
-  const progress = createProgress(mode, stream);
+  const progress = createProgress(mode, stream, () => 0);
   progress.start(4, 'bench');
   for (let done = 1; done <= 4; done++) progress.update(done, { set: 'code', tau: 2.5 });
   progress.finish('all measured');
@@ -45,7 +45,7 @@ describe('progress', () => {
 
   it('writes at most ten milestones however long the run is', () => {
     const stream = createStream();
-    const progress = createProgress('plain', stream);
+    const progress = createProgress('plain', stream, () => 0);
     progress.start(1000, 'audit');
     for (let done = 1; done <= 1000; done++) progress.update(done);
     const lines = stream.written.trimEnd().split('\n');
@@ -83,7 +83,7 @@ describe('progress', () => {
       stream.width = width;
       stream.written = '';
       progress.start(4, 'audit');
-      progress.update(4, { drafter: 'eagle3', step: 3 }, () => ['left 4 min', 'drafter eagle3', 'step 3/40']);
+      progress.update(4, { drafter: 'eagle3', step: 3 }, ['left 4 min', 'drafter eagle3', 'step 3/40']);
       progress.finish();
       const lines = stream.written.split(/\u001b\[\d+[A-Z]/).filter((line) => line.includes('4/4'));
       expect(lines).toHaveLength(1);
@@ -133,7 +133,7 @@ describe('progress', () => {
     const stream = createStream();
     const progress = createProgress('json', stream);
     progress.start(2, 'audit');
-    progress.update(1, { arm: 'attack', step: 2, steps: 40, leftMs: 1234 }, () => ['left 1 s']);
+    progress.update(1, { arm: 'attack', step: 2, steps: 40, leftMs: 1234 });
     progress.note('hello', { units: 7, drafters: ['a'] });
     const [, update, note] = stream.written.trimEnd().split('\n');
     expect(JSON.parse(update!)).toEqual({
@@ -191,19 +191,27 @@ describe('lines in a log', () => {
 
   it('come every half minute of silence, with what is left by then', () => {
     const stream = createStream();
-    const progress = createProgress('plain', stream);
-    let left = 300;
+    const progress = createProgress('plain', stream, () => Date.now());
     progress.start(100, 'audit');
-    progress.update(0, {}, () => [`left ${left} s`]);
-    progress.update(1, {}, () => [`left ${left} s`]);
+    progress.update(0, { leftMs: 300_000 });
+    progress.update(1, { leftMs: 300_000 });
     vi.advanceTimersByTime(29_999);
     expect(stream.written).toBe('audit: 100 to do\n');
-    left = 270;
     vi.advanceTimersByTime(1);
-    expect(stream.written).toBe('audit: 100 to do\naudit: 1/100 (1 %)  left 270 s\n');
-    left = 240;
+    expect(stream.written).toBe('audit: 100 to do\naudit: 1/100 (1 %)  left 5 min\n');
     vi.advanceTimersByTime(30_000);
-    expect(stream.written.trimEnd().split('\n').at(-1)).toBe('audit: 1/100 (1 %)  left 240 s');
+    expect(stream.written.trimEnd().split('\n').at(-1)).toBe('audit: 1/100 (1 %)  left 4 min');
+  });
+
+  it('estimate the time left from the first update on', () => {
+    let time = 0;
+    const stream = createStream();
+    const progress = createProgress('plain', stream, () => time);
+    progress.start(100, 'train');
+    progress.update(50);
+    time = 10_000;
+    progress.update(60);
+    expect(stream.written).toMatch(/train: 60\/100 \(60 %\) {2}left 40 s\n$/);
   });
 
   it('do not come sooner for a milestone in between, nor after the end', () => {

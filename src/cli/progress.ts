@@ -9,41 +9,121 @@ export type ProgressMode = (typeof progressModes)[number];
 /** Undefined ones are left out. */
 export type ProgressFields = Readonly<Record<string, string | number | undefined>>;
 
-/** Text for people, most important first; called for each redraw, so that a time left counts down. */
-export type ProgressWords = () => readonly string[];
-
 export interface Progress {
   /** `show` formats the counts for people, such as 1.2 GB; programs get numbers. */
   readonly start: (total: number, label: string, show?: (value: number) => string) => void;
-  /** Programs get the fields; people get the words, or else the fields. */
-  readonly update: (done: number, fields?: ProgressFields, words?: ProgressWords) => void;
+  /** Programs get the fields; people get the time left, then the words, most important first, or else the fields. */
+  readonly update: (done: number, fields?: ProgressFields, words?: readonly string[]) => void;
   /** A line that stays; programs also get the data. */
   readonly note: (message: string, data?: Readonly<Record<string, unknown>>) => void;
   readonly finish: (summary?: string) => void;
 }
 
+export type Clock = () => number;
+export const stopwatch: Clock = () => performance.now();
+
 /** `auto` draws a bar on a terminal and writes lines elsewhere. */
-export function createProgress(mode: ProgressMode, stream: Output): Progress {
-  switch (mode) {
-    case 'auto':
-      return stream.isTerminal ? createBar(stream) : createLines(stream);
-    case 'bar':
-      return createBar(stream);
-    case 'plain':
-      return createLines(stream);
-    case 'json':
-      return createEvents(stream);
-    case 'none':
-      return silent;
+export function createProgress(mode: ProgressMode, stream: Output, now = stopwatch): Progress {
+  if (mode === 'json') return createEvents(stream, now);
+  if (mode === 'none') return createEvents({ writeData: () => undefined }, now);
+  const isBar = mode === 'bar' || (mode === 'auto' && stream.isTerminal);
+  let phase: Phase | undefined;
+  let view: View | undefined;
+  const print = (message: string): void => {
+    if (isBar) stream.steer(clearedLine);
+    stream.write(`${asOneLine(message)}\n`);
+  };
+  const end = (): void => {
+    view?.end();
+    view = undefined;
+    phase = undefined;
+  };
+  return {
+    start(...what) {
+      end();
+      phase = new Phase(now, ...what);
+      view = isBar ? drawBars(stream, phase) : writeLines(stream, phase);
+    },
+    update(...how) {
+      phase?.update(...how);
+      view?.update();
+    },
+    note: print,
+    finish(summary) {
+      end();
+      if (summary !== undefined) print(summary);
+    },
+  };
+}
+
+function createEvents({ writeData }: Pick<Output, 'writeData'>, now: Clock): Progress {
+  let phase: Phase | undefined;
+  const emit = (event: string, fields: Readonly<Record<string, unknown>>): void => {
+    writeData(`${JSON.stringify({ event, ...fields })}\n`);
+  };
+  return {
+    start(total, label) {
+      phase = new Phase(now, total, label);
+      emit('progress-start', { label, total });
+    },
+    update(...how) {
+      phase!.update(...how);
+      const { fields, label, done, total } = phase!;
+      emit('progress-update', { ...fields, label, done, total });
+    },
+    note(message, data = {}) {
+      emit('note', { ...data, message });
+    },
+    finish(summary) {
+      emit('progress-end', { label: phase?.label ?? '', summary });
+    },
+  };
+}
+
+/** What is done, and how long the rest takes at the pace since the first update: a resumed run starts with that one. */
+class Phase {
+  done = 0;
+  fields: ProgressFields = {};
+  private words: readonly string[] = [];
+  private first: { readonly done: number; readonly atMs: number } | undefined;
+  private updatedMs = 0;
+
+  constructor(
+    private readonly now: Clock,
+    readonly total: number,
+    readonly label: string,
+    readonly show: (value: number) => string = String,
+  ) {}
+
+  update(done: number, fields: ProgressFields = {}, words?: readonly string[]): void {
+    this.done = done;
+    this.updatedMs = this.now();
+    this.first ??= { done, atMs: this.updatedMs };
+    const leftMs = 'leftMs' in fields ? fields.leftMs : this.estimateLeft();
+    const shown = Object.entries(fields).filter(([name, value]) => value !== undefined && name !== 'leftMs');
+    this.words = words ?? shown.map(([name, value]) => `${name} ${showValue(value)}`);
+    this.fields = { ...fields, leftMs };
+  }
+
+  /** Counts down between updates. */
+  describe(): string[] {
+    const { leftMs } = this.fields;
+    const passedMs = this.now() - this.updatedMs;
+    const left = typeof leftMs === 'number' ? [`left ${roughDuration(leftMs - passedMs)}`] : [];
+    return [...left, ...this.words];
+  }
+
+  private estimateLeft(): number | undefined {
+    const { done, atMs } = this.first!;
+    const [doneHere, passedMs] = [this.done - done, this.updatedMs - atMs];
+    const isKnown = doneHere > 0 && passedMs > 0;
+    return isKnown ? Math.round((passedMs / doneHere) * (this.total - this.done)) : undefined;
   }
 }
 
-const silent: Progress = {
-  start: () => undefined,
-  update: () => undefined,
-  note: () => undefined,
-  finish: () => undefined,
-};
+/** At most three decimals. */
+const showValue = (value: string | number | undefined): string =>
+  typeof value === 'number' ? String(Number(value.toFixed(3))) : String(value);
 
 const lineStart = '\u001b[1G';
 const clearedLine = `${lineStart}\u001b[2K`;
@@ -52,44 +132,27 @@ const clearedRest = '\u001b[0K';
 const defaultColumns = 80;
 const redrawMs = 125;
 
+/** Shows one phase to people. */
+interface View {
+  update(): void;
+  end(): void;
+}
+
 /** Redraws on a timer, so that the time left counts down. The terminal's state is never changed: a killed run has nothing to restore. */
-function createBar(stream: Output): Progress {
-  let content: BarContent | undefined;
-  let words: ProgressWords = () => [];
-  let timer: NodeJS.Timeout | undefined;
+function drawBars(stream: Output, phase: Phase): View {
   const draw = (): void => {
-    if (content === undefined) return;
     stream.steer(lineStart);
-    stream.write(layOutBar({ ...content, words: words() }, stream.columns() ?? defaultColumns));
+    stream.write(layOutBar(phase, phase.describe(), stream.columns() ?? defaultColumns));
     stream.steer(clearedRest);
   };
-  const stop = (): void => {
-    clearInterval(timer);
-    if (content === undefined) return;
-    draw();
-    content = undefined;
-    stream.steer(clearedLine);
-  };
+  draw();
+  const timer = setInterval(draw, redrawMs).unref();
   return {
-    start(total, label, show = String) {
-      stop();
-      content = { label, done: 0, total, show, words: [] };
-      words = () => [];
+    update: () => undefined,
+    end() {
+      clearInterval(timer);
       draw();
-      timer = setInterval(draw, redrawMs).unref();
-    },
-    update(done, fields = {}, newWords = () => namesAndValues(fields)) {
-      if (content === undefined) return;
-      content = { ...content, done };
-      words = newWords;
-    },
-    note(message) {
       stream.steer(clearedLine);
-      stream.write(`${asOneLine(message)}\n`);
-    },
-    finish(summary) {
-      stop();
-      if (summary !== undefined) stream.write(`${asOneLine(summary)}\n`);
     },
   };
 }
@@ -97,10 +160,9 @@ function createBar(stream: Output): Progress {
 const milestones = 10;
 const maxSilenceMs = 30_000;
 
-/** At most ten lines per run, plus one after each half minute of silence. */
-function createLines(stream: Output): Progress {
-  let content = { label: '', done: 0, total: 0, show: String as (value: number) => string };
-  let words: ProgressWords = () => [];
+/** At most ten lines per phase, plus one after each half minute of silence. */
+function writeLines(stream: Output, phase: Phase): View {
+  const { label, total, show } = phase;
   let passed = 0;
   let silence: NodeJS.Timeout | undefined;
   const write = (line: string): void => {
@@ -109,65 +171,22 @@ function createLines(stream: Output): Progress {
     silence = setTimeout(writeState, maxSilenceMs).unref();
   };
   const writeState = (): void => {
-    const { label, done, total, show } = content;
-    const share = total === 0 ? 100 : Math.floor((100 * done) / total);
-    write([`${label}: ${show(done)}/${show(total)} (${share} %)`, ...words().map(asOneLine)].join('  '));
+    const share = total === 0 ? 1 : phase.done / total;
+    const count = `${label}: ${show(phase.done)}/${show(total)} (${Math.floor(100 * share)} %)`;
+    write([count, ...phase.describe().map(asOneLine)].join('  '));
   };
+  write(`${label}: ${show(total)} to do`);
   return {
-    start(total, label, show = String) {
-      content = { label, done: 0, total, show };
-      passed = 0;
-      words = () => [];
-      write(`${label}: ${show(total)} to do`);
-    },
-    update(done, fields = {}, newWords = () => namesAndValues(fields)) {
-      content = { ...content, done };
-      words = newWords;
-      const reached = content.total === 0 ? milestones : Math.floor((milestones * done) / content.total);
+    update() {
+      const reached = total === 0 ? milestones : Math.floor((milestones * phase.done) / total);
       if (reached <= passed) return;
       passed = reached;
       writeState();
     },
-    note(message) {
-      stream.write(`${asOneLine(message)}\n`);
-    },
-    finish(summary) {
+    end() {
       clearTimeout(silence);
-      if (summary !== undefined) stream.write(`${asOneLine(summary)}\n`);
     },
   };
-}
-
-function createEvents(stream: Output): Progress {
-  let total = 0;
-  let label = '';
-  const emit = (event: string, fields: Readonly<Record<string, unknown>>): void => {
-    stream.writeData(`${JSON.stringify({ event, ...fields })}\n`);
-  };
-  return {
-    start(newTotal, newLabel) {
-      total = newTotal;
-      label = newLabel;
-      emit('progress-start', { label, total });
-    },
-    update(done, fields = {}) {
-      emit('progress-update', { ...fields, label, done, total });
-    },
-    note(message, data = {}) {
-      emit('note', { ...data, message });
-    },
-    finish(summary) {
-      emit('progress-end', { label, summary });
-    },
-  };
-}
-
-function namesAndValues(fields: ProgressFields): string[] {
-  return Object.entries(fields).flatMap(([name, value]) => (value === undefined ? [] : `${name} ${value}`));
-}
-
-export interface ProgressClock {
-  readonly now: () => number;
 }
 
 /** Rounded as an estimate should be: 40 s, 4 min, 1 h 20 min, 3 h. */
@@ -182,28 +201,21 @@ export function roughDuration(milliseconds: number): string {
   return tens % 60 === 0 ? `${hours} h` : `${hours} h ${tens % 60} min`;
 }
 
-/** The time left, for the words of a progress bar. */
-export const describeLeft = (milliseconds: number | undefined): string[] =>
-  milliseconds === undefined ? [] : [`left ${roughDuration(milliseconds)}`];
-
-/** A progress line that fits the terminal: the bar shrinks first, then words are dropped, the least important first. */
-interface BarContent {
-  readonly label: string;
-  readonly done: number;
-  readonly total: number;
-  readonly show?: (value: number) => string;
-  /** Most important first. */
-  readonly words: readonly string[];
-}
-
 const fullBar = 24;
 const minBar = 6;
 /** Prompt ids may be whole sentences. */
 const maxWord = 28;
 const gap = '  ';
 
-/** At most `columns - 1` wide: some terminals start a new line after the last column. */
-export function layOutBar({ label, done, total, show = String, words }: BarContent, columns: number): string {
+/**
+ * A progress line that fits the terminal: the bar shrinks first, then words are dropped, the least important first. At
+ * most `columns - 1` wide: some terminals start a new line after the last column.
+ */
+export function layOutBar(
+  { label, done, total, show }: Pick<Phase, 'label' | 'done' | 'total' | 'show'>,
+  words: readonly string[],
+  columns: number,
+): string {
   const room = Math.max(1, columns - 1);
   const count = `${show(done)}/${show(total)}`;
   const shown = words.map((word) => shorten(asOneLine(word), maxWord));
@@ -212,8 +224,7 @@ export function layOutBar({ label, done, total, show = String, words }: BarConte
     const size = Math.min(fullBar, room - widthOf([label, '', ...behind].join(gap)));
     if (size >= minBar) return [label, drawBar(done, total, size), ...behind].join(gap);
   }
-  const [first] = shown;
-  const essential = [count, ...(first === undefined ? [] : [first])];
+  const essential = [count, ...shown.slice(0, 1)];
   const withLabel = [label, ...essential].join(gap);
   return shorten(widthOf(withLabel) <= room ? withLabel : essential.join(gap), room);
 }

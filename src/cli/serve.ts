@@ -12,8 +12,7 @@ import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
 import { type Invocation, defineCommand } from './command.js';
 import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
-import { nameUniquely } from './bench-systems.js';
-import { createModelFinder } from './model-source.js';
+import { createModelFinder, nameUniquely } from './model-source.js';
 import { type FlagsOf, flag, group, list, toggle } from './flags.js';
 import { waitForEnd } from './long-runs.js';
 import { type Terminal, createNotice } from './terminal.js';
@@ -145,23 +144,42 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
   for (const [name, source] of nameUniquely('--drafter', flags.drafter.map(findDrafter), nameDrafter))
     drafters[name] = await findModel(source);
   const target = await findModel(flags.target);
+  const hubName = existsSync(flags.target) ? undefined : parseHubId(flags.target)?.repository;
   const notice = createNotice(terminal);
   const server = await startServer({
-    target,
-    drafters,
-    keys,
-    // Hub models keep their hub name.
-    modelName:
-      flags.servedModelName ?? (existsSync(flags.target) ? undefined : parseHubId(flags.target)?.repository),
-    ...watchRecords(readVersion(), ({ text }) => {
-      notice(text);
-    }),
-    page: readPage,
-    ...optionsOf(flags),
-    ...common.cacheOf(flags),
+    host: flags.host,
+    port: flags.port,
+    draft: flags.draft,
+    concurrency: flags.concurrency,
+    device: flags.device,
+    dtype: flags.dtype,
+    threads: flags.threads,
     taps: flags.taps,
     chatTemplate: flags.chatTemplate,
     date: flags.date,
+    ...common.cacheOf(flags),
+    ...watchRecords(readVersion(), ({ text }) => {
+      notice(text);
+    }),
+    target,
+    drafters,
+    keys,
+    modelName: flags.servedModelName ?? hubName,
+    page: readPage,
+    allowAnonymous: flags.allowAnonymous === true,
+    metricsLevel: flags.perRequestSpecDecodeMetrics,
+    logPrompts: flags.logPrompts === true,
+    guarded: flags.guarded === true,
+    guarding: guardingOf(flags),
+    limits: {
+      bodyBytes: flags.maxBody,
+      promptTokens: flags.maxPromptTokens,
+      newTokens: flags.maxNewTokens,
+      choices: flags.maxChoices,
+      queue: flags.maxQueue,
+      seconds: flags.maxSeconds,
+    },
+    memoryBytes: flags.maxMemory,
     onNotice: notice,
     onLog: (line) => {
       terminal.stdout.writeData(line);
@@ -180,33 +198,6 @@ async function keysOf({ keys }: ServeFlags, { environment }: Terminal): Promise<
   if (keys !== undefined) return readKeys(keys);
   const { MISTLETOE_KEYS: listed = '' } = environment;
   return listed.trim() === '' ? [] : parseKeys(listed.replaceAll(',', '\n'), 'MISTLETOE_KEYS');
-}
-
-function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
-  const { host, port, draft, concurrency, maxMemory, device, dtype, threads } = flags;
-  return {
-    host,
-    port,
-    concurrency,
-    allowAnonymous: flags.allowAnonymous === true,
-    metricsLevel: flags.perRequestSpecDecodeMetrics,
-    logPrompts: flags.logPrompts === true,
-    guarded: flags.guarded === true,
-    guarding: guardingOf(flags),
-    limits: {
-      bodyBytes: flags.maxBody,
-      promptTokens: flags.maxPromptTokens,
-      newTokens: flags.maxNewTokens,
-      choices: flags.maxChoices,
-      queue: flags.maxQueue,
-      seconds: flags.maxSeconds,
-    },
-    draft,
-    memoryBytes: maxMemory,
-    device,
-    dtype,
-    threads,
-  };
 }
 
 /** Applies to requests that ask to be guarded too. */

@@ -1,19 +1,12 @@
 /** Where a command reads and writes: the process, or buffers in tests. */
 import { randomInt } from 'node:crypto';
 import { isatty } from 'node:tty';
+import { inspect } from 'node:util';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { maxTextBytes } from '../core/files.js';
 
-const styles = {
-  bold: [1, 22],
-  dim: [2, 22],
-  red: [31, 39],
-  green: [32, 39],
-  yellow: [33, 39],
-  cyan: [36, 39],
-} as const;
-
-type Style = keyof typeof styles;
+const styles = ['bold', 'dim', 'red', 'green', 'yellow', 'cyan'] as const;
+type Style = (typeof styles)[number];
 
 export type Colors = { readonly isColorSupported: boolean } & Readonly<
   Record<Style, (text: string) => string>
@@ -25,8 +18,9 @@ const sealedCode = new RegExp(`\u001b\\[${seal};(\\d+)m`, 'g');
 
 /** Only an Output turns these marks into colors. */
 export function createColors(isColorSupported: boolean): Colors {
-  const entries = Object.entries(styles).map(([style, [begin, end]]) => {
-    const [opening, closing] = [begin, end].map((code) => `\u001b[${seal};${code}m`) as [string, string];
+  const entries = styles.map((style) => {
+    const codes = inspect.colors[style]!;
+    const [opening, closing] = codes.map((code) => `\u001b[${seal};${code}m`) as [string, string];
     // A nested style that shares its end code would end the outer one too, so the outer one starts again.
     const paint = (text: string): string =>
       `${opening}${text.replaceAll(closing, closing + opening)}${closing}`;

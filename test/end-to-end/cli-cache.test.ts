@@ -46,7 +46,7 @@ describe('mistletoe cache', () => {
     expect(out).toMatch(new RegExp(`^folder +${folder}\nlimit +64\\.0 GB .*\nused +[\\d.]+ KB in 2 files`));
     expect(out).toMatch(new RegExp(`^[0-9a-f]{12}… +[\\d.]+ KB +plain +now +${audits.targetFolder}$`, 'm'));
     expect(out).toContain(drafter);
-    expect(out).toContain('1 other entry in the folder');
+    expect(out).toContain('Other files that Mistletoe does not touch: 1.');
 
     const listed = JSON.parse((await cache(['list', '--format', 'json'])).out) as {
       totalBytes: number;

@@ -46,9 +46,9 @@ describe('a run', () => {
     expect(err).toMatch(/^harden: .* for target, 1 round and as many with random suffixes, run folder /);
     expect(err).toContain('answers: 12/12 (100 %)');
     expect(err).toMatch(
-      /round 1\/1, search: 2\/2 \(100 %\) {2}left 0 s {2}prompt \S+ {2}\d suffix(es)? {2}accepted \d/,
+      /round 1\/1, search: 2\/2 \(100 %\) {2}left 0 s {2}prompt \S+ {2}objective \w+ {2}suffixes \d {2}accepted \d/,
     );
-    expect(err).toMatch(/round 1\/1, train: 4\/4 \(100 %\) .*loss \d+\.\d{3}/);
+    expect(err).toMatch(/round 1\/1, train: 4\/4 \(100 %\) .*loss \d+\.\d+/);
     expect(err).toContain('random suffixes, round 1/1, train: 4 to do');
     expect(err).toMatch(/audit: \d+\/\d+ \(100 %\)/);
   });

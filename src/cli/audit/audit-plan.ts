@@ -28,7 +28,7 @@ import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice, nameDevice, recordDevice } from '../../runtime/device-choice.js';
 import { hubIdOf, hubSets } from '../../text/prompts/hub-sets.js';
 import { cacheOf } from '../common-flags.js';
-import { joinLines } from '../long-runs.js';
+import { joinLines, printResult } from '../long-runs.js';
 import { createModelFinder } from '../model-source.js';
 import { createNotice, type Terminal } from '../terminal.js';
 import { type AuditFlags, describeUnits, givenSettings, mainDevice, planWorkers } from './audit-flags.js';
@@ -44,8 +44,7 @@ export async function printPlan(
     });
   }
   const print = (data: object, text: () => string): void => {
-    if (flags.format === 'json') terminal.stdout.writeData(`${JSON.stringify(data, undefined, 2)}\n`);
-    else terminal.stdout.write(text());
+    printResult(flags.format === 'json' ? 'json' : 'text', terminal, { json: () => data, text });
   };
   const downloads = await planDownloads(flags, terminal);
   if (downloads !== undefined) {

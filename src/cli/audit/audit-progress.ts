@@ -2,17 +2,11 @@
 import type { AuditEvents, AuditPlanned, UnitName } from '../../audit/units/audit-unit.js';
 import { fixed } from '../../core/number-text.js';
 import type { WorkerName } from '../../runs/unit.js';
-import {
-  describeLeft,
-  type Progress,
-  type ProgressClock,
-  type ProgressFields,
-  roughDuration,
-} from '../progress.js';
+import { type Clock, type Progress, roughDuration, stopwatch } from '../progress.js';
 
 const thisProcess: WorkerName = { name: '', pid: null };
 
-export function createAuditProgress(progress: Progress, { now }: ProgressClock): AuditEvents {
+export function createAuditProgress(progress: Progress, now: Clock = stopwatch): AuditEvents {
   const running = new Map<string, { readonly unit: UnitName; readonly step: string }>(); // [worker]
   let estimate: TimeEstimate | undefined;
   let expectedMs: number | null = null;
@@ -33,12 +27,7 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
     const leftMs = estimate?.left(now());
     const who = name === '' ? {} : { worker: name, pid: pid ?? undefined };
     const fields = { drafter, prompt, arm, ...detail, ...who, leftMs: leftMs && Math.round(leftMs) };
-    progress.update(done, fields, () => [
-      ...describeLeft(estimate?.left(now())),
-      ...(name === ''
-        ? [`drafter ${drafter}`, `prompt ${prompt}`, `arm ${arm}`, ...describeDetail(detail)]
-        : listWorkers()),
-    ]);
+    progress.update(done, fields, name === '' ? undefined : listWorkers());
   };
   return {
     onPlan(plan) {
@@ -68,22 +57,11 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
       show(unit, worker, { accepted });
       running.delete(worker.name);
     },
-    onNotice(message) {
-      progress.note(message);
-    },
+    onNotice: progress.note,
   };
 }
 
-type Detail = Partial<Record<'step' | 'steps' | 'accepted' | 'divergence', number | undefined>> &
-  ProgressFields;
-
-function describeDetail({ step, steps, accepted, divergence }: Detail): string[] {
-  return [
-    ...(step === undefined ? [] : [`step ${step}/${steps!}`]),
-    ...(accepted === undefined ? [] : [`accepted ${fixed(accepted, 2)}`]),
-    ...(divergence === undefined ? [] : [`KL ${fixed(divergence, 3)}`]),
-  ];
-}
+type Detail = Partial<Record<'step' | 'steps' | 'accepted' | 'divergence', number | undefined>>;
 
 function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPlanned): string {
   const plural = drafters.length === 1 ? 'drafter' : 'drafters';
@@ -109,8 +87,9 @@ const sum = (values: Iterable<number>): number => [...values].reduce((total, val
 export class TimeEstimate {
   private readonly waiting: Map<string, number>;
   private readonly running = new Map<string, { work: number; sinceMs: number; share: number }>(); // [worker]
-  private readonly done = { work: 0, ms: 0 };
   private readonly total: number;
+  private doneWork = 0;
+  private firstMs: number | undefined;
 
   constructor(
     units: readonly UnitName[],
@@ -137,6 +116,7 @@ export class TimeEstimate {
         this.waiting.delete(earlier);
       }
     this.waiting.delete(name);
+    this.firstMs ??= nowMs;
     this.running.set(worker, { work, sinceMs: nowMs, share: 0 });
   }
 
@@ -148,21 +128,16 @@ export class TimeEstimate {
   end(nowMs: number, worker = ''): void {
     const own = this.running.get(worker);
     this.running.delete(worker);
-    if (own === undefined || nowMs - own.sinceMs < minMs) return;
-    this.done.work += own.work;
-    this.done.ms += nowMs - own.sinceMs;
+    if (own !== undefined && nowMs - own.sinceMs >= minMs) this.doneWork += own.work;
   }
 
-  /** Undefined while there is nothing to estimate from. Several workers share what is left. */
+  /** Undefined while there is nothing to estimate from. */
   left(nowMs: number): number | undefined {
     const running = [...this.running.values()];
-    const stepped = running.filter(({ share }) => share > 0);
     const open = sum(this.waiting.values()) + sum(running.map(({ work, share }) => work * (1 - share)));
-    const done = this.done.work + sum(stepped.map(({ work, share }) => work * share));
+    const done = this.doneWork + sum(running.map(({ work, share }) => work * share));
+    if (done >= minDone) return ((nowMs - this.firstMs!) * open) / done;
     const workers = Math.max(1, running.length);
-    if (done < minDone)
-      return this.expectedMs === null ? undefined : (this.expectedMs * open) / this.total / workers;
-    const busyMs = this.done.ms + sum(stepped.map(({ sinceMs }) => nowMs - sinceMs));
-    return (open * busyMs) / done / workers;
+    return this.expectedMs === null ? undefined : (this.expectedMs * open) / this.total / workers;
   }
 }

@@ -13,10 +13,10 @@ import { dropRepeated, parseSuffixes } from '../../text/prompts/suffix-list.js';
 import { type RunVerification, verifyFinishedRun } from '../../report/audit/verify-run.js';
 import { applyPreset } from '../../audit/settings.js';
 import { type Invocation, defineCommand } from '../command.js';
-import { cacheOf, resumable, targetFlag } from '../common-flags.js';
+import { cacheOf, resumable } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import { joinLines, printResult, readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
-import { createModelFinder, createPromptFinder } from '../model-source.js';
+import { joinLines, printResult, refuseChanges, runWithProgress } from '../long-runs.js';
+import { createModelFinder, joinPromptSets, readPromptSets } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import { asOneLine, type Terminal } from '../terminal.js';
 import {
@@ -58,7 +58,6 @@ export const audit = defineCommand({
     ...flags,
     ...applyPreset(flags.preset, givenSettings(flags)),
     chat: undefined,
-    target: flags.target === targetFlag.target.default ? undefined : flags.target,
   }),
   async run(flags, invocation) {
     if (flags.verify === undefined) return runAudit(flags, invocation);
@@ -69,10 +68,11 @@ export const audit = defineCommand({
           hint: 'Leave it out; only --format may be given.',
         }),
     );
-    const { stdout } = invocation.terminal;
     const verified = await verifyFinishedRun(flags.verify); // throws if anything was changed
-    if (flags.format === 'json') stdout.writeData(`${JSON.stringify(verified, undefined, 2)}\n`);
-    else stdout.write(describeVerified(verified));
+    printResult(flags.format === 'json' ? 'json' : 'text', invocation.terminal, {
+      json: () => verified,
+      text: () => describeVerified(verified),
+    });
     return exitCodes.success;
   },
 });
@@ -87,8 +87,8 @@ async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<numb
   const start = await prepare(flags, invocation, progress.note);
   // Until here Ctrl-C kills the process: there is nothing to save yet.
   const [workers, queue] = [await planWorkers(flags), queueOf(flags, terminal)];
-  const events = createAuditProgress(progress, { now: () => performance.now() });
-  const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
+  const events = createAuditProgress(progress);
+  const outcome = await runWithProgress(terminal, progress, 'Finishing the current step', (signal) =>
     start({ events, signal, workers, queue, ...cacheOf(flags) }),
   );
   return finish(outcome, flags, terminal);
@@ -122,27 +122,16 @@ async function readRequest(
   const { prompt } = flags;
   const suffixes = await Promise.all(flags.suffix.map(parseSuffixes));
   return createRequest({
-    target: flags.target,
+    ...flags,
     drafters: flags.drafter,
-    draft: flags.draft,
-    taps: flags.taps,
     prompts:
       prompt === undefined
-        ? await readPromptSets(flags.prompts, flags, createPromptFinder(flags, terminal))
+        ? joinPromptSets(await readPromptSets(flags, terminal), flags.limit)
         : [inlinePrompt(prompt)],
     suffixes: dropRepeated(suffixes.flat(), onNotice),
-    preset: flags.preset,
     settings: givenSettings(flags),
-    seed: flags.seed,
-    threads: flags.threads,
     device: await mainDevice(flags),
-    dtype: flags.dtype,
-    transfer: flags.transfer,
-    universal: flags.universal,
-    chatTemplate: flags.chatTemplate,
-    date: flags.date,
     command: commandLine(irrelevant, shownValues),
-    cacheFolder: flags.cacheDir,
     findModel: createModelFinder(flags, terminal),
     onNotice,
   });
@@ -153,7 +142,7 @@ const irrelevant = [
   'out',
   'progress',
   'format',
-  'cacheDir',
+  'cacheFolder',
   'verifyCache',
   'dryRun',
   'download',

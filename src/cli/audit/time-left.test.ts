@@ -57,10 +57,11 @@ describe('the time left', () => {
     estimate.start(units[1]!, 0, 'a');
     estimate.start(units[3]!, 0, 'b');
     estimate.step(1, 10, 'a');
-    expect(estimate.left(10)).toBeCloseTo(((0.9 + 1 + 0.1) * 100) / 2);
+    estimate.step(1, 10, 'b');
+    expect(estimate.left(10)).toBeCloseTo((0.9 + 0.9 + 0.1) * 50);
     estimate.end(100, 'a');
     estimate.end(100, 'b');
     estimate.start(units[0]!, 100, 'b');
-    expect(estimate.left(100)).toBeCloseTo(10);
+    expect(estimate.left(100)).toBeCloseTo(5);
   });
 });

@@ -3,6 +3,7 @@ import { availableParallelism, hostname } from 'node:os';
 import { openAuditPool, parseAuditUnit, type QueueAuditOptions } from '../../audit/units/queue-audits.js';
 import { MistletoeError } from '../../core/errors.js';
 import { maxThreads } from '../../core/limits.js';
+import { countText } from '../../core/number-text.js';
 import { decimal, integer, text } from '../../core/settings.js';
 import { closeServer, listen } from '../../guard/proxy/proxy.js';
 import { parseQueueUrl, QueueConnection } from '../../runs/queue/queue-connection.js';
@@ -13,6 +14,7 @@ import { defineCommand, type Invocation } from '../command.js';
 import { cacheFolderFlag, devicesFlag, queueFlag, workerFlags } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { flag, type FlagsOf, group, list } from '../flags.js';
+import { runInterruptibly } from '../long-runs.js';
 import { createNotice } from '../terminal.js';
 import { queueOf } from './audit-flags.js';
 
@@ -86,36 +88,34 @@ async function runWorker(flags: WorkerFlags, { terminal }: Invocation): Promise<
   const devices = await listDevices(flags);
   const all = flags.threads ?? availableParallelism();
   const audits: QueueAuditOptions = {
-    ...{ modelFolders: flags.models, devices, cacheFolder: flags.cacheDir, onNotice },
+    modelFolders: flags.models,
+    devices,
+    cacheFolder: flags.cacheFolder,
+    onNotice,
     threads: Math.max(1, Math.floor(all / devices.length)),
   };
   const connection = await QueueConnection.open(address, onNotice);
   const units = { completed: 0, failed: 0 };
   const stopMetrics = await serveMetrics(flags, () => renderMetrics(connection, units), onNotice);
-  const abort = new AbortController();
-  const stopListening = terminal.onInterrupt(() => {
-    abort.abort();
-  });
-  onNotice(
-    `Waits for runs at ${address.shown} with ${devices.length === 1 ? '1 process' : `${devices.length} processes`}.`,
-  );
+  onNotice(`Waits for runs at ${address.shown} with ${countText(devices.length, 'process')}.`);
   try {
-    await serveQueue(connection, {
-      name: flags.name ?? hostname(),
-      parse: parseAuditUnit,
-      openExecutor: (notice) => openAuditPool(notice, audits),
-      leaseMs: 1000 * flags.lease,
-      idleExitMs: flags.idleExit === undefined ? undefined : 1000 * flags.idleExit,
-      signal: abort.signal,
-      onNotice,
-      onUnit: (outcome, key) => {
-        units[outcome] += 1;
-        onNotice(`${outcome} ${key}`);
-      },
+    return await runInterruptibly(terminal, async (signal) => {
+      await serveQueue(connection, {
+        name: flags.name ?? hostname(),
+        parse: parseAuditUnit,
+        openExecutor: (notice) => openAuditPool(notice, audits),
+        leaseMs: 1000 * flags.lease,
+        idleExitMs: flags.idleExit === undefined ? undefined : 1000 * flags.idleExit,
+        signal,
+        onNotice,
+        onUnit: (outcome, key) => {
+          units[outcome] += 1;
+          onNotice(`${outcome} ${key}`);
+        },
+      });
+      return signal.aborted ? exitCodes.interrupted : exitCodes.success;
     });
-    return abort.signal.aborted ? exitCodes.interrupted : exitCodes.success;
   } finally {
-    stopListening();
     await stopMetrics();
     connection.close();
   }

@@ -7,7 +7,8 @@ import { defineCommand } from '../command.js';
 import { formatFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { flag } from '../flags.js';
-import { type Colors, type Terminal, asOneLine, colorsFor } from '../terminal.js';
+import { type Fact, formatFacts, printResult } from '../long-runs.js';
+import { type Colors, type Terminal, asOneLine } from '../terminal.js';
 
 const flags = {
   keyEnv: flag('environment variable that holds the key of the server', text, 'name'),
@@ -29,12 +30,10 @@ export const doctor = defineCommand({
   notes:
     'Exit code 0 if the engine is known, 1 if nothing responds, 2 if the address or the key is wrong, 3 if the server is not an engine that doctor knows.',
   async run({ keyEnv, timeout, format }, { args: [given = ''], terminal }) {
-    const { stdout, closed } = terminal;
     const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : `http://${given}`;
     const key = readKey(keyEnv, terminal);
-    const report = await examineEngine(url, { key, timeoutMs: 1000 * timeout, signal: closed });
-    if (format === 'json') stdout.writeData(`${JSON.stringify(report, undefined, 2)}\n`);
-    else stdout.write(formatReport(report, colorsFor(stdout, terminal)));
+    const report = await examineEngine(url, { key, timeoutMs: 1000 * timeout, signal: terminal.closed });
+    printResult(format, terminal, { json: () => report, text: (colors) => formatReport(report, colors) });
     return report.engine === 'unknown' ? exitCodes.incomplete : exitCodes.success;
   },
 });
@@ -51,7 +50,7 @@ function readKey(name: string | undefined, { environment }: Terminal): string | 
 function formatReport(report: EngineReport, colors: Colors): string {
   const { url, engine, version, models, drafting, perRequest, aggregate, acceptedLength, notes } = report;
   const title = adapterOf(engine)?.title ?? 'unknown';
-  const facts: (readonly [string, string])[] = [
+  const facts: readonly Fact[] = [
     ['server', url],
     ['engine', version === null ? title : `${title} ${version}`],
     ['model', models.length === 0 ? 'unknown' : models.join(', ')],
@@ -63,14 +62,12 @@ function formatReport(report: EngineReport, colors: Colors): string {
     ['per request', describeTelemetry(perRequest)],
     ['metrics', describeTelemetry(aggregate)],
   ];
-  const width = Math.max(...facts.map(([label]) => label.length)) + 2;
-  const lines = facts.map(([label, value]) => colors.dim(label.padEnd(width)) + asOneLine(value));
   const remedies = [perRequest, aggregate].flatMap(({ remedy }) =>
     remedy === null ? [] : [`${colors.cyan('add:')} ${asOneLine(remedy)}`],
   );
-  const noteLines = notes.map((note) => `${colors.yellow('note:')} ${asOneLine(note)}`);
-  const rest = [...remedies, ...noteLines];
-  return `${[...lines, ...(rest.length === 0 ? [] : ['', ...rest])].join('\n')}\n`;
+  const rest = [...remedies, ...notes.map((note) => `${colors.yellow('note:')} ${asOneLine(note)}`)];
+  const lines = [...formatFacts(facts, colors), ...(rest.length === 0 ? [] : ['', ...rest])];
+  return `${lines.join('\n')}\n`;
 }
 
 function describeDrafting({ isOn, method, drafter, draftLength, isTree }: Drafting): string {

@@ -16,7 +16,7 @@ import { type Invocation, defineCommand } from '../command.js';
 import { formatFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { type FlagsOf, flag, group, longName, toggle } from '../flags.js';
-import { waitForEnd } from '../long-runs.js';
+import { printResult, runInterruptibly, waitForEnd } from '../long-runs.js';
 import { type Terminal, createNotice } from '../terminal.js';
 
 const port = integer(0, 65_535);
@@ -109,10 +109,10 @@ const replay = defineCommand({
     ...formatFlag,
   },
   examples: [['mistletoe guard replay ./guard --false-alerts 0.001', 'judge with another rate']],
-  async run({ format, ...options }, { args, terminal: { stdout } }) {
+  async run({ format, ...options }, { args, terminal }) {
     const replayed = await replayFile(args[0]!, options);
-    if (format === 'json') stdout.writeData(`${JSON.stringify(replayed, undefined, 2)}\n`);
-    else stdout.write(`${describeReplay(replayed).join('\n')}\n`);
+    const text = (): string => `${describeReplay(replayed).join('\n')}\n`;
+    printResult(format, terminal, { json: () => replayed, text });
     return exitCodes.success;
   },
 });
@@ -224,27 +224,24 @@ async function runScrape(
   { interval = 15, falseAlerts, breakEven }: GuardFlags,
   terminal: Terminal,
 ): Promise<number> {
-  const ending = new AbortController();
-  const stop = terminal.onInterrupt(() => {
-    ending.abort();
-  });
-  const signal = AbortSignal.any([ending.signal, terminal.closed]);
   const [notice, log] = [createNotice(terminal), createEventLog(terminal)];
   terminal.stderr.write(`Reading ${url} every ${interval} s; stop with Ctrl-C.\n`);
-  let failure: string | undefined;
-  const options = { intervalMs: interval * 1000, signal, falseAlerts, breakEven };
-  for await (const each of watchMetrics(url, options)) {
-    const reason = each.kind === 'failure' ? each.reason : undefined;
-    if (reason !== undefined && reason !== failure) notice(`${url} cannot be used: ${reason}.`);
-    failure = reason;
-    if (each.kind === 'failure' || each.record.speculation === null) continue;
-    const { record, verdict, alerts } = each;
-    const { steps } = each.record.speculation;
-    const length = meanAcceptedLength(each.record.speculation).toFixed(2);
-    const message = `${record.model}: mean accepted length ${length} over ${steps} steps`;
-    log('scrape', requestAttributes(record, verdict), message);
-    for (const alert of alerts) log('alert', alertAttributes(alert), alert.text);
-  }
-  stop();
+  await runInterruptibly(terminal, async (interrupted) => {
+    const signal = AbortSignal.any([interrupted, terminal.closed]);
+    const options = { intervalMs: interval * 1000, signal, falseAlerts, breakEven };
+    let failure: string | undefined;
+    for await (const each of watchMetrics(url, options)) {
+      const reason = each.kind === 'failure' ? each.reason : undefined;
+      if (reason !== undefined && reason !== failure) notice(`${url} cannot be used: ${reason}.`);
+      failure = reason;
+      if (each.kind === 'failure' || each.record.speculation === null) continue;
+      const { record, verdict, alerts } = each;
+      const { steps } = each.record.speculation;
+      const length = meanAcceptedLength(each.record.speculation).toFixed(2);
+      const message = `${record.model}: mean accepted length ${length} over ${steps} steps`;
+      log('scrape', requestAttributes(record, verdict), message);
+      for (const alert of alerts) log('alert', alertAttributes(alert), alert.text);
+    }
+  });
   return exitCodes.success;
 }

@@ -1,7 +1,7 @@
 import { applyPreset } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import { smallest } from '../../core/vector.js';
-import { acceptedLengthText, countText, fixed } from '../../core/number-text.js';
+import { countText } from '../../core/number-text.js';
 import { findDrafter } from '../../decode/bundled-models.js';
 import { writeReports } from '../../report/audit/write-reports.js';
 import { printReport } from '../../report/document.js';
@@ -31,22 +31,14 @@ import {
 import { mainDevice, planWorkers } from '../audit/audit-flags.js';
 import { createAuditProgress } from '../audit/audit-progress.js';
 import { defineCommand, type Invocation } from '../command.js';
-import { targetFlag } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import {
-  describeNext,
-  joinLines,
-  readPromptSets,
-  requireData,
-  runInFolder,
-  typedPath,
-} from '../long-runs.js';
-import { createModelFinder, createPromptFinder } from '../model-source.js';
-import { describeLeft, type Progress, type ProgressClock } from '../progress.js';
+import { describeNext, joinLines, requireData, runInFolder, typedPath } from '../long-runs.js';
+import { createModelFinder, joinPromptSets, readPromptSets } from '../model-source.js';
+import type { Progress } from '../progress.js';
 import type { Colors } from '../terminal.js';
 import { givenAudit, givenHardening, type HardenFlags, hardenFlags, sharedAudit } from './harden-flags.js';
 import { givenTraining } from './train.js';
-import { createPace, createTrainProgress } from './train-progress.js';
+import { createTrainProgress } from './train-progress.js';
 
 export const harden = defineCommand({
   name: 'harden',
@@ -68,7 +60,6 @@ export const harden = defineCommand({
     'The run folder has hardened/round-N/last, which are drafters for --drafter, audits/, report.html, report.md and result.json.\n\nExit codes: 0 done, 1 failure, 2 invalid input, 3 nothing audited, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
   complete(flags) {
     const { steps, objective, maxNewTokens, ...audit } = applyPreset(flags.preset, givenAudit(flags));
-    const target = flags.target === targetFlag.target.default ? undefined : flags.target;
     return {
       ...audit,
       ...flags,
@@ -80,7 +71,6 @@ export const harden = defineCommand({
       auditSteps: steps,
       auditObjective: objective,
       auditNewTokens: maxNewTokens,
-      target,
     };
   },
   run: (flags, invocation) =>
@@ -99,7 +89,7 @@ export const harden = defineCommand({
         return {
           exitCode: isAudited ? exitCodes.success : exitCodes.incomplete,
           text: (colors) => formatHardening(result, hardened, typedPath(html), target, colors),
-          json: () => `${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`,
+          json: () => ({ folder, hardened, ...result }),
           markdown: () => printReport(createHardeningReport(result), 'markdown'),
         };
       },
@@ -118,10 +108,10 @@ async function prepare(
     });
   }
   const data = requireData(flags.data);
-  const findSet = createPromptFinder(flags, terminal);
-  const prompts = await readPromptSets(flags.prompts, flags, findSet);
+  const prompts = joinPromptSets(await readPromptSets(flags, terminal), flags.limit);
   const findModel = createModelFinder(flags, terminal);
   const request = await createHardenRequest({
+    ...flags,
     target: await findModel(flags.target),
     drafter: await findModel(findDrafter(drafter)),
     data,
@@ -129,18 +119,8 @@ async function prepare(
     hardening: givenHardening(flags),
     training: givenTraining({ ...flags, seed: undefined }),
     audit: givenAudit(flags),
-    preset: flags.preset,
-    audits: flags.audits,
-    strongerPrompts: flags.strongerPrompts,
     baselines: baseline.length === 0 ? ['random'] : baselineNames.filter((name) => baseline.includes(name)),
-    taps: flags.taps,
-    answers: flags.answers,
-    chatTemplate: flags.chatTemplate,
-    date: flags.date,
     device: await mainDevice(flags),
-    dtype: flags.dtype,
-    threads: flags.threads,
-    cacheFolder: flags.cacheDir,
     onNotice,
   });
   const place = flags.out ?? { parent: 'runs', name: 'harden' };
@@ -180,14 +160,11 @@ function drawAudit(comparison: AuditComparison, colors: Colors): string[] {
 }
 
 // The progress of a hardening run: answers, then searches and training round by round, then audits.
-function createHardenProgress(progress: Progress, clock: ProgressClock): HardenEvents {
-  const { onAnswers } = createTrainProgress(progress, clock);
-  let phase = { pace: createPace(clock.now, 0), total: 0 };
-  let clean: number | undefined;
-  const left = (done: number): number | undefined => phase.pace.left(done, phase.total);
+function createHardenProgress(progress: Progress): HardenEvents {
+  let accepted: number | undefined;
   return {
     onNotice: progress.note,
-    onAnswers,
+    onAnswers: createTrainProgress(progress).onAnswers!,
     onOpen({ folder, request }) {
       const { from, system, target, hardening, baselines } = request;
       const beside = baselines.map((name) => ` and as many with ${roleNames[name]}`).join('');
@@ -196,40 +173,25 @@ function createHardenProgress(progress: Progress, clock: ProgressClock): HardenE
         { folder, drafter: from.name, target: target.name },
       );
     },
-    onPhase(place, kind, done, total) {
-      phase = { pace: createPace(clock.now, done), total };
-      clean = undefined;
+    onPhase({ role, round, rounds }, kind, done, total) {
+      accepted = undefined;
       if (done === total) return;
-      const { role, round, rounds } = place;
       const name = role === 'hardened' ? '' : `${roleNames[role]}, `;
       progress.start(total, `${name}round ${round}/${rounds}, ${kind}`);
-      progress.update(done, {}, () => []);
+      progress.update(done);
     },
-    onHunt(_place, { prompt, objective, texts, skipped }, done) {
+    onHunt(_place, { prompt, objective, texts }, done) {
       const lengths = texts.flatMap(({ length }) => length ?? []);
       const shortest = lengths.length === 0 ? undefined : smallest(lengths);
-      const leftMs = left(done);
-      const fields = { prompt, objective, suffixes: texts.length, leftMs: leftMs && Math.round(leftMs) };
-      progress.update(done, { ...fields, accepted: shortest }, () => [
-        ...describeLeft(leftMs),
-        `prompt ${prompt}`,
-        skipped === null ? countText(texts.length, 'suffix') : 'skipped',
-        ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
-      ]);
+      progress.update(done, { prompt, objective, suffixes: texts.length, accepted: shortest });
     },
     onLine(_, line) {
-      if (line.kind === 'length') clean = line.length;
-      const leftMs = left(line.update);
-      const loss = line.kind === 'update' ? line.loss : undefined;
-      progress.update(line.update, { loss, accepted: clean, leftMs: leftMs && Math.round(leftMs) }, () => [
-        ...describeLeft(leftMs),
-        ...(loss === undefined ? [] : [`loss ${fixed(loss, 3)}`]),
-        ...(clean === undefined ? [] : [`clean ${acceptedLengthText(clean)}`]),
-      ]);
+      if (line.kind === 'length') accepted = line.length;
+      progress.update(line.update, { loss: line.kind === 'update' ? line.loss : undefined, accepted });
     },
     onAudit(name) {
       progress.note(`harden: ${auditTitles[name].toLowerCase()}`, { audit: name });
     },
-    audit: createAuditProgress(progress, clock),
+    audit: createAuditProgress(progress),
   };
 }

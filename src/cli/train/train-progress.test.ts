@@ -8,7 +8,10 @@ import { createTrainProgress } from './train-progress.js';
 function begin(mode: 'plain' | 'json') {
   const terminal = createFakeTerminal();
   const clock = { ms: 0 };
-  const events = createTrainProgress(createProgress(mode, terminal.stderr), { now: () => clock.ms });
+  const events = createTrainProgress(
+    createProgress(mode, terminal.stderr, () => clock.ms),
+    () => clock.ms,
+  );
   return { events, clock, read: () => terminal.written.err };
 }
 

@@ -125,8 +125,7 @@ export const train = defineCommand({
     const finite = Object.fromEntries(
       Object.entries(settings).filter(([, value]) => value !== Infinity && value !== undefined),
     );
-    const target = flags.target === common.targetFlag.target.default ? undefined : flags.target;
-    return { ...flags, ...finite, target };
+    return { ...flags, ...finite };
   },
   run: (flags, invocation) =>
     runInFolder(flags, invocation, {
@@ -139,7 +138,7 @@ export const train = defineCommand({
         return {
           exitCode: exitCodes.success,
           text: (colors) => formatTraining(result, folder, typedPath(html), target, colors),
-          json: () => `${JSON.stringify({ folder, ...result }, undefined, 2)}\n`,
+          json: () => ({ folder, ...result }),
           markdown: () => printReport(createTrainingReport(result), 'markdown'),
         };
       },
@@ -161,21 +160,12 @@ async function prepare(
   const data = await createPromptFinder(flags, terminal)(requireData(flags.data));
   const findModel = createModelFinder(flags, terminal);
   const request = await createTrainRequest({
+    ...flags,
     target: await findModel(flags.target),
-    system: flags.system,
     shape: pickGiven(shapeFlags, flags),
     data,
     settings: givenTraining(flags),
     from: flags.from === undefined ? undefined : await findModel(findDrafter(flags.from)),
-    taps: flags.taps,
-    limit: flags.limit,
-    answers: flags.answers,
-    chatTemplate: flags.chatTemplate,
-    date: flags.date,
-    device: flags.device,
-    dtype: flags.dtype,
-    threads: flags.threads,
-    cacheFolder: flags.cacheDir,
     onNotice,
   });
   return (options) => startTraining(flags.out ?? { parent: 'runs', name: 'train' }, request, options);
