@@ -10,7 +10,11 @@ import { describingNames } from '../../checkpoint/checkpoint-folder.js';
 import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
 import { explainWriting, writeWholeFile, writeWholeFolder } from '../../checkpoint/written-folder.js';
 
-export type Start = 'normal' | 'zeros' | 'ones' | CopiedRows | FoldedColumns;
+export type Start = 'zeros' | 'ones' | RandomValues | CopiedRows | FoldedColumns;
+
+export interface RandomValues {
+  readonly deviation: number;
+}
 
 export interface CopiedRows {
   readonly from: StoredTensor; // [row, column]
@@ -25,30 +29,30 @@ export interface FoldedColumns {
   readonly folded: StoredTensor; // [row, column]
 }
 
-export interface FreshOptions {
-  readonly seed: number | string;
-  readonly deviation: number;
-  /** By the tensor's name. By default norms start at 1, biases at 0, and the rest is random. */
-  readonly startOf?: ((name: string) => Start | undefined) | undefined;
-}
-
-/** Each tensor has its own random stream. */
+/**
+ * Each tensor has its own random stream.
+ * @param startOf by the tensor's name; by default norms start at 1, biases at 0, and the rest is random
+ */
 export function makeFresh(
+  { seed, deviation }: RandomValues & { readonly seed: number | string },
   recipes: readonly WeightRecipe[],
-  { seed, deviation, startOf }: FreshOptions,
+  startOf: (name: string) => Start | undefined = () => undefined,
 ): TensorSource[] {
+  const usualStart = (name: string): Start => {
+    if (name.endsWith('.bias')) return 'zeros';
+    return name.endsWith('norm.weight') ? 'ones' : { deviation };
+  };
   return recipes
     .flatMap(({ parts }) => parts)
     .map(({ tensor: name, shape }) =>
       floatSource({ name, shape, dtype: 'F32' }, () => {
         const random = createRandom(seed, 'fresh weights', name);
-        const usual = name.endsWith('.bias') ? 'zeros' : name.endsWith('norm.weight') ? 'ones' : 'normal';
-        const start = startOf?.(name) ?? usual;
-        if (typeof start === 'object')
-          return 'folded' in start ? foldColumns(start, shape, random) : readRows(start);
+        const start = startOf(name) ?? usualStart(name);
+        if (typeof start === 'object' && 'folded' in start) return foldColumns(start, shape, random);
+        if (typeof start === 'object' && 'from' in start) return readRows(start);
         const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
         if (start === 'ones') values.fill(1);
-        if (start === 'normal') fillNormal(values, deviation, random);
+        else if (start !== 'zeros') fillNormal(values, start.deviation, random);
         return values;
       }),
     );
@@ -100,7 +104,8 @@ function fillNormal(values: Float32Array, deviation: number, random: Random): vo
 
 export interface NewCheckpoint {
   readonly config: Readonly<Record<string, unknown>>;
-  readonly file: string;
+  /** Default: model.safetensors. */
+  readonly file?: string | undefined;
   readonly tensors: readonly TensorSource[];
   /** Missing files are skipped. */
   readonly copies?: CopiedFiles | undefined;
@@ -117,7 +122,7 @@ export function describingFiles(folder: string): CopiedFiles {
 
 export async function writeCheckpoint(
   folder: string,
-  { config, file, tensors, copies }: NewCheckpoint,
+  { config, file = 'model.safetensors', tensors, copies }: NewCheckpoint,
 ): Promise<void> {
   await writeWholeFolder(folder, async (fresh) => {
     await writeSafetensors(join(fresh, file), tensors);

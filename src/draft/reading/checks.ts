@@ -2,10 +2,10 @@ import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { listRead, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
-import type { CausalModel } from '../../model/causal-model.js';
+import type { ModelConfiguration } from '../../model/configuration.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftGraph, Drafter } from '../drafter.js';
-import { flattenConfig } from './draft-configuration.js';
+import type { Config } from './draft-configuration.js';
 
 const recomputed = [/(^|\.)rotary_emb\.inv_freq$/];
 
@@ -47,43 +47,15 @@ export function misfit(folder: string, fault: string, hint: string): MistletoeEr
   return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
 }
 
-/** A loader throws the problem; an inspection records it and continues. */
-export type Refuse = (fault: MistletoeError) => void;
-
-export const refuseAtOnce: Refuse = (fault) => {
-  throw fault;
-};
-
-/** Undefined after a fault that `refuse` has taken. */
-export function unlessRefused<Result>(refuse: Refuse, read: () => Result): Result | undefined {
-  try {
-    return read();
-  } catch (fault) {
-    if (!(fault instanceof MistletoeError)) throw fault;
-    refuse(fault);
-    return undefined;
-  }
-}
-
-export type Reject = (fault: string, hint: string) => void;
-
-export const rejectBy =
-  (refuse: Refuse, { folder }: Pick<Checkpoint, 'folder'>): Reject =>
-  (fault, hint) => {
-    refuse(misfit(folder, fault, hint));
-  };
-
 export const incomplete = 'The file is incomplete: download it again.';
 
 export const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
 
 /** Declared sizes; tensor shapes are checked otherwise. */
-export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalModel): void {
-  const { folder } = checkpoint;
-  const config = flattenConfig(checkpoint.config);
+export function requireSizes(folder: string, config: Config, target: ModelConfiguration): void {
   const expected = [
-    ['hidden size', config.target_hidden_size ?? config.hidden_size, configuration.hiddenSize],
-    ['vocabulary size', config.vocab_size, configuration.vocabularySize],
+    ['hidden size', config.target_hidden_size ?? config.hidden_size, target.hiddenSize],
+    ['vocabulary size', config.vocab_size, target.vocabularySize],
   ] as const;
   for (const [what, declared, wanted] of expected) {
     if (typeof declared === 'number' && declared !== wanted) {

@@ -19,7 +19,7 @@ import { type Checkpoint, formatShape, quote } from '../../checkpoint/stored-ten
 import { floatSource, storedSource } from '../../checkpoint/tensor-source.js';
 import { type WeightRecipe, cutPart, resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { restoreFolder } from '../../checkpoint/written-folder.js';
-import { misfit, refuseAtOnce } from '../../draft/reading/checks.js';
+import { misfit } from '../../draft/reading/checks.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
 import { embeddingName, outputName } from '../../model/weights.js';
 import { describingFiles, writeCheckpoint } from '../../draft/fresh/fresh-tensors.js';
@@ -144,7 +144,7 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
   const checkpoint = await openCheckpoint(from);
   const { system, layout } = recogniseCheckpoint(checkpoint);
   if (system === undefined) throw misfit(from, `has ${layout}`, `Supported: ${systemTitles.join(', ')}.`);
-  const { recipes } = system.describe(checkpoint, refuseAtOnce, { taps });
+  const { recipes } = system.describe(checkpoint, { taps });
   resolveRecipes(checkpoint, recipes);
   const trained = assignValues(checkpoint, recipes, values);
   const written = [...checkpoint.tensors.values()].filter(({ name }) => !isStale(name, checkpoint, trained));
