@@ -3,14 +3,12 @@
  * system is one folder, with its training recipe, and one line in systems.ts.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { prepareWeights, type CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
-import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
-import { refuseUnread } from './reading/checks.js';
 import { deepestDraft } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
 import { integer, rareSetting, setting, yesNo } from '../core/settings.js';
@@ -74,15 +72,6 @@ export interface DrafterOptions extends CacheOptions, ReadingOptions {
   readonly target: CausalModel;
   /** The target's, to compare with a draft model's own. */
   readonly tokenizer?: Tokenizer | undefined;
-}
-
-export function prepareDrafterWeights(
-  checkpoint: Checkpoint,
-  { recipes, unread }: Pick<DrafterDescription, 'recipes' | 'unread'>,
-  { target, ...options }: DrafterOptions,
-): Promise<WeightStore> {
-  refuseUnread(checkpoint.folder, unread);
-  return prepareWeights(checkpoint, recipes, { ...options, runtime: target.runtime });
 }
 
 export interface DescribingContext extends ReadingOptions {

@@ -14,10 +14,16 @@ import {
   vectorRecipe,
 } from '../../model/weights.js';
 import type { DescribingContext, TensorNames } from '../draft-system.js';
-import { incomplete, listUnread, shapeOf } from '../reading/checks.js';
+import {
+  incomplete,
+  listTraits,
+  listUnread,
+  type Reading,
+  shapeOf,
+  startReading,
+} from '../reading/checks.js';
 import type { Config } from '../reading/draft-configuration.js';
 import { describeLayers, readMaskToken, type HeadTables } from '../reading/head-configuration.js';
-import { listTraits, startReading, type Reading } from '../reading/reading.js';
 import type { BlockAttention } from './block-settings.js';
 import {
   architecturesOf,

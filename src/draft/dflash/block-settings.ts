@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { showValue } from '../../core/json-text.js';
 import { deepestDraft } from '../../core/limits.js';
 import { countText } from '../../core/number-text.js';
-import { misfit } from '../reading/checks.js';
+import { misfit, type Reading } from '../reading/checks.js';
 import { flattenConfig, isSpeculatorsFormat, type Config } from '../reading/draft-configuration.js';
 import {
   isLayerCount,
@@ -13,7 +13,6 @@ import {
   slidingKind,
 } from '../reading/head-configuration.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import type { Reading } from '../reading/reading.js';
 
 export const architecturesOf = ({ architectures }: Config): readonly string[] =>
   Array.isArray(architectures) ? architectures.map(String) : [];

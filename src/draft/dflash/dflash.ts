@@ -13,11 +13,16 @@ import { constant, weight } from '../../graph/tensor.js';
 import { project, projectToVocabulary } from '../../model/decoder.js';
 import { createRotary } from '../../model/rotary/rotary.js';
 import type { DrafterOptions, FreshDrafter, DraftSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
 import { makeFresh, type NewCheckpoint, type Start } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
-import { anotherTarget, countParameters, misfit, requireWidth } from '../reading/checks.js';
+import {
+  anotherTarget,
+  countParameters,
+  misfit,
+  prepareDrafterWeights,
+  requireWidth,
+} from '../reading/checks.js';
 import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
 import { embeddingOf, readVocabularyMap } from '../reading/head-configuration.js';
 import { createBlockDrafter } from './block-drafter.js';

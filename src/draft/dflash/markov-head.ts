@@ -13,8 +13,7 @@ import { concatenate, slice } from '../../graph/operations/shaping.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { project } from '../../model/decoder.js';
 import { linearRecipes, matrixRecipe, projectionRecipe } from '../../model/weights.js';
-import { incomplete } from '../reading/checks.js';
-import type { Reading } from '../reading/reading.js';
+import { incomplete, type Reading } from '../reading/checks.js';
 
 const kinds = ['vanilla', 'gated', 'rnn'] as const;
 type MarkovKind = (typeof kinds)[number];

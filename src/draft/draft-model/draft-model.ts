@@ -32,7 +32,7 @@ import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import { floatSource } from '../../checkpoint/tensor-source.js';
 import { MistletoeError } from '../../core/errors.js';
 import { parseConfiguration } from '../../model/configuration.js';
-import { makeFresh, type Start, describingFiles, type NewCheckpoint } from '../fresh/fresh-tensors.js';
+import { makeFresh, type Start, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { llamaConfig, type LayerChoice, type NewTarget } from '../fresh/new-target.js';
 
 export const draftModel: DraftSystem = {
@@ -158,7 +158,7 @@ export function createDraftModel(target: NewTarget, shape: DrafterShape): NewChe
   return {
     config,
     tensors: makeFresh(target, recipes, startOf),
-    copies: describingFiles(target.folder),
+    describedBy: target.folder,
   };
 }
 
@@ -193,7 +193,7 @@ function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint
       .map(({ tensor: name, shape }) =>
         floatSource({ name, shape, dtype: 'F32' }, () => readFloat32(tensors.get(nameInTarget(name))!)),
       ),
-    copies: describingFiles(folder),
+    describedBy: folder,
   };
 }
 

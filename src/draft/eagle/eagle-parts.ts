@@ -14,7 +14,7 @@ import { createRotary } from '../../model/rotary/rotary.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { NewTarget } from '../fresh/new-target.js';
 import type { AttentionHead, HeadMemory } from '../programs/attention-head.js';
-import { countParameters, incomplete, shapeOf } from '../reading/checks.js';
+import { countParameters, incomplete, type Reading, shapeOf } from '../reading/checks.js';
 import type { HeadTables } from '../reading/head-configuration.js';
 import {
   describeLayers,
@@ -25,7 +25,6 @@ import {
   sameOrigin,
   slidingKind,
 } from '../reading/head-configuration.js';
-import type { Reading } from '../reading/reading.js';
 
 /** Positions that a row sees, including its own. */
 interface HeadWindow {

@@ -8,14 +8,21 @@ import { concatenate } from '../../graph/operations/shaping.js';
 import { project, projectToVocabulary, runLayer } from '../../model/decoder.js';
 import { layerRecipes, linearRecipes } from '../../model/weights.js';
 import type { DescribingContext, DrafterOptions, DraftSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
 import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
-import { anotherTarget, incomplete, listUnread, misfit, requireWidth } from '../reading/checks.js';
+import {
+  anotherTarget,
+  incomplete,
+  listTraits,
+  listUnread,
+  misfit,
+  prepareDrafterWeights,
+  requireWidth,
+  startReading,
+} from '../reading/checks.js';
 import { sizeIn } from '../reading/draft-configuration.js';
-import { listTraits, startReading } from '../reading/reading.js';
 import type { EagleParts } from './eagle-parts.js';
 import {
   describeParts,

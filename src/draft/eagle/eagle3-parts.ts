@@ -12,10 +12,9 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { showValue } from '../../core/json-text.js';
 import { layerRecipes, linearRecipes, vectorRecipe } from '../../model/weights.js';
 import type { DescribingContext } from '../draft-system.js';
-import { incomplete, listUnread, shapeOf } from '../reading/checks.js';
+import { incomplete, listTraits, listUnread, shapeOf, startReading } from '../reading/checks.js';
 import { isSpeculatorsFormat, sizeIn } from '../reading/draft-configuration.js';
 import { readMaskToken } from '../reading/head-configuration.js';
-import { listTraits, startReading } from '../reading/reading.js';
 import { describeParts, findPrefix, tableRecipes, traitsOf, type EagleParts } from './eagle-parts.js';
 import { describeTaps } from './taps.js';
 

@@ -16,9 +16,8 @@ import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
-import { misfit } from '../reading/checks.js';
+import { misfit, type Reading } from '../reading/checks.js';
 import { isSpeculatorsFormat, type Config } from '../reading/draft-configuration.js';
-import type { Reading } from '../reading/reading.js';
 import type { TapConvention } from '../draft-system.js';
 
 interface Meaning {

@@ -107,33 +107,25 @@ export interface NewCheckpoint {
   /** Default: model.safetensors. */
   readonly file?: string | undefined;
   readonly tensors: readonly TensorSource[];
-  /** Missing files are skipped. */
-  readonly copies?: CopiedFiles | undefined;
-}
-
-export interface CopiedFiles {
-  readonly folder: string;
-  readonly names: readonly string[];
-}
-
-export function describingFiles(folder: string): CopiedFiles {
-  return { folder, names: describingNames.filter((name) => name !== 'config.json') };
+  /** A folder whose tokenizer and other describing files are copied, as far as it has them. */
+  readonly describedBy?: string | undefined;
 }
 
 export async function writeCheckpoint(
   folder: string,
-  { config, file = 'model.safetensors', tensors, copies }: NewCheckpoint,
+  { config, file = 'model.safetensors', tensors, describedBy }: NewCheckpoint,
 ): Promise<void> {
   await writeWholeFolder(folder, async (fresh) => {
     await writeSafetensors(join(fresh, file), tensors);
-    if (copies !== undefined) await copyFiles(copies, fresh);
+    if (describedBy !== undefined) await copyDescription(describedBy, fresh);
     const text = `${JSON.stringify(config, undefined, 2)}\n`;
     await writeWholeFile(join(fresh, 'config.json'), (append) => append(Buffer.from(text)));
   });
 }
 
-async function copyFiles({ folder, names }: CopiedFiles, to: string): Promise<void> {
-  for (const name of names.filter((name) => existsSync(join(folder, name)))) {
+async function copyDescription(folder: string, to: string): Promise<void> {
+  const names = describingNames.filter((name) => name !== 'config.json' && existsSync(join(folder, name)));
+  for (const name of names) {
     const path = join(to, name);
     await explainWriting(path, async () => {
       await copyFile(join(folder, name), path);

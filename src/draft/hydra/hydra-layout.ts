@@ -9,9 +9,8 @@ import type { DescribingContext, RecognisedLayout, TensorNames } from '../draft-
 import { holdsDecoder, defaultHeads, type DrafterShape } from '../draft-system.js';
 import { makeFresh, type Start, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
-import { incomplete, listUnread, misfit } from '../reading/checks.js';
+import { incomplete, listUnread, misfit, type Reading, startReading } from '../reading/checks.js';
 import { countHeads, measureLayer, sizeOfFirst } from '../reading/draft-configuration.js';
-import { startReading, type Reading } from '../reading/reading.js';
 
 /** Of weight names. */
 export const scope = 'hydra.';

@@ -17,14 +17,14 @@ import * as lane from '../../model/lanes/lane-graph.js';
 import { compileLanes, runDirectly, type PassScheduler } from '../../model/lanes/lane-program.js';
 import { bufferOf, int32, resident, type NamedTensors } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import { prepareDrafterWeights, type DrafterOptions, type DraftSystem } from '../draft-system.js';
+import { type DrafterOptions, type DraftSystem } from '../draft-system.js';
 import type { DraftedLogits, Drafter, GrowingDraft, TeacherForcing } from '../drafter.js';
 import { chainOutputs, createChains, type TokenChooser } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
-import { countParameters, requireWidth } from '../reading/checks.js';
+import { countParameters, prepareDrafterWeights, requireWidth } from '../reading/checks.js';
 import type { HydraSizes } from './hydra-layout.js';
 import { createHydra, describeHydra, recogniseHydra, requireGroundedHeads, scope } from './hydra-layout.js';
 

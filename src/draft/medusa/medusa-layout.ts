@@ -10,9 +10,8 @@ import type { DescribingContext, RecognisedLayout, TensorNames } from '../draft-
 import { holdsDecoder, namesOf, defaultHeads, type DrafterShape } from '../draft-system.js';
 import { makeFresh, type NewCheckpoint, type Start } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
-import { incomplete, listUnread } from '../reading/checks.js';
+import { incomplete, listUnread, startReading } from '../reading/checks.js';
 import { countHeads, sizeOfFirst } from '../reading/draft-configuration.js';
-import { startReading } from '../reading/reading.js';
 
 /** Of weight names. */
 export const scope = 'medusa.';

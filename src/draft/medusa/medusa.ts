@@ -11,13 +11,13 @@ import { project } from '../../model/decoder.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
 import { compileLanes, runDirectly, type LaneProgram } from '../../model/lanes/lane-program.js';
 import { resident, type MixedValues } from '../../runtime/program.js';
-import { prepareDrafterWeights, type DrafterOptions, type DraftSystem } from '../draft-system.js';
+import { type DrafterOptions, type DraftSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
 import { chainOutputs, createChains } from '../programs/chain-program.js';
 import { scoreAtOnce, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
-import { countParameters, requireWidth } from '../reading/checks.js';
+import { countParameters, prepareDrafterWeights, requireWidth } from '../reading/checks.js';
 import { createMedusa, describeMedusa, recogniseMedusa, scope, type MedusaSizes } from './medusa-layout.js';
 
 export const medusa: DraftSystem = {

@@ -15,17 +15,16 @@ import type { AttentionContext, LayerSizes } from '../../model/decoder.js';
 import { normalise, project, projectToVocabulary, runLayer } from '../../model/decoder.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import type { DescribingContext, DrafterOptions, TensorNames, DraftSystem } from '../draft-system.js';
-import { holdsDecoder, namesOf, prepareDrafterWeights } from '../draft-system.js';
+import { holdsDecoder, namesOf } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
 import { ofLayer, openHead } from '../eagle/eagle-parts.js';
 import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { headConfig, type NewTarget } from '../fresh/new-target.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
 import type { HeadMemory } from '../programs/attention-head.js';
-import { listUnread, requireWidth } from '../reading/checks.js';
+import { listUnread, prepareDrafterWeights, requireWidth, startReading } from '../reading/checks.js';
 import { sizeIn, type Config } from '../reading/draft-configuration.js';
 import { describeLayers } from '../reading/head-configuration.js';
-import { startReading } from '../reading/reading.js';
 
 export const mtp: DraftSystem = {
   name: 'mtp',

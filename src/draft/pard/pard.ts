@@ -8,7 +8,7 @@ import { createDraftModel, describeDraftModel, openDraftModel } from '../draft-m
 import { holdsDecoder, type DraftSystem } from '../draft-system.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
 import { readMaskToken } from '../reading/head-configuration.js';
-import { startReading } from '../reading/reading.js';
+import { startReading } from '../reading/checks.js';
 
 export const pard: DraftSystem = {
   name: 'pard',

@@ -35,14 +35,10 @@ export function sizeIn(config: Readonly<Record<string, unknown>>, key: string): 
 }
 
 /** From the tensors; head counts from the target if config.json has none. */
-export interface KnownSizes {
-  readonly hiddenSize: number;
-  readonly intermediateSize: number;
-  readonly headCount: number;
-  readonly keyValueHeadCount: number;
-  readonly headSize: number;
-  readonly vocabularySize: number;
-}
+export type KnownSizes = Pick<
+  ModelConfiguration,
+  'hiddenSize' | 'intermediateSize' | 'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize'
+>;
 
 export function readDraftConfiguration(
   { config, folder }: Pick<Checkpoint, 'config' | 'folder'>,

@@ -7,9 +7,8 @@ import { weight, type Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import { embeddingTable } from '../../model/decoder.js';
-import { anotherTarget, incomplete, misfit } from './checks.js';
+import { anotherTarget, incomplete, misfit, type Reading } from './checks.js';
 import { measureLayer, readDraftConfiguration, type KnownSizes } from './draft-configuration.js';
-import type { Reading } from './reading.js';
 
 /**
  * The sizes of a head's layers, all like the named one. If config.json cannot be read, they come from the tensors and the

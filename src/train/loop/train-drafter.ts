@@ -22,7 +22,7 @@ import { restoreFolder } from '../../checkpoint/written-folder.js';
 import { misfit } from '../../draft/reading/checks.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
 import { embeddingName, outputName } from '../../model/weights.js';
-import { describingFiles, writeCheckpoint } from '../../draft/fresh/fresh-tensors.js';
+import { writeCheckpoint } from '../../draft/fresh/fresh-tensors.js';
 
 export interface DrafterTraining {
   readonly target: Target;
@@ -165,7 +165,7 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
         own === undefined ? readFloat32(tensor) : cutPart(own, recipe, place),
       );
     }),
-    copies: describingFiles(checkpoint.folder),
+    describedBy: checkpoint.folder,
   });
 }
 
