@@ -112,19 +112,16 @@ export function tableRecipes(
 
 type Traits = readonly (readonly [boolean, string])[];
 
-export function traitsOf({
-  configuration,
-  ownVocabulary,
-  hasFusionBias,
-  hasOutputBias,
-  window,
-}: EagleParts): Traits {
+/** `hasOwnOutput`: where an output projection is optional. */
+export function traitsOf(parts: EagleParts, hasOwnOutput = false): Traits {
+  const { configuration, ownVocabulary, hasFusionBias, hasOutputBias, window } = parts;
   const windowText = `a sliding window of ${window?.length ?? 0} positions`;
   return [
     [configuration.layerCount > 1, `${configuration.layerCount} layers`],
     [window?.isMixed === false, windowText],
     [window?.isMixed === true, `${windowText} in some layers, where drafts end`],
     [ownVocabulary !== undefined, 'embeddings of its own'],
+    [hasOwnOutput, 'an output projection of its own'],
     [hasFusionBias, 'fc bias'],
     [hasOutputBias, 'output bias'],
     [configuration.queryKeyValueBias, 'attention bias'],

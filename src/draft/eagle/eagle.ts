@@ -75,10 +75,7 @@ function describeEagle(checkpoint: Checkpoint, context: DescribingContext = {}) 
       hiddenSize,
       draftVocabularySize: vocabularySize,
       rotary: { base, origin },
-      traits: listTraits([
-        ...traitsOf(parts),
-        [draftVocabulary !== undefined, 'an output projection of its own'],
-      ]),
+      traits: listTraits(traitsOf(parts, draftVocabulary !== undefined)),
       expects: { hiddenSize, vocabularySize },
     },
   };
