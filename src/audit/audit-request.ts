@@ -233,7 +233,7 @@ async function describeDrafter(source: string, targetFolder: string) {
     });
   }
   // Problems are reported when it is loaded with its target.
-  const { heads } = system.describe(checkpoint, () => undefined).facts;
+  const { heads } = system.describe(checkpoint, { refuse: () => undefined }).facts;
   const isOther = system === draftModel && (await compareWithTarget(checkpoint, targetFolder)) !== undefined;
   const withoutGradient = isOther ? "another vocabulary than the target's" : undefined;
   return { system: system.name, heads, withoutGradient };

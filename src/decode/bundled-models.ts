@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { mtp } from '../draft/mtp/mtp.js';
-import { parseHybrid, withLookup } from '../draft/ngram/ngram.js';
-import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
+import { ngram, parseHybrid, withLookup } from '../draft/ngram/ngram.js';
+import { findWeightless } from '../draft/systems.js';
 
 export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url)));
 
@@ -57,10 +57,10 @@ export function findDrafter(given: string): string {
       },
     );
   }
-  const known = [...bundledDrafters, ...systems.map(({ name }) => name).filter(findWeightless)];
+  const known = [...bundledDrafters, ngram.name];
   const near = findNearNames(given.toLowerCase(), known);
   const guess = near.length === 0 ? '' : `Did you mean ${near.join(' or ')}? `;
   throw new MistletoeError('usage', `There is no bundled drafter "${given}", and no folder of that name.`, {
-    hint: `${guess}Bundled: ${bundledDrafters.join(', ')}. Without weights: ${weightlessForms.join(', ')}. A drafter of your own is given by its folder.`,
+    hint: `${guess}Bundled: ${bundledDrafters.join(', ')}. Without weights: ${ngram.form}. A drafter of your own is given by its folder.`,
   });
 }

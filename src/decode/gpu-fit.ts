@@ -88,7 +88,7 @@ async function countFolder(folder: string, dtype: ComputeType, isCounted: boolea
     const checkpoint = await openCheckpoint(folder);
     const { kind, system } = recogniseCheckpoint(checkpoint);
     if (isCounted && system !== undefined) {
-      const { recipes } = system.describe(checkpoint, () => undefined);
+      const { recipes } = system.describe(checkpoint, { refuse: () => undefined });
       return recipes.reduce((sum, { shape }) => sum + weightBytesOf(shape, dtype), 0);
     }
     if (kind === 'decoder') {

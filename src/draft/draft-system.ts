@@ -1,16 +1,14 @@
 /**
- * A drafting system. Systems with weights are recognized by a folder's tensors; `inspect` reports through the recipes
- * that loading runs. Systems without weights are given by name. A new system is one folder, with its training recipe, and
- * one line in systems.ts.
+ * A drafting system, recognized by a folder's tensors; `inspect` reports through the recipes that loading runs. A new
+ * system is one folder, with its training recipe, and one line in systems.ts.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { prepareWeights, type CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
+import type { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
-import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
-import { refuseUnread, type Refuse } from './reading/checks.js';
 import { deepestDraft } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
 import { integer, rareSetting, setting, yesNo } from '../core/settings.js';
@@ -22,28 +20,14 @@ import type { NewTarget } from './fresh/new-target.js';
 export const tapConventions = ['inputs', 'outputs'] as const;
 export type TapConvention = (typeof tapConventions)[number];
 
-export type DraftSystem = WeightedSystem | WeightlessSystem;
-
-interface NamedSystem {
+export interface DraftSystem {
   readonly name: string;
   readonly title: string;
-}
-
-export interface WeightedSystem extends NamedSystem {
   /** Undefined if the tensors are not of this system. */
   recognise(names: TensorNames, config?: Checkpoint['config']): RecognisedLayout | undefined;
-  /** Describes the checkpoint without a target. Continues as well as it can if `refuse` returns. */
-  describe(checkpoint: Checkpoint, refuse: Refuse, options?: ReadingOptions): DrafterDescription;
+  describe(checkpoint: Checkpoint, context?: DescribingContext): DrafterDescription;
   load(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter>;
-  /** Absent if it cannot be trained. */
-  readonly training?: TrainingRecipe;
-}
-
-export interface WeightlessSystem extends NamedSystem {
-  readonly form: string;
-  /** The canonical form; throws if the text is invalid. */
-  normalise(text: string): string;
-  create(text: string, target: CausalModel): Drafter;
+  readonly training: TrainingRecipe;
 }
 
 export interface RecognisedLayout {
@@ -90,17 +74,9 @@ export interface DrafterOptions extends CacheOptions, ReadingOptions {
   readonly tokenizer?: Tokenizer | undefined;
 }
 
-export function prepareDrafterWeights(
-  checkpoint: Checkpoint,
-  { recipes, unread }: Pick<DrafterDescription, 'recipes' | 'unread'>,
-  { target, ...options }: DrafterOptions,
-): Promise<WeightStore> {
-  refuseUnread(checkpoint.folder, unread);
-  return prepareWeights(checkpoint, recipes, { ...options, runtime: target.runtime });
-}
-
-export interface DescribingContext {
-  readonly refuse?: Refuse | undefined;
+export interface DescribingContext extends ReadingOptions {
+  /** Records a fault, and the description continues as well as it can; by default it is thrown. */
+  readonly refuse?: ((fault: MistletoeError) => void) | undefined;
   /** Its sizes replace those of the tensors, or what config.json lacks. */
   readonly target?: ModelConfiguration | undefined;
 }
@@ -119,11 +95,6 @@ export function namesOf({ tensors }: Pick<Checkpoint, 'tensors'>): TensorNames {
 export function holdsDecoder(names: TensorNames): boolean {
   return names.has('model.layers.0.self_attn.q_proj.weight') && names.has('model.embed_tokens.weight');
 }
-
-/**
- * How fresh drafters of a system are created and trained. A system with a recipe is a choice of `train --system`; the
- * graph of its drafter (drafter.ts) gives the loss, and saving runs its weight recipes backwards.
- */
 
 /** Sizes that a user can ask for. Flags, config files and run folders read this table. */
 export const drafterSizes = {
@@ -163,6 +134,10 @@ export interface RecipeSettings {
   readonly weightDecay?: number;
 }
 
+/**
+ * How fresh drafters of a system are created and trained. The graph of its drafter (drafter.ts) gives the loss, and saving
+ * runs its weight recipes backwards.
+ */
 export interface TrainingRecipe {
   /** With `draftVocabulary`, the draft vocabulary is chosen from the training texts. */
   readonly sizes: readonly (keyof DrafterShape)[];
@@ -174,7 +149,7 @@ export interface TrainingRecipe {
   /** Refuses targets, before a run has a folder. */
   checkTarget?(target: CheckedTarget, shape: DrafterShape): void;
   /** In the published layout, initialized as the authors do. */
-  create(target: NewTarget, drafter: FreshDrafter, seed: number | string): NewCheckpoint;
+  create(target: NewTarget, drafter: FreshDrafter): NewCheckpoint;
   /**
    * Two groups name a block of which equal copies learn as one: authors' code repeats one module and stores it under
    * several names.

@@ -4,7 +4,7 @@
  * it then reads what it missed. Made per request; `use` selects the drafter.
  */
 import { MistletoeError } from '../core/errors.js';
-import type { Drafter, DraftSession } from './drafter.js';
+import type { Drafter, DraftSession, VerifiedTokens } from './drafter.js';
 
 export interface RotatingDrafter extends Drafter {
   use(place: number): void;
@@ -41,48 +41,57 @@ export function rotateDrafters(drafters: readonly Drafter[]): RotatingDrafter {
     async prepare(drafts) {
       await Promise.all(drafters.map((drafter) => drafter.prepare(drafts)));
     },
-    startSession: (scheduler) =>
-      rotateSessions(
-        drafters.map((drafter) => ({ reads: drafter.reads, session: drafter.startSession(scheduler) })),
-        () => current,
-      ),
+    startSession(scheduler) {
+      const sessions = drafters.map((drafter) => drafter.startSession(scheduler));
+      return Object.assign(
+        forwardSession(() => sessions[current]!),
+        {
+          observe(verified: VerifiedTokens) {
+            for (const [place, session] of sessions.entries())
+              session.observe(
+                drafters[place]!.reads === 'tokens' ? { ...verified, states: undefined } : verified,
+              );
+          },
+          close() {
+            for (const session of sessions) session.close();
+          },
+        },
+      );
+    },
   };
 }
 
-function rotateSessions(
-  members: readonly { readonly reads: Drafter['reads']; readonly session: DraftSession }[],
-  place: () => number,
-): DraftSession {
-  const current = (): DraftSession => members[place()]!.session;
-  const rotating: DraftSession = {
+/** A session that passes every call on to the current one. */
+export function forwardSession(current: () => DraftSession): DraftSession {
+  return {
     get isDeterministic() {
       return current().isDeterministic === true;
     },
     get room() {
       return current().room;
     },
-    lookUp: (length) => current().lookUp?.(length) ?? [],
-    observe(verified) {
-      for (const { reads, session } of members)
-        session.observe(reads === 'tokens' ? { ...verified, states: undefined } : verified);
-    },
-    expand: (draft, nodes, want) => current().expand(draft, nodes, want),
     get siblings() {
       return current().siblings;
     },
+    lookUp: (length) => current().lookUp?.(length) ?? [],
+    observe(verified) {
+      current().observe(verified);
+    },
+    expand: (draft, nodes, want) => current().expand(draft, nodes, want),
     catchUp: async () => {
       await current().catchUp?.();
     },
+    get draftChain() {
+      return current().draftChain?.bind(current());
+    },
+    get drawChain() {
+      return current().drawChain?.bind(current());
+    },
+    get draftTree() {
+      return current().draftTree?.bind(current());
+    },
     close() {
-      for (const { session } of members) session.close();
+      current().close();
     },
   };
-  // If one lacks the program, all are expanded level by level, with the same result.
-  if (members.every(({ session }) => session.draftChain !== undefined))
-    rotating.draftChain = (length) => current().draftChain!(length);
-  if (members.every(({ session }) => session.drawChain !== undefined))
-    rotating.drawChain = (uniforms, sampling) => current().drawChain!(uniforms, sampling);
-  if (members.every(({ session }) => session.draftTree !== undefined))
-    rotating.draftTree = (size) => current().draftTree!(size);
-  return rotating;
 }

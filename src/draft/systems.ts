@@ -3,16 +3,11 @@ import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { dflash, dspark } from './dflash/dflash.js';
 import { draftModel } from './draft-model/draft-model.js';
-import type {
-  DraftSystem,
-  DrafterOptions,
-  WeightedSystem,
-  WeightlessSystem,
-  TrainingRecipe,
-} from './draft-system.js';
+import type { DraftSystem, DrafterOptions } from './draft-system.js';
 import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
-import { eagle, eagle3, pEagle } from './eagle/eagle.js';
+import { eagle } from './eagle/eagle.js';
+import { eagle3, pEagle } from './eagle/eagle3.js';
 import { addLookup, ngram, parseHybrid, withLookup } from './ngram/ngram.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
@@ -63,7 +58,7 @@ async function openDrafter(source: string, options: DrafterOptions): Promise<Dra
   );
 }
 
-/** The first match counts: more specific systems come first. */
+/** With weights. The first match counts: more specific systems come first. */
 export const systems: readonly DraftSystem[] = [
   medusa,
   hydra,
@@ -75,35 +70,27 @@ export const systems: readonly DraftSystem[] = [
   pard,
   mtp,
   draftModel,
-  ngram,
 ];
 
-const weighted = systems.filter((system): system is WeightedSystem => 'recognise' in system);
-export interface TrainableSystem extends WeightedSystem {
-  readonly training: TrainingRecipe;
-}
+/** All can be trained. */
+export const trainableSystems: readonly string[] = systems.map(({ name }) => name);
 
-const trainable = weighted.filter((system): system is TrainableSystem => system.training !== undefined);
-export const trainableSystems: readonly string[] = trainable.map(({ name }) => name);
-
-export const findTrainable = (name: string | undefined): TrainableSystem | undefined =>
-  trainable.find((system) => system.name === name);
-
-const weightless = systems.filter((system): system is WeightlessSystem => 'create' in system);
+export const findTrainable = (name: string | undefined): DraftSystem | undefined =>
+  systems.find((system) => system.name === name);
 
 export interface Recognition {
   /** `decoder`: a language model, as target or drafter. */
   readonly kind: string;
   readonly layout: string;
   /** Absent if the kind is `unknown`. */
-  readonly system?: WeightedSystem | undefined;
+  readonly system?: DraftSystem | undefined;
 }
 
 export function recogniseCheckpoint(
   checkpoint: Pick<Checkpoint, 'tensors'> & Partial<Pick<Checkpoint, 'config'>>,
 ): Recognition {
   const names = namesOf(checkpoint);
-  for (const system of weighted) {
+  for (const system of systems) {
     const recognised = system.recognise(names, checkpoint.config);
     if (recognised === undefined) continue;
     const { layout, isTarget = false } = recognised;
@@ -122,12 +109,9 @@ const unsupported: readonly { readonly tensors: RegExp; readonly layout: string 
 ];
 
 /** As in `ngram:1,4`; write `./ngram` for a folder of that name. */
-export function findWeightless(text: string): WeightlessSystem | undefined {
-  if (parseHybrid(text) !== undefined) return undefined;
-  const [name] = text.split(':', 1);
-  return weightless.find((system) => system.name === name);
+export function findWeightless(text: string): typeof ngram | undefined {
+  const isNgram = parseHybrid(text) === undefined && text.split(':', 1)[0] === ngram.name;
+  return isNgram ? ngram : undefined;
 }
 
-export const weightlessForms: readonly string[] = weightless.map(({ form }) => form);
-
-export const systemTitles: readonly string[] = systems.map(({ title }) => title);
+export const systemTitles: readonly string[] = [...systems, ngram].map(({ title }) => title);

@@ -14,7 +14,6 @@ import { bundledTarget, findDrafter } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { DrafterShape, TapConvention } from '../draft/draft-system.js';
 import { defaultHeads, drafterSizes, tapConventions } from '../draft/draft-system.js';
-import { refuseAtOnce } from '../draft/reading/checks.js';
 import { folderOf, recogniseCheckpoint, trainableSystems } from '../draft/systems.js';
 import { type DeviceWish, recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/template/chat-template.js';
@@ -213,5 +212,5 @@ export async function describeStart(
     });
   }
   const reading = plan.taps === undefined ? {} : { taps: plan.taps };
-  return { system: system.name, heads: system.describe(checkpoint, refuseAtOnce, reading).facts.heads };
+  return { system: system.name, heads: system.describe(checkpoint, reading).facts.heads };
 }

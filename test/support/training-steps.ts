@@ -6,7 +6,6 @@
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { cutPart } from '../../src/checkpoint/weight-recipe.js';
 import type { WeightRecipe } from '../../src/checkpoint/weight-recipe.js';
-import { refuseAtOnce } from '../../src/draft/reading/checks.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter, recogniseCheckpoint } from '../../src/draft/systems.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
@@ -53,7 +52,7 @@ export interface Apprentice {
 
 export async function loadApprentice(folder: string, target: CausalModel): Promise<Apprentice> {
   const checkpoint = await openCheckpoint(folder);
-  const { recipes } = recogniseCheckpoint(checkpoint).system!.describe(checkpoint, refuseAtOnce);
+  const { recipes } = recogniseCheckpoint(checkpoint).system!.describe(checkpoint);
   return { drafter: await loadDrafter(folder, { target }), recipes };
 }
 
@@ -97,8 +96,7 @@ async function readTensors(
   const values = await buffers.read([slot]);
   const tensors = new Map<string, Float32Array>();
   for (const name of buffers.shapes.keys()) {
-    // The graph's names are a recipe's, behind the scope of the system.
-    const recipe = recipes.find((recipe) => recipe.name === name.slice(name.indexOf('.') + 1))!;
+    const recipe = recipes.find((recipe) => recipe.name === name)!;
     recipe.parts.forEach(({ tensor }, place) => {
       tensors.set(tensor, cutPart(values.get(slotName(slot, name))!, recipe, place));
     });

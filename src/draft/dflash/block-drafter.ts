@@ -3,36 +3,26 @@
  * and scores all levels behind them.
  */
 import { lazily } from '../../core/promises.js';
-import { type Tensor, input } from '../../graph/tensor.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { broadcast, concatenate, slice } from '../../graph/operations/shaping.js';
+import { type Tensor, input } from '../../graph/tensor.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
 import * as lane from '../../model/lanes/lane-graph.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
-import { bufferOf, floatsOf, int32, resident } from '../../runtime/program.js';
+import { bufferOf, int32, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { Drafter, DraftSession, SiblingDrawer } from '../drafter.js';
-import type { TokenChooser } from '../programs/chain-program.js';
-import {
-  chainInputs,
-  chainNames,
-  chainOutputs,
-  chooseBest,
-  createChainCompiler,
-  drawnInputs,
-  drawnNames,
-  drawTokens,
-  readChain,
-  readDrawnChain,
-} from '../programs/chain-program.js';
+import type { Chains, TokenChooser } from '../programs/chain-program.js';
+import { chainInputs, chainOutputs, createChains } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
-import { NodeRows } from '../programs/states.js';
-import type { DraftScores, Vocabularies } from '../programs/scores.js';
-import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
+import type { Vocabularies } from '../programs/scores.js';
+import { readScores, scoreAtOnce, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
+import { NodeRows } from '../programs/states.js';
+import type { MarkovHead } from './markov-head.js';
 import { draftBlocks, readVerified, runBlock, scoreLevel, type BlockHead } from './block-graph.js';
 
 export interface BlockDrafter extends BlockHead {
@@ -51,8 +41,7 @@ interface BlockPrograms {
   /** Scores of all levels, or with a Markov head the features that its steps score. */
   readonly levels: () => Promise<LaneProgram>;
   readonly step: () => Promise<LaneProgram>;
-  readonly chain: (length: number) => Promise<LaneProgram>;
-  readonly drawnChain: (length: number) => Promise<LaneProgram>;
+  readonly chains: Chains;
 }
 
 export function createBlockDrafter(
@@ -62,8 +51,6 @@ export function createBlockDrafter(
   const { runtime, weights, sizes, rotary, vocabularies } = head;
   const compile = (build: () => NamedTensors): (() => Promise<LaneProgram>) =>
     lazily(() => compileLanes(runtime, 'draft', build(), weights));
-  const compileChain = (chooserOf: (length: number) => TokenChooser) =>
-    createChainCompiler(runtime, weights, (length) => buildChain(head, length, chooserOf(length)));
   const programs: BlockPrograms = {
     reader: compile(() => ({ rows: lane.stackRows(readVerified(head).rows, sizes) })),
     levels: compile(() => {
@@ -72,8 +59,7 @@ export function createBlockDrafter(
       return { ...outputs, rows };
     }),
     step: compile(() => buildStep(head)),
-    chain: compileChain(() => chooseBest(vocabularies.targetTokens)),
-    drawnChain: compileChain((length) => drawTokens(length, vocabularies)),
+    chains: createChains(head, (length, choose) => buildChain(head, length, choose)),
   };
   const siblings = createSiblingDraws(runtime, vocabularies);
   return {
@@ -92,14 +78,12 @@ export function createBlockDrafter(
       },
       draftLogits: (teacher, depth) => draftBlocks(head, teacher, depth),
     },
-    async prepare({ chains = [], drawnChains = [] } = {}) {
-      const drawn = runtime.drawsInPrograms === true ? drawnChains : [];
+    async prepare(drafts = {}) {
       await Promise.all([
         programs.reader(),
         programs.levels(),
+        programs.chains.prepare(drafts),
         ...(head.markov === undefined ? [] : [programs.step()]),
-        ...chains.map(programs.chain),
-        ...drawn.map(programs.drawnChain),
       ]);
     },
     startSession: (scheduler = runDirectly) => startSession(head, programs, scheduler, siblings?.(scheduler)),
@@ -150,23 +134,30 @@ function startSession(
   scheduler: PassScheduler,
   siblings: SiblingDrawer | undefined,
 ): DraftSession {
-  const { runtime, vocabularies, sizes, rotary, slots, markov } = head;
+  const { runtime, vocabularies, sizes, slots, threshold } = head;
   const memory = new DraftMemory({ ...head, cache: new KvCache(sizes, runtime), scheduler });
-  let scores: DraftScores | undefined; // of all levels
-  let kept: RowBuffer | undefined; // scores or features of all levels, on the device
-  const states = new NodeRows(runtime, markov?.stateWidth ?? 0);
   /** The program runs on the newest rows, which the root follows. */
   const run = async (
     program: LaneProgram,
     names: readonly string[],
-    more: MixedValues = {},
+    drawn: MixedValues = {},
   ): Promise<MixedValues> =>
-    memory.read(await programs.reader(), [], (inputs, count) => {
-      const start = memory.attention.verifiedLength + count;
-      const own = chainInputs(inputs, { rotary }, start, slots + 1);
-      return memory.run(program, { ...own, ...more }, [...names, 'rows']);
-    });
-
+    memory.draft(await programs.reader(), program, names, (inputs, start) => ({
+      ...chainInputs(inputs, head, start, slots + 1),
+      ...drawn,
+    }));
+  const runLevels = async (names: readonly string[]) => run(await programs.levels(), names);
+  const scores = head.markov
+    ? scoreSteps(head, head.markov, programs, scheduler, runLevels)
+    : scoreAtOnce(runtime, vocabularies, runLevels);
+  const limit = threshold === undefined ? -Infinity : Math.log(threshold / (1 - threshold));
+  const cut = {
+    output: 'confidences',
+    countKept(logits: Float32Array): number {
+      const end = logits.findIndex((logit) => logit < limit);
+      return end < 0 ? logits.length : end;
+    },
+  };
   return {
     get room() {
       const length = Math.max(1, memory.length);
@@ -179,58 +170,50 @@ function startSession(
     async catchUp() {
       await memory.catchUp(await programs.reader());
     },
-    async expand(draft, nodes, want) {
-      const depth = draft.depths[nodes[0]!]!;
-      if (markov === undefined) {
-        // Deeper levels ask for no more detail than the first.
-        if (depth === 0) {
-          kept?.free();
-          const outputs = await run(await programs.levels(), scoreNames(want));
-          kept = want === 'kept' ? bufferOf(outputs, 'scores') : undefined;
-          scores = readScores(outputs, want, vocabularies);
-        }
-        return repeatRow(scores!, depth, runtime);
-      }
-      if (depth === 0) {
-        kept?.free();
-        kept = bufferOf(await run(await programs.levels(), ['features']), 'features');
-        states.clear();
-      }
-      const before =
-        markov.stateWidth === 0 ? undefined : states.gather(nodes.map((node) => draft.parents[node]!));
-      const inputs = {
-        feature: resident(kept!.rows(depth, 1)),
-        tokens: int32(nodes.map((node) => draft.tokens[node]!)),
-        ...(before === undefined ? {} : { states: resident(before) }),
-      };
-      const names = [...scoreNames(want), ...(before === undefined ? [] : ['features'])];
-      const outputs = await scheduler.run(await programs.step(), { inputs }, names);
-      before?.free();
-      if (before !== undefined) states.keep(bufferOf(outputs, 'features'), nodes);
-      return readScores(outputs, want, vocabularies);
-    },
+    expand: scores.expand,
     siblings,
-    async draftChain(length) {
-      const names = cutsChains(head) ? [...chainNames, 'confidences'] : chainNames;
-      const outputs = await run(await programs.chain(length), names);
-      const tokens = readChain(outputs);
-      if (!cutsChains(head)) return tokens;
-      const limit = Math.log(head.threshold! / (1 - head.threshold!));
-      const end = floatsOf(outputs, 'confidences').findIndex((logit) => logit < limit);
-      return end < 0 ? tokens : tokens.slice(0, end);
-    },
-    ...(runtime.drawsInPrograms === true
-      ? {
-          async drawChain(uniforms, sampling) {
-            const drawn = drawnInputs(uniforms, sampling, vocabularies);
-            return readDrawnChain(await run(await programs.drawnChain(uniforms.length), drawnNames, drawn));
-          },
-        }
-      : {}),
+    ...programs.chains.start(
+      (program, names, _, drawn) => run(program, names, drawn),
+      cutsChains(head) ? cut : undefined,
+    ),
     close() {
-      kept?.free();
-      states.clear();
+      scores.free();
       memory.close();
     },
   };
+}
+
+/** With a Markov head, one run gives the features of all levels, and another the scores of a level's nodes. */
+function scoreSteps(
+  { runtime, vocabularies }: BlockDrafter,
+  { stateWidth }: MarkovHead,
+  { step }: BlockPrograms,
+  scheduler: PassScheduler,
+  runLevels: (names: readonly string[]) => Promise<MixedValues>,
+) {
+  let features: RowBuffer | undefined; // of all levels
+  const states = new NodeRows(runtime, stateWidth);
+  const free = (): void => {
+    features?.free();
+    states.clear();
+  };
+  const expand = async (...[draft, nodes, want]: Parameters<DraftSession['expand']>) => {
+    const depth = draft.depths[nodes[0]!]!;
+    if (depth === 0) {
+      free();
+      features = bufferOf(await runLevels(['features']), 'features');
+    }
+    const before = stateWidth === 0 ? undefined : states.gather(nodes.map((node) => draft.parents[node]!));
+    const inputs = {
+      feature: resident(features!.rows(depth, 1)),
+      tokens: int32(nodes.map((node) => draft.tokens[node]!)),
+      ...(before === undefined ? {} : { states: resident(before) }),
+    };
+    const names = [...scoreNames(want), ...(before === undefined ? [] : ['features'])];
+    const outputs = await scheduler.run(await step(), { inputs }, names);
+    before?.free();
+    if (before !== undefined) states.keep(bufferOf(outputs, 'features'), nodes);
+    return readScores(outputs, want, vocabularies);
+  };
+  return { expand, free };
 }

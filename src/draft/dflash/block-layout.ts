@@ -6,7 +6,6 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import type { ModelConfiguration } from '../../model/configuration.js';
 import {
   layerRecipes,
   linearRecipes,
@@ -15,37 +14,48 @@ import {
   vectorRecipe,
 } from '../../model/weights.js';
 import type { DescribingContext, TensorNames } from '../draft-system.js';
-import { type Reject, incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
+import {
+  incomplete,
+  listTraits,
+  listUnread,
+  type Reading,
+  shapeOf,
+  startReading,
+} from '../reading/checks.js';
 import type { Config } from '../reading/draft-configuration.js';
-import { describeLayers, readMaskToken } from '../reading/head-configuration.js';
-import { markovRecipes, readMarkov, type MarkovParts } from './markov-head.js';
+import { describeLayers, readMaskToken, type HeadTables } from '../reading/head-configuration.js';
 import type { BlockAttention } from './block-settings.js';
 import {
   architecturesOf,
   countLayers,
+  describeBlockTaps,
   isShifted,
   readAttention,
   readSlots,
   readThreshold,
   refuseVariants,
 } from './block-settings.js';
+import { markovRecipes, readMarkov, type MarkovParts } from './markov-head.js';
 
-export interface BlockParts extends BlockAttention {
-  readonly configuration: ModelConfiguration;
+/** Of weight names. */
+export const scope = 'dflash.';
+
+/** What decides which tensors there are. */
+export interface BlockTensors extends HeadTables {
   readonly stateWidth: number;
-  readonly slots: number;
-  readonly firstSlot: 0 | 1;
-  readonly maskToken: number;
   readonly hasMaskEmbedding: boolean;
-  readonly ownVocabulary: number | undefined;
   /** Rows of its own lm_head. */
   readonly draftVocabulary: number | undefined;
   readonly markov: MarkovParts | undefined;
   readonly confidence: ConfidenceParts | undefined;
+}
+
+export interface BlockParts extends BlockTensors, BlockAttention {
+  readonly slots: number;
+  readonly firstSlot: 0 | 1;
+  readonly maskToken: number;
   /** Of the confidence head. */
   readonly threshold: number | undefined;
-  readonly recipes: readonly WeightRecipe[];
-  readonly unread: readonly string[];
 }
 
 interface ConfidenceParts {
@@ -64,29 +74,79 @@ export function recogniseBlocks(names: TensorNames, config: Config): 'dflash' | 
   return isDSpark ? 'dspark' : 'dflash';
 }
 
-export function describeBlocks(
-  checkpoint: Checkpoint,
-  scope: string,
-  { refuse = refuseAtOnce, target }: DescribingContext = {},
-): BlockParts {
-  const { tensors, config } = checkpoint;
-  const reject = rejectBy(refuse, checkpoint);
-  refuseVariants(config, tensors, reject);
-  const [hiddenSize = 1, stateWidth = 1] = shapeOf(checkpoint, 'fc.weight');
+export function describeBlocks(checkpoint: Checkpoint, context: DescribingContext = {}) {
+  const reading = startReading(checkpoint, context);
+  const { tensors, target } = reading;
+  refuseVariants(reading);
+  const [hiddenSize = 1, stateWidth = 1] = shapeOf(reading, 'fc.weight');
   const ownVocabulary = tensors.get('embed_tokens.weight')?.shape[0];
   const draftVocabulary = tensors.get('lm_head.weight')?.shape[0];
   const [knownVocabulary] = tensors.get('t2d')?.shape ?? [];
   const stated = target?.vocabularySize ?? ownVocabulary ?? knownVocabulary ?? draftVocabulary ?? 1;
-  const sizes = { hiddenSize, vocabularySize: stated };
-  const read = describeLayers(checkpoint, 'layers.0', sizes, { refuse, target });
-  const layerCount = countLayers(checkpoint, reject);
-  const configuration = { ...read, layerCount };
-  const vocabularySize = target?.vocabularySize ?? configuration.vocabularySize;
-  const firstSlot = isShifted(config) ? 0 : 1;
-  const hasMaskEmbedding = tensors.has('mask_embedding');
-  const markov = readMarkov(checkpoint, reject);
-  const confidence = readConfidence(checkpoint, hiddenSize, markov?.rank, reject);
-  const recipes = [
+  const read = describeLayers(reading, 'layers.0', { hiddenSize, vocabularySize: stated });
+  const layerCount = countLayers(reading);
+  const vocabularySize = target?.vocabularySize ?? read.vocabularySize;
+  const firstSlot = isShifted(reading) ? 0 : 1;
+  const markov = readMarkov(reading);
+  const confidence = readConfidence(reading, hiddenSize, markov?.rank);
+  const parts: BlockParts = {
+    configuration: { ...read, layerCount },
+    stateWidth,
+    ownVocabulary,
+    draftVocabulary,
+    hasMaskEmbedding: tensors.has('mask_embedding'),
+    markov,
+    confidence,
+    ...readAttention(reading, layerCount),
+    firstSlot,
+    slots: readSlots(reading, firstSlot),
+    threshold: confidence === undefined ? undefined : readThreshold(reading),
+    maskToken: readMaskToken(reading, ownVocabulary ?? vocabularySize),
+  };
+  const recipes = blockRecipes(parts, vocabularySize);
+  const taps = stateWidth / hiddenSize;
+  return {
+    parts,
+    recipes,
+    unread: listUnread(checkpoint, recipes, [/^(d2t|t2d)$/]),
+    facts: {
+      hiddenSize,
+      heads: parts.slots - firstSlot,
+      maskToken: parts.maskToken,
+      draftVocabularySize: draftVocabulary ?? read.vocabularySize,
+      rotary: { base: read.rotaryBase, origin: read.rotaryOrigin },
+      traits: traitsOf(parts),
+      expects: {
+        hiddenSize,
+        vocabularySize: read.vocabularySize,
+        taps: Number.isInteger(taps) ? taps : undefined,
+        tapRule: reading.attempt(() => describeBlockTaps(checkpoint)),
+      },
+    },
+  };
+}
+
+function traitsOf(parts: BlockParts): readonly string[] {
+  const { configuration, window, isCausal, ownVocabulary, draftVocabulary, hasMaskEmbedding, markov } = parts;
+  return listTraits([
+    [configuration.layerCount > 1, `${configuration.layerCount} layers`],
+    [window !== undefined, `a sliding window of ${window ?? 0} positions, where drafts end`],
+    [isCausal.includes(true), 'causal slots'],
+    [ownVocabulary !== undefined, 'embeddings of its own'],
+    [draftVocabulary !== undefined, 'an output projection of its own'],
+    [hasMaskEmbedding, 'a mask embedding of its own'],
+    [markov !== undefined, `a ${markov?.kind} Markov head of rank ${markov?.rank}`],
+    [parts.confidence !== undefined && parts.threshold === undefined, 'a confidence head'],
+    [parts.threshold !== undefined, `a confidence head that ends chains below ${parts.threshold ?? 0}`],
+  ]);
+}
+
+export function blockRecipes(parts: BlockTensors, vocabularySize: number): WeightRecipe[] {
+  const { configuration, stateWidth, hasMaskEmbedding, ownVocabulary, draftVocabulary } = parts;
+  const { markov, confidence } = parts;
+  const { hiddenSize, layerCount } = configuration;
+  const draftSize = draftVocabulary ?? vocabularySize;
+  return [
     projectionRecipe(`${scope}fc.weight`, 'fc.weight', stateWidth, hiddenSize),
     ...['hidden_norm', 'norm'].map((norm) =>
       vectorRecipe(`${scope}${norm}.weight`, `${norm}.weight`, hiddenSize),
@@ -101,42 +161,18 @@ export function describeBlocks(
     ...(draftVocabulary === undefined
       ? []
       : linearRecipes(`${scope}lm_head`, 'lm_head', hiddenSize, draftVocabulary, false)),
-    ...(markov === undefined
-      ? []
-      : markovRecipes(scope, markov, {
-          hiddenSize,
-          vocabularySize,
-          draftSize: draftVocabulary ?? vocabularySize,
-        })),
+    ...(markov === undefined ? [] : markovRecipes(scope, markov, { hiddenSize, vocabularySize, draftSize })),
     ...(confidence === undefined
       ? []
       : linearRecipes(`${scope}confidence`, 'confidence_head.proj', confidence.width, 1, confidence.hasBias)),
   ];
-  return {
-    configuration,
-    ...readAttention(config, layerCount, reject),
-    stateWidth,
-    firstSlot,
-    ownVocabulary,
-    draftVocabulary,
-    hasMaskEmbedding,
-    markov,
-    confidence,
-    slots: readSlots(config, firstSlot, reject),
-    threshold: confidence === undefined ? undefined : readThreshold(config, reject),
-    maskToken: readMaskToken(checkpoint, ownVocabulary ?? vocabularySize, refuse),
-    recipes,
-    unread: listUnread(checkpoint, recipes, [/^(d2t|t2d)$/]),
-  };
 }
 
 function readConfidence(
-  checkpoint: Checkpoint,
+  { tensors, reject }: Reading,
   hiddenSize: number,
   rank: number | undefined,
-  reject: Reject,
 ): ConfidenceParts | undefined {
-  const { tensors } = checkpoint;
   const shape = tensors.get('confidence_head.proj.weight')?.shape;
   if (shape === undefined) return undefined;
   const [, width = 0] = shape;

@@ -1,10 +1,9 @@
 /** Settings of a block drafter in config.json. */
 import { z } from 'zod';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { showValue } from '../../core/json-text.js';
 import { deepestDraft } from '../../core/limits.js';
 import { countText } from '../../core/number-text.js';
-import { misfit, type Reject } from '../reading/checks.js';
+import { misfit, type Reading } from '../reading/checks.js';
 import { flattenConfig, isSpeculatorsFormat, type Config } from '../reading/draft-configuration.js';
 import {
   isLayerCount,
@@ -13,28 +12,22 @@ import {
   sameOrigin,
   slidingKind,
 } from '../reading/head-configuration.js';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 
 export const architecturesOf = ({ architectures }: Config): readonly string[] =>
   Array.isArray(architectures) ? architectures.map(String) : [];
-
-/** Some settings are nested in `dflash_config`. */
-export function readBlockSetting(config: Config, key: string): unknown {
-  const flat = flattenConfig(config);
-  const inner = (flat.dflash_config ?? {}) as Readonly<Record<string, unknown>>;
-  return inner[key] ?? flat[key];
-}
 
 /**
  * DSpark's own class shifts by one, whatever the folder is called: deepseek-ai/dflash_*_block7 are such heads without a
  * Markov head. Files in the speculators format say it.
  */
-export function isShifted(config: Config): boolean {
-  if (isSpeculatorsFormat(config)) return readBlockSetting(config, 'sample_from_anchor') === true;
+export function isShifted({ config, settings }: Reading): boolean {
+  if (isSpeculatorsFormat(config)) return settings.sample_from_anchor === true;
   return architecturesOf(config).some((name) => name.includes('DSpark'));
 }
 
-export function readSlots(config: Config, firstSlot: number, reject: Reject): number {
-  const size = readBlockSetting(config, 'block_size');
+export function readSlots({ settings, reject }: Reading, firstSlot: number): number {
+  const { block_size: size } = settings;
   const [least, most] = [1 + firstSlot, deepestDraft + firstSlot];
   if (typeof size === 'number' && Number.isInteger(size) && size >= least && size <= most) return size;
   const seen = size === undefined ? 'no block_size' : `"block_size": ${showValue(size)}`;
@@ -42,34 +35,30 @@ export function readSlots(config: Config, firstSlot: number, reject: Reject): nu
   return least;
 }
 
-export function refuseVariants(config: Config, tensors: Checkpoint['tensors'], reject: Reject): void {
-  const setting = (key: string): unknown => readBlockSetting(config, key);
+export function refuseVariants({ config, settings, tensors, reject }: Reading): void {
   const isDFlash2 =
     architecturesOf(config).some((name) => name.includes('DFlash2')) ||
-    (setting('conv_kernel_size') ?? setting('selector_rank')) !== undefined;
+    (settings.conv_kernel_size ?? settings.selector_rank) !== undefined;
   const sinks = [...tensors.keys()].some((name) => name.includes('attention_sink_bias'));
-  const isAsked = (key: string): boolean => setting(key) === true;
+  const isAsked = (key: string): boolean => settings[key] === true;
   const variants: readonly (readonly [boolean, string])[] = [
     [isDFlash2, 'is of the variant DFlash2 (convolutions and a selector)'],
-    [setting('projector_type') === 'domino', 'is of the variant Domino (a recurrent projector)'],
+    [settings.projector_type === 'domino', 'is of the variant Domino (a recurrent projector)'],
     [
       sinks || isAsked('attention_sink_bias') || isAsked('add_swa_attention_sink_bias'),
       'has attention sinks',
     ],
-    [setting('is_neox_style') === false, 'rotates interleaved pairs ("is_neox_style": false)'],
-    [
-      setting('use_aux_hidden_state') === false,
-      'reads the last feature alone ("use_aux_hidden_state": false)',
-    ],
-    [(setting('logit_scale') ?? 1) !== 1, `scales its logits by ${showValue(setting('logit_scale'))}`],
+    [settings.is_neox_style === false, 'rotates interleaved pairs ("is_neox_style": false)'],
+    [settings.use_aux_hidden_state === false, 'reads the last feature alone ("use_aux_hidden_state": false)'],
+    [(settings.logit_scale ?? 1) !== 1, `scales its logits by ${showValue(settings.logit_scale)}`],
   ];
   for (const [isThere, what] of variants)
     if (isThere) reject(`${what}, which is not supported`, 'Use a plain DFlash or DSpark head.');
 }
 
 /** Engines take the threshold as an option; here it is a key of config.json. */
-export function readThreshold(config: Config, reject: Reject): number | undefined {
-  const threshold = readBlockSetting(config, 'confidence_threshold');
+export function readThreshold({ settings, reject }: Reading): number | undefined {
+  const { confidence_threshold: threshold } = settings;
   if (threshold === undefined) return undefined;
   if (typeof threshold === 'number' && threshold > 0 && threshold < 1) return threshold;
   reject(
@@ -79,8 +68,8 @@ export function readThreshold(config: Config, reject: Reject): number | undefine
   return undefined;
 }
 
-export function countLayers({ config, tensors }: Checkpoint, reject: Reject): number {
-  const { num_hidden_layers: layers } = flattenConfig(config);
+export function countLayers({ settings, tensors, reject }: Reading): number {
+  const { num_hidden_layers: layers } = settings;
   const isCounted = isLayerCount(layers);
   if (isCounted && tensors.has(`layers.${layers - 1}.self_attn.q_proj.weight`)) return layers;
   const seen = layers === undefined ? 'no num_hidden_layers' : `"num_hidden_layers": ${showValue(layers)}`;
@@ -97,17 +86,18 @@ export interface BlockAttention {
 }
 
 /** Sliding layers are causal within the block unless another key says something else. */
-export function readAttention(config: Config, layerCount: number, reject: Reject): BlockAttention {
-  const flat = flattenConfig(config);
-  const setting = (key: string): unknown => readBlockSetting(config, key);
-  const kinds = readLayerKinds(config, layerCount, reject) ?? [];
-  const length = setting('swa_window_size') ?? flat.sliding_window;
-  const isWindowed = kinds.includes(slidingKind) || setting('use_swa') === true;
+export function readAttention(reading: Reading, layerCount: number): BlockAttention {
+  const { settings } = reading;
+  const kinds = readLayerKinds(reading, layerCount) ?? [];
+  const length = settings.swa_window_size ?? settings.sliding_window;
+  const isWindowed = kinds.includes(slidingKind) || settings.use_swa === true;
   const isLength = typeof length === 'number' && Number.isInteger(length) && length > 0;
   if (isWindowed && !isLength)
-    reject(`asks for sliding attention with the window ${showValue(length ?? null)}`, sameOrigin);
+    reading.reject(`asks for sliding attention with the window ${showValue(length ?? null)}`, sameOrigin);
   const stated =
-    flat.is_causal ?? setting('causal') ?? (flat.sliding_window_non_causal === true ? false : undefined);
+    settings.is_causal ??
+    settings.causal ??
+    (settings.sliding_window_non_causal === true ? false : undefined);
   return {
     isCausal: Array.from({ length: layerCount }, (_, layer) =>
       typeof stated === 'boolean' ? stated : kinds[layer] === slidingKind,
@@ -122,11 +112,9 @@ const tapsSchema = z.array(z.number().int().min(-1)).min(1).max(maxTaps);
 type Head = Pick<Checkpoint, 'config' | 'folder'>;
 
 /** Heads list outputs of layers, -1 for the embeddings; the speculators format lists inputs. Nothing is the default. */
-export function listTaps({ config, folder }: Head) {
-  const outputs = readBlockSetting(config, 'target_layer_ids');
-  const inputs = isSpeculatorsFormat(config)
-    ? readBlockSetting(config, 'aux_hidden_state_layer_ids')
-    : undefined;
+function listTaps({ config, folder }: Head) {
+  const { target_layer_ids: outputs, aux_hidden_state_layer_ids: listed } = flattenConfig(config);
+  const inputs = isSpeculatorsFormat(config) ? listed : undefined;
   const list = inputs ?? outputs;
   if (list === undefined) return { listed: undefined, isInputs: false };
   const parsed = tapsSchema.safeParse(list);

@@ -8,42 +8,52 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
-import { constant, weight, type Tensor } from '../../graph/tensor.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';
-import type { CausalModel } from '../../model/causal-model.js';
-import { embeddingTable, project, projectToVocabulary } from '../../model/decoder.js';
+import { constant, weight } from '../../graph/tensor.js';
+import { project, projectToVocabulary } from '../../model/decoder.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import type { DrafterDescription, DrafterFacts, DrafterOptions, WeightedSystem } from '../draft-system.js';
-import { prepareDrafterWeights } from '../draft-system.js';
+import type { DrafterOptions, FreshDrafter, DraftSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
+import { makeFresh, type NewCheckpoint, type Start } from '../fresh/fresh-tensors.js';
+import { headConfig, type NewTarget } from '../fresh/new-target.js';
 import {
   anotherTarget,
   countParameters,
   misfit,
-  requireSizes,
+  prepareDrafterWeights,
   requireWidth,
-  unlessRefused,
-  type Refuse,
 } from '../reading/checks.js';
 import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
-import { readVocabularyMap } from '../reading/head-configuration.js';
+import { embeddingOf, readVocabularyMap } from '../reading/head-configuration.js';
 import { createBlockDrafter } from './block-drafter.js';
 import type { BlockHead } from './block-graph.js';
-import { describeBlocks, recogniseBlocks, type BlockParts } from './block-layout.js';
-import { describeBlockTaps, readBlockTaps } from './block-settings.js';
+import {
+  blockRecipes,
+  describeBlocks,
+  recogniseBlocks,
+  scope,
+  type BlockParts,
+  type BlockTensors,
+} from './block-layout.js';
+import { readBlockTaps, spreadTaps } from './block-settings.js';
 import { createMarkov } from './markov-head.js';
-import { createDflash, createDspark, decayOf, defaultHeads } from './new-dflash.js';
 
-const scope = 'dflash.';
+/** Drafted tokens of a block. */
+const defaultHeads = 7;
+/** About the weights of an EAGLE-3 head. */
+const defaultLayers = 2;
 
-export const dflash: WeightedSystem = {
+/** Weight of a level relative to the previous one: exp(-1 / 4) in short blocks, exp(-1 / 7) in long ones. */
+const decayOf = (levels: number): number => (levels > 8 ? 0.867 : 0.779);
+
+export const dflash: DraftSystem = {
   name: 'dflash',
   title: 'DFlash',
   recognise: (names, config = {}) =>
     recogniseBlocks(names, config) === 'dflash'
       ? { layout: isSpeculatorsFormat(config) ? 'DFlash head, speculators format' : 'DFlash head' }
       : undefined,
-  describe: describeSystem,
+  describe: describeBlocks,
   load: (checkpoint, options) => loadBlocks(checkpoint, options, { system: 'dflash', name: 'DFlash' }),
   training: {
     sizes: ['heads', 'layers'],
@@ -53,7 +63,7 @@ export const dflash: WeightedSystem = {
   },
 };
 
-export const dspark: WeightedSystem = {
+export const dspark: DraftSystem = {
   name: 'dspark',
   title: 'DSpark',
   recognise: (names, config = {}) =>
@@ -64,7 +74,7 @@ export const dspark: WeightedSystem = {
             : 'DSpark head without a Markov head: DFlash, shifted by one',
         }
       : undefined,
-  describe: describeSystem,
+  describe: describeBlocks,
   load: (checkpoint, options) => loadBlocks(checkpoint, options, { system: 'dspark', name: 'DSpark' }),
   training: {
     sizes: ['heads', 'layers'],
@@ -81,47 +91,6 @@ export const dspark: WeightedSystem = {
   },
 };
 
-function describeSystem(checkpoint: Checkpoint, refuse: Refuse): DrafterDescription {
-  const parts = describeBlocks(checkpoint, '', { refuse });
-  return { ...parts, facts: describeFacts(checkpoint, parts, refuse) };
-}
-
-function describeFacts(checkpoint: Checkpoint, parts: BlockParts, refuse: Refuse): DrafterFacts {
-  const { configuration, stateWidth, draftVocabulary, slots, firstSlot, maskToken } = parts;
-  const { hiddenSize, vocabularySize, rotaryBase: base, rotaryOrigin: origin } = configuration;
-  const taps = stateWidth / hiddenSize;
-  return {
-    hiddenSize,
-    heads: slots - firstSlot,
-    maskToken,
-    draftVocabularySize: draftVocabulary ?? vocabularySize,
-    rotary: { base, origin },
-    traits: listTraits(parts),
-    expects: {
-      hiddenSize,
-      vocabularySize,
-      taps: Number.isInteger(taps) ? taps : undefined,
-      tapRule: unlessRefused(refuse, () => describeBlockTaps(checkpoint)),
-    },
-  };
-}
-
-function listTraits(parts: BlockParts): readonly string[] {
-  const { configuration, window, isCausal, ownVocabulary, draftVocabulary, hasMaskEmbedding, markov } = parts;
-  const traits: readonly (readonly [boolean, string])[] = [
-    [configuration.layerCount > 1, `${configuration.layerCount} layers`],
-    [window !== undefined, `a sliding window of ${window ?? 0} positions, where drafts end`],
-    [isCausal.includes(true), 'causal slots'],
-    [ownVocabulary !== undefined, 'embeddings of its own'],
-    [draftVocabulary !== undefined, 'an output projection of its own'],
-    [hasMaskEmbedding, 'a mask embedding of its own'],
-    [markov !== undefined, `a ${markov?.kind} Markov head of rank ${markov?.rank}`],
-    [parts.confidence !== undefined && parts.threshold === undefined, 'a confidence head'],
-    [parts.threshold !== undefined, `a confidence head that ends chains below ${parts.threshold ?? 0}`],
-  ];
-  return traits.flatMap(([has, trait]) => (has ? [trait] : []));
-}
-
 async function loadBlocks(
   checkpoint: Checkpoint,
   options: DrafterOptions,
@@ -129,8 +98,8 @@ async function loadBlocks(
 ): Promise<Drafter> {
   const { target } = options;
   const { folder } = checkpoint;
-  requireSizes(checkpoint, target);
-  const parts = describeBlocks(checkpoint, scope, { target: target.configuration });
+  const description = describeBlocks(checkpoint, { target: target.configuration });
+  const { parts } = description;
   const { configuration: sizes, stateWidth, window, slots, firstSlot, isCausal, draftVocabulary } = parts;
   const { vocabularySize, layerCount, contextLength, hiddenSize } = target.configuration;
   if (sizes.hiddenSize !== hiddenSize && (parts.ownVocabulary ?? draftVocabulary) === undefined)
@@ -143,8 +112,8 @@ async function loadBlocks(
   requireWidth(checkpoint, 'fc.weight', 1, taps.length * hiddenSize);
   const draftSize = draftVocabulary ?? vocabularySize;
   const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);
-  const weights = await prepareDrafterWeights(checkpoint, parts, options);
-  const embedding = embeddingOf(checkpoint, parts, target);
+  const weights = await prepareDrafterWeights(checkpoint, description, options);
+  const embedding = embeddingOf(folder, scope, parts, target, true);
   return createBlockDrafter(
     {
       scope,
@@ -178,22 +147,6 @@ async function loadBlocks(
   );
 }
 
-function embeddingOf(
-  { folder }: Checkpoint,
-  { ownVocabulary, configuration: { hiddenSize } }: BlockParts,
-  { configuration, scope: targetScope }: CausalModel,
-): Tensor {
-  const { vocabularySize } = configuration;
-  if (ownVocabulary === undefined) return embeddingTable(configuration, targetScope);
-  if (ownVocabulary >= vocabularySize)
-    return weight(`${scope}embed_tokens.weight`, [ownVocabulary, hiddenSize]);
-  throw misfit(
-    folder,
-    `has embeddings of its own for ${ownVocabulary} tokens; the target has ${vocabularySize}`,
-    anotherTarget,
-  );
-}
-
 function createConfidence({ confidence, configuration, markov }: BlockParts): BlockHead['confidence'] {
   if (confidence === undefined) return undefined;
   const { width, hasBias } = confidence;
@@ -206,4 +159,76 @@ function createConfidence({ confidence, configuration, markov }: BlockParts): Bl
       1,
       hasBias,
     );
+}
+
+/** A DFlash head in z-lab's layout: Qwen3 layers of the target's sizes. */
+function createDflash(target: NewTarget, shape: FreshDrafter): NewCheckpoint {
+  const { parts, config } = planBlocks(target, shape);
+  return { config, tensors: makeFresh(target, blockRecipes(parts, target.configuration.vocabularySize)) };
+}
+
+/** Published heads have rank 256 at widths from 2560; without embeddings and output of its own, as engines allow. */
+function createDspark(target: NewTarget, shape: FreshDrafter): NewCheckpoint {
+  const { parts: plain, config } = planBlocks(target, shape);
+  const { dflash_config: nested, ...others } = config;
+  const { hiddenSize, vocabularySize } = target.configuration;
+  const rank = Math.min(256, Math.max(1, Math.floor(hiddenSize / 4)));
+  const parts: BlockTensors = {
+    ...plain,
+    markov: { rank, kind: 'vanilla' },
+    confidence: { width: hiddenSize + rank, hasBias: true },
+  };
+  const startOf = (name: string): Start | undefined => {
+    if (name.includes('markov_w2')) return 'zeros';
+    return name.includes('markov_w1') ? { deviation: 1 / Math.sqrt(rank) } : undefined;
+  };
+  return {
+    config: {
+      ...others,
+      ...nested,
+      architectures: ['Qwen3DSparkModel'],
+      block_size: config.block_size - 1,
+      num_anchors: 512,
+      markov_rank: rank,
+      markov_head_type: 'vanilla',
+      enable_confidence_head: true,
+      confidence_head_with_markov: true,
+    },
+    tensors: makeFresh(target, blockRecipes(parts, vocabularySize), startOf),
+  };
+}
+
+function planBlocks(target: NewTarget, { heads = defaultHeads, layers = defaultLayers }: FreshDrafter) {
+  const { hiddenSize, layerCount } = target.configuration;
+  const norms = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: true };
+  const configuration = { ...target.configuration, ...norms, layerCount: layers };
+  const taps = chooseTaps(layerCount, layers);
+  const parts: BlockTensors = {
+    configuration,
+    stateWidth: taps.length * hiddenSize,
+    hasMaskEmbedding: false,
+    ownVocabulary: undefined,
+    draftVocabulary: undefined,
+    markov: undefined,
+    confidence: undefined,
+  };
+  const config = {
+    ...headConfig(target, { ...configuration, layers }),
+    architectures: ['DFlashDraftModel'],
+    model_type: 'qwen3',
+    num_target_layers: layerCount,
+    block_size: heads + 1,
+    dflash_config: { mask_token_id: target.maskToken, target_layer_ids: taps },
+  };
+  return { parts, config };
+}
+
+const minTaps = 3;
+
+/** Outputs of layers. Shallow targets have fewer to choose from. */
+function chooseTaps(targetLayers: number, layers: number): readonly number[] {
+  const spread = spreadTaps(targetLayers, Math.max(minTaps, layers));
+  const last = targetLayers - 1;
+  const within = spread.map((layer) => Math.min(last, Math.max(0, layer)));
+  return [...new Set(within)].sort((one, other) => one - other);
 }

@@ -10,12 +10,10 @@ import { matmul } from '../../graph/operations/contraction.js';
 import { add, multiply, sigmoid, subtract } from '../../graph/operations/elementwise.js';
 import { weight, type Tensor } from '../../graph/tensor.js';
 import { concatenate, slice } from '../../graph/operations/shaping.js';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { project } from '../../model/decoder.js';
 import { linearRecipes, matrixRecipe, projectionRecipe } from '../../model/weights.js';
-import { incomplete, type Reject } from '../reading/checks.js';
-import { readBlockSetting } from './block-settings.js';
+import { incomplete, type Reading } from '../reading/checks.js';
 
 const kinds = ['vanilla', 'gated', 'rnn'] as const;
 type MarkovKind = (typeof kinds)[number];
@@ -37,15 +35,15 @@ export interface MarkovHead {
   ): { readonly scores: Tensor; readonly state: Tensor | undefined };
 }
 
-export function readMarkov({ tensors, config }: Checkpoint, reject: Reject): MarkovParts | undefined {
+export function readMarkov({ tensors, settings, reject }: Reading): MarkovParts | undefined {
   const rank = tensors.get('markov_head.markov_w1.weight')?.shape[1];
-  const declared = readBlockSetting(config, 'markov_rank');
+  const { markov_rank: declared } = settings;
   if (rank === undefined) {
     if (typeof declared === 'number' && declared > 0)
       reject(`declares a Markov head of rank ${declared} and lacks it`, incomplete);
     return undefined;
   }
-  const named = readBlockSetting(config, 'markov_head_type') ?? 'vanilla';
+  const named = settings.markov_head_type ?? 'vanilla';
   const kind = kinds.find((each) => each === named);
   if (kind === undefined)
     reject(
@@ -68,14 +66,8 @@ export function markovRecipes(
 ): WeightRecipe[] {
   const extra = {
     vanilla: [],
-    gated: linearRecipes(`${scope}markov_gate`, 'markov_head.gate_proj', hiddenSize + rank, rank, true),
-    rnn: linearRecipes(
-      `${scope}markov_joint`,
-      'markov_head.joint_proj',
-      2 * rank + hiddenSize,
-      3 * rank,
-      true,
-    ),
+    gated: linearRecipes(`${scope}markov_gate`, 'markov_head.gate_proj', hiddenSize + rank, rank),
+    rnn: linearRecipes(`${scope}markov_joint`, 'markov_head.joint_proj', 2 * rank + hiddenSize, 3 * rank),
   };
   return [
     matrixRecipe(`${scope}markov_w1`, 'markov_head.markov_w1.weight', [vocabularySize, rank]),

@@ -14,12 +14,10 @@ import {
   embeddingName,
   outputName,
 } from '../../model/weights.js';
-import type { DrafterDescription, DrafterOptions, DrafterShape, WeightedSystem } from '../draft-system.js';
+import type { DrafterDescription, DrafterOptions, DrafterShape, DraftSystem } from '../draft-system.js';
 import { holdsDecoder } from '../draft-system.js';
-import type { Drafter } from '../drafter.js';
 import { createAttentionDrafter } from '../programs/attention-drafter.js';
 import type { AttentionHead } from '../programs/attention-head.js';
-import { dropFirst } from '../programs/states.js';
 import { countParameters } from '../reading/checks.js';
 import { findStart } from './draft-text.js';
 import { translateDrafter } from './other-vocabulary.js';
@@ -34,10 +32,10 @@ import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import { floatSource } from '../../checkpoint/tensor-source.js';
 import { MistletoeError } from '../../core/errors.js';
 import { parseConfiguration } from '../../model/configuration.js';
-import { makeFresh, type Start, describingFiles, type NewCheckpoint } from '../fresh/fresh-tensors.js';
+import { makeFresh, type Start, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import { llamaConfig, type LayerChoice, type NewTarget } from '../fresh/new-target.js';
 
-export const draftModel: WeightedSystem = {
+export const draftModel: DraftSystem = {
   name: 'speculative-sampling',
   title: 'a draft model',
   recognise: (names) => (holdsDecoder(names) ? { layout: 'language model', isTarget: true } : undefined),
@@ -45,11 +43,11 @@ export const draftModel: WeightedSystem = {
   async load(checkpoint, options) {
     const pair = await readTokenizers(checkpoint, options);
     const other = findOtherVocabulary(checkpoint.folder, pair);
-    if (other === undefined) return createDrafter(await openDraftModel(checkpoint, options, pair));
+    if (other === undefined) return createAttentionDrafter(await openDraftModel(checkpoint, options, pair));
     options.onNotice?.(
       `The draft model ${checkpoint.folder} has another vocabulary. ${describeSharing(other)}.`,
     );
-    const inner = createDrafter(await openModel(checkpoint, options));
+    const inner = createAttentionDrafter(await openModel(checkpoint, options));
     return translateDrafter(inner, { ...other, start: await findStart(other.draft) });
   },
   training: {
@@ -64,12 +62,14 @@ export const draftModel: WeightedSystem = {
   },
 };
 
+const draftScope = 'draft.';
+
 /** Throws if config.json cannot be read. */
 export function describeDraftModel(checkpoint: Checkpoint): DrafterDescription {
   const { config, folder, tensors } = checkpoint;
   const configuration = parseConfiguration(config, `config.json of ${folder}`);
   requireLayers(checkpoint, configuration.layerCount);
-  const recipes = decoderRecipes(configuration, '');
+  const recipes = decoderRecipes(configuration, draftScope);
   const { hiddenSize, vocabularySize } = configuration;
   return {
     recipes,
@@ -78,31 +78,12 @@ export function describeDraftModel(checkpoint: Checkpoint): DrafterDescription {
   };
 }
 
-function createDrafter({ head, parameterCount }: OpenedModel): Drafter {
-  return createAttentionDrafter(
-    head,
-    { system: draftModel.name, name: 'draft model', reads: 'tokens', taps: [], parameterCount },
-    (teacher, depth) => {
-      // Every depth reads the same pass: along known tokens the model sees exactly the text.
-      const embeddings = teacher.embedWith(head.embedding);
-      const { features, rows } = head.step(embeddings, undefined, teacher.context, { past: teacher.past });
-      const all = head.score(dropFirst(dropFirst(features, 1), teacher.firstRow));
-      return { logits: Array.from({ length: depth }, (_, level) => dropFirst(all, level)), rows };
-    },
-  );
-}
-
-interface OpenedModel {
-  readonly head: AttentionHead;
-  readonly parameterCount: number;
-}
-
 /** Refuses a model with another vocabulary than the target's. */
 export async function openDraftModel(
   checkpoint: Checkpoint,
   options: DrafterOptions,
   pair?: TokenizerPair,
-): Promise<OpenedModel> {
+): Promise<AttentionHead> {
   requireSameVocabulary(checkpoint.folder, pair ?? (await readTokenizers(checkpoint, options)));
   return openModel(checkpoint, options, options.target.configuration.vocabularySize);
 }
@@ -111,9 +92,9 @@ async function openModel(
   checkpoint: Checkpoint,
   { target, ...options }: DrafterOptions,
   size?: number,
-): Promise<OpenedModel> {
+): Promise<AttentionHead> {
   const { runtime } = target;
-  const model = await createModel(checkpoint, { ...options, runtime, scope: 'draft.' });
+  const model = await createModel(checkpoint, { ...options, runtime, scope: draftScope });
   const { configuration, scope, weights } = model;
   const { contextLength, slidingWindow, vocabularySize } = configuration;
   const targetSize = size ?? vocabularySize;
@@ -122,7 +103,9 @@ async function openModel(
   const draftSize = Math.min(targetSize, vocabularySize);
   const targetTokens =
     draftSize === targetSize ? undefined : Int32Array.from({ length: draftSize }, (_, token) => token);
-  const head: AttentionHead = {
+  return {
+    ...{ system: draftModel.name, name: 'draft model', reads: 'tokens', taps: [] },
+    parameterCount: countParameters(weights),
     title: `the draft model ${model.name}`,
     runtime,
     weights: [weights],
@@ -145,7 +128,6 @@ async function openModel(
       if (positions > contextLength) throw contextError(positions, configuration);
     },
   };
-  return { head, parameterCount: countParameters(weights) };
 }
 
 /** A small language model with its target's vocabulary and folded embeddings. */
@@ -165,11 +147,7 @@ function chooseSizes({ configuration }: NewTarget, wanted: DrafterShape): LayerC
   };
 }
 
-export function createDraftModel(
-  target: NewTarget,
-  shape: DrafterShape,
-  seed: number | string,
-): NewCheckpoint {
+export function createDraftModel(target: NewTarget, shape: DrafterShape): NewCheckpoint {
   if (shape.targetLayers !== undefined) return createShortenedTarget(target, shape.targetLayers);
   const config = llamaConfig(target, chooseSizes(target, shape));
   const recipes = decoderRecipes(parseConfiguration(config, 'the configuration of the draft model'), '');
@@ -179,9 +157,8 @@ export function createDraftModel(
   };
   return {
     config,
-    file: 'model.safetensors',
-    tensors: makeFresh(recipes, { seed, deviation: target.deviation, startOf }),
-    copies: describingFiles(target.folder),
+    tensors: makeFresh(target, recipes, startOf),
+    describedBy: target.folder,
   };
 }
 
@@ -211,13 +188,12 @@ function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint
       num_hidden_layers: layers,
       ...('dtype' in config ? { dtype: 'float32' } : { torch_dtype: 'float32' }),
     },
-    file: 'model.safetensors',
     tensors: decoderRecipes({ ...configuration, layerCount: layers }, '')
       .flatMap(({ parts }) => parts)
       .map(({ tensor: name, shape }) =>
         floatSource({ name, shape, dtype: 'F32' }, () => readFloat32(tensors.get(nameInTarget(name))!)),
       ),
-    copies: describingFiles(folder),
+    describedBy: folder,
   };
 }
 

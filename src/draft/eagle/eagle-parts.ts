@@ -1,62 +1,30 @@
 /**
  * The parts of an EAGLE or EAGLE-3 head, from its tensors and config.json, for loaders and `inspect`. Optional parts
- * of published heads:
+ * of published heads that both have:
  * embed_tokens, lm_head (EAGLE): own tables, which replace the target's
  * biases of fc, q/k/v, o_proj, lm_head
  * q_norm, k_norm: norms of queries and keys (Qwen3)
- * input_norm with norm_before_fc: one norm over the joined taps (EAGLE-3)
- * fc_norm.<i> with fc_norm: one norm per tap (EAGLE-3)
- * norm_before_residual, norm_output
- * layers.1, layers.2, ...: further layers (EAGLE-3)
- * mask_hidden: the state of rows that have no token yet (P-EAGLE)
  */
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { showValue } from '../../core/json-text.js';
-import type { ModelConfiguration } from '../../model/configuration.js';
-import { layerRecipes, linearRecipes, matrixRecipe, vectorRecipe } from '../../model/weights.js';
-import type { DescribingContext } from '../draft-system.js';
-import type { Refuse, Reject } from '../reading/checks.js';
-import { incomplete, listUnread, refuseAtOnce, rejectBy, shapeOf } from '../reading/checks.js';
-import type { Config } from '../reading/draft-configuration.js';
-import { flattenConfig, isSpeculatorsFormat, readEagleSetting } from '../reading/draft-configuration.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import type { AttentionMemory } from '../../model/decoder.js';
+import { linearRecipes, matrixRecipe } from '../../model/weights.js';
+import { createRotary } from '../../model/rotary/rotary.js';
+import type { WeightStore } from '../../runtime/weights.js';
+import type { NewTarget } from '../fresh/new-target.js';
+import type { AttentionHead, HeadMemory } from '../programs/attention-head.js';
+import { countParameters, incomplete, type Reading, shapeOf } from '../reading/checks.js';
+import type { HeadTables } from '../reading/head-configuration.js';
 import {
   describeLayers,
+  embeddingOf,
   isLayerCount,
   maxLayers,
   readLayerKinds,
-  readMaskToken,
   sameOrigin,
   slidingKind,
 } from '../reading/head-configuration.js';
-import { sizeIn } from '../reading/drafter-reading.js';
-
-/** One norm over all taps, or one per tap. */
-type FusionNorm = 'none' | 'joined' | 'each';
-
-function fusionNormRecipes(
-  scope: string,
-  prefix: string,
-  norm: FusionNorm,
-  { stateWidth, tapWidth, taps }: Readonly<Record<'stateWidth' | 'tapWidth' | 'taps', number>>,
-): WeightRecipe[] {
-  if (norm === 'none') return [];
-  if (norm === 'joined')
-    return [vectorRecipe(`${scope}input_norm.weight`, `${prefix}input_norm.weight`, stateWidth)];
-  return Array.from({ length: taps }, (_, tap) =>
-    vectorRecipe(`${scope}fc_norm.${tap}.weight`, `${prefix}fc_norm.${tap}.weight`, tapWidth),
-  );
-}
-
-function embeddingRecipes(
-  scope: string,
-  prefix: string,
-  rows: number | undefined,
-  hiddenSize: number,
-): WeightRecipe[] {
-  if (rows === undefined) return [];
-  return [matrixRecipe(`${scope}embed_tokens.weight`, `${prefix}embed_tokens.weight`, [rows, hiddenSize])];
-}
 
 /** Positions that a row sees, including its own. */
 interface HeadWindow {
@@ -65,137 +33,31 @@ interface HeadWindow {
   readonly isMixed: boolean;
 }
 
-export interface EagleParts {
+export interface EagleParts extends HeadTables {
+  /** Of tensors. */
   readonly prefix: string;
-  readonly configuration: ModelConfiguration;
-  /** Width of fc's input, without EAGLE's embedding. */
-  readonly stateWidth: number;
+  /** The first layer. */
+  readonly layer: string;
   readonly hasFusionBias: boolean;
-  readonly ownVocabulary: number | undefined;
+  readonly output: string;
   readonly draftVocabulary: number | undefined;
   readonly hasOutputBias: boolean;
   readonly window: HeadWindow | undefined;
-  readonly recipes: readonly WeightRecipe[];
-  readonly unread: readonly string[];
 }
 
-export interface Eagle3Parts extends EagleParts {
-  readonly fusionNorm: FusionNorm;
-  /** The residual stream starts with the normed state. */
-  readonly normBeforeResidual: boolean;
-  /** The next step reads the normed output. */
-  readonly feedsNormed: boolean;
-  readonly maskToken: number | undefined;
-}
+export const findPrefix = ({ tensors }: Reading): string => (tensors.has('fc.weight') ? '' : 'model.');
 
-export function describeEagle(
-  checkpoint: Checkpoint,
-  scope: string,
-  { refuse = refuseAtOnce, target }: DescribingContext = {},
-): EagleParts {
-  const reject = rejectBy(refuse, checkpoint);
-  const prefix = findPrefix(checkpoint);
-  const layer = `${prefix}layers.0`;
-  const common = describeCommon(checkpoint, { prefix, layer }, { refuse, target });
-  const { configuration, hasFusionBias, ownVocabulary, output, draftVocabulary, hasOutputBias } = common;
-  const { hiddenSize, layerCount } = configuration;
-  if (layerCount !== 1)
-    reject(
-      `has ${layerCount} layers`,
-      'An EAGLE head of one layer is supported; EAGLE-3 heads may have several.',
-    );
-  if (checkpoint.config.bias === true && !hasFusionBias)
-    reject('declares "bias": true and lacks fc.bias', incomplete);
-  const recipes = [
-    ...linearRecipes(`${scope}fc`, `${prefix}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias),
-    ...layerRecipes(`${scope}layer`, layer, configuration, { inputNorm: false }),
-    ...embeddingRecipes(scope, prefix, ownVocabulary, hiddenSize),
-    ...(draftVocabulary === undefined
-      ? []
-      : linearRecipes(`${scope}lm_head`, output, hiddenSize, draftVocabulary, hasOutputBias)),
-  ];
-  return { ...common, stateWidth: hiddenSize, recipes, unread: listUnread(checkpoint, recipes) };
-}
-
-export function describeEagle3(
-  checkpoint: Checkpoint,
-  scope: string,
-  { refuse = refuseAtOnce, target }: DescribingContext = {},
-): Eagle3Parts {
-  const { tensors, config } = checkpoint;
-  const reject = rejectBy(refuse, checkpoint);
-  const prefix = findPrefix(checkpoint);
-  const hasMidlayer = [...tensors.keys()].some((name) => name.startsWith(`${prefix}midlayer.`));
-  const layer = hasMidlayer ? `${prefix}midlayer` : `${prefix}layers.0`;
-  const common = describeCommon(checkpoint, { prefix, layer }, { refuse, target });
-  const { configuration, hasFusionBias, ownVocabulary, output, draftVocabulary, hasOutputBias } = common;
-  const { hiddenSize } = configuration;
-  if (draftVocabulary === undefined) reject(`lacks the tensor ${output}.weight`, incomplete);
-  if (readEagleSetting(config, 'use_aux_hidden_state') === false) {
-    const hint = "An EAGLE-3 head that reads only the target's last feature is not supported.";
-    reject('asks for "use_aux_hidden_state": false', hint);
-  }
-  const stateWidth = shapeOf(checkpoint, `${prefix}fc.weight`)[1] ?? 0;
-  const isMasked = tensors.has(`${prefix}mask_hidden`);
-  const isAsked = createAsker(config, reject);
-  const fusionNorm =
-    isAsked('fc_norm') === true ? 'each' : isAsked('norm_before_fc') === true ? 'joined' : 'none';
-  const tapWidth = target?.hiddenSize ?? sizeIn(flattenConfig(config), 'target_hidden_size') ?? hiddenSize;
-  // Bounded: widths come from an untrusted file.
-  const taps = Math.min(Math.floor(stateWidth / tapWidth), tensors.size);
-  const recipes = [
-    ...fusionNormRecipes(scope, prefix, fusionNorm, { stateWidth, tapWidth, taps }),
-    ...linearRecipes(`${scope}fc`, `${prefix}fc`, stateWidth, hiddenSize, hasFusionBias),
-    vectorRecipe(`${scope}layer.hidden_norm.weight`, `${layer}.hidden_norm.weight`, hiddenSize),
-    ...layerRecipes(`${scope}layer`, layer, configuration, { attentionInputSize: 2 * hiddenSize }),
-    ...Array.from({ length: configuration.layerCount - 1 }, (_, index) =>
-      layerRecipes(`${scope}layers.${index + 1}`, `${prefix}layers.${index + 1}`, configuration),
-    ).flat(),
-    ...(isMasked ? [maskRecipe(scope, prefix, stateWidth)] : []),
-    vectorRecipe(`${scope}norm.weight`, `${prefix}norm.weight`, hiddenSize),
-    ...(draftVocabulary === undefined
-      ? []
-      : linearRecipes(`${scope}lm_head`, output, hiddenSize, draftVocabulary, hasOutputBias)),
-    ...embeddingRecipes(scope, prefix, ownVocabulary, hiddenSize),
-  ];
-  return {
-    ...common,
-    stateWidth,
-    fusionNorm,
-    // vLLM treats a speculators head without the key as true (vllm-project/vllm, pull request 25961), P-EAGLE's as false.
-    normBeforeResidual: isAsked('norm_before_residual') ?? (isSpeculatorsFormat(config) && !isMasked),
-    feedsNormed: isAsked('norm_output') ?? false,
-    maskToken: isMasked ? readMaskToken(checkpoint, configuration.vocabularySize, refuse) : undefined,
-    recipes,
-    unread: listUnread(checkpoint, recipes, [/^(model\.)?(d2t|t2d)$/]),
-  };
-}
-
-/** The state of rows that have no token yet (P-EAGLE). */
-export function maskRecipe(scope: string, prefix: string, stateWidth: number): WeightRecipe {
-  const shape = [1, 1, stateWidth];
-  return { name: `${scope}mask_hidden`, shape, parts: [{ tensor: `${prefix}mask_hidden`, shape }] };
-}
-
-const findPrefix = ({ tensors }: Checkpoint): string => (tensors.has('fc.weight') ? '' : 'model.');
-
-function describeCommon(
-  checkpoint: Checkpoint,
-  { prefix, layer }: { readonly prefix: string; readonly layer: string },
-  { refuse, target }: { readonly refuse: Refuse; readonly target: ModelConfiguration | undefined },
-) {
-  const { tensors, config } = checkpoint;
-  const reject = rejectBy(refuse, checkpoint);
-  const [hiddenSize = 1] = shapeOf(checkpoint, `${prefix}fc.weight`);
+export function describeParts(reading: Reading, prefix: string, layer: string): EagleParts {
+  const { tensors, config, settings, target, reject } = reading;
+  const [hiddenSize = 1] = shapeOf(reading, `${prefix}fc.weight`);
   const ownVocabulary = tensors.get(`${prefix}embed_tokens.weight`)?.shape[0];
   // Experts instead of an MLP are reported by what is missing.
-  if (target !== undefined) shapeOf(checkpoint, `${layer}.mlp.gate_proj.weight`);
+  if (target !== undefined) shapeOf(reading, `${layer}.mlp.gate_proj.weight`);
   const vocabularySize = target?.vocabularySize ?? ownVocabulary ?? 1;
-  const sizes = { hiddenSize, vocabularySize };
-  const configuration = describeLayers(checkpoint, layer, sizes, { refuse, target });
-  const { num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
-  const isCounted = isLayerCount(layers);
-  if (!isCounted)
+  const configuration = describeLayers(reading, layer, { hiddenSize, vocabularySize });
+  const { num_hidden_layers: layers = 1, logit_scale: scale = 1 } = settings;
+  const layerCount = isLayerCount(layers) ? layers : 1;
+  if (layerCount !== layers)
     reject(`has "num_hidden_layers": ${showValue(layers)}`, `1 to ${maxLayers} layers are supported.`);
   if (scale !== 1)
     reject(`scales its logits by ${showValue(scale)}`, 'A head without "logit_scale" is supported.');
@@ -204,32 +66,76 @@ function describeCommon(
   const output = tensors.has('lm_head.weight') ? 'lm_head' : `${prefix}lm_head`;
   return {
     prefix,
-    configuration: { ...configuration, layerCount: isCounted ? layers : 1 },
+    layer,
+    configuration: { ...configuration, layerCount },
     hasFusionBias: tensors.has(`${prefix}fc.bias`),
     ownVocabulary,
     output,
     draftVocabulary: tensors.get(`${output}.weight`)?.shape[0],
     hasOutputBias: tensors.has(`${output}.bias`),
-    window: readWindow(config, isCounted ? layers : 1, reject),
+    window: readWindow(reading, layerCount),
   };
 }
 
-function createAsker(config: Config, reject: Reject) {
-  return (key: string): boolean | undefined => {
-    const value = readEagleSetting(config, key);
-    if (value === undefined || value === null || typeof value === 'boolean') return value ?? undefined;
-    reject(`has "${key}": ${showValue(value)}`, 'true or false was expected.');
-    return undefined;
+/** A head of the target's sizes, without optional parts. */
+export function freshParts({ configuration }: NewTarget, layer: string, layerCount: number): EagleParts {
+  const plain = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
+  return {
+    prefix: '',
+    layer,
+    configuration: { ...configuration, ...plain, layerCount },
+    hasFusionBias: false,
+    ownVocabulary: undefined,
+    output: 'lm_head',
+    draftVocabulary: undefined,
+    hasOutputBias: false,
+    window: undefined,
   };
+}
+
+/** The tables of its own. */
+export function tableRecipes(
+  scope: string,
+  { prefix, configuration, output, draftVocabulary, hasOutputBias, ownVocabulary }: EagleParts,
+): WeightRecipe[] {
+  const { hiddenSize } = configuration;
+  const embedding = `${prefix}embed_tokens.weight`;
+  return [
+    ...(draftVocabulary === undefined
+      ? []
+      : linearRecipes(`${scope}lm_head`, output, hiddenSize, draftVocabulary, hasOutputBias)),
+    ...(ownVocabulary === undefined
+      ? []
+      : [matrixRecipe(`${scope}embed_tokens.weight`, embedding, [ownVocabulary, hiddenSize])]),
+  ];
+}
+
+type Traits = readonly (readonly [boolean, string])[];
+
+/** `hasOwnOutput`: where an output projection is optional. */
+export function traitsOf(parts: EagleParts, hasOwnOutput = false): Traits {
+  const { configuration, ownVocabulary, hasFusionBias, hasOutputBias, window } = parts;
+  const windowText = `a sliding window of ${window?.length ?? 0} positions`;
+  return [
+    [configuration.layerCount > 1, `${configuration.layerCount} layers`],
+    [window?.isMixed === false, windowText],
+    [window?.isMixed === true, `${windowText} in some layers, where drafts end`],
+    [ownVocabulary !== undefined, 'embeddings of its own'],
+    [hasOwnOutput, 'an output projection of its own'],
+    [hasFusionBias, 'fc bias'],
+    [hasOutputBias, 'output bias'],
+    [configuration.queryKeyValueBias, 'attention bias'],
+    [configuration.queryKeyNorm, 'query and key norms'],
+  ];
 }
 
 /**
  * `layer_types` names the layers that have a window, else `sliding_window` gives one to all; configs derived from Qwen
  * switch it off by `use_sliding_window`.
  */
-function readWindow(config: Config, layerCount: number, reject: Reject): HeadWindow | undefined {
-  const { sliding_window: length, use_sliding_window: isUsed } = flattenConfig(config);
-  const kinds = readLayerKinds(config, layerCount, reject);
+function readWindow(reading: Reading, layerCount: number): HeadWindow | undefined {
+  const { sliding_window: length, use_sliding_window: isUsed } = reading.settings;
+  const kinds = readLayerKinds(reading, layerCount);
   if (kinds === undefined) {
     if (isUsed === false || typeof length !== 'number') return undefined;
     return { length, isMixed: false };
@@ -238,8 +144,47 @@ function readWindow(config: Config, layerCount: number, reject: Reject): HeadWin
   if (windowed === 0) return undefined;
   if (typeof length !== 'number' || isUsed === false) {
     const missing = isUsed === false ? 'switches it off by use_sliding_window' : 'has no sliding_window';
-    reject(`asks for sliding attention in layer_types and ${missing}`, sameOrigin);
+    reading.reject(`asks for sliding attention in layer_types and ${missing}`, sameOrigin);
     return undefined;
   }
   return { length, isMixed: windowed < layerCount };
 }
+
+export interface OpenedHead {
+  readonly folder: string;
+  readonly scope: string;
+  readonly target: CausalModel;
+  readonly weights: WeightStore;
+}
+
+/** What EAGLE, EAGLE-3 and MTP heads have in common. */
+export function openHead(
+  { folder, scope, target, weights }: OpenedHead,
+  parts: HeadTables & Partial<Pick<EagleParts, 'window'>>,
+  stateWidth = parts.configuration.hiddenSize,
+) {
+  const { configuration, window } = parts;
+  const { contextLength, vocabularySize } = target.configuration;
+  return {
+    title: `the head in ${folder}`,
+    parameterCount: countParameters(weights),
+    runtime: target.runtime,
+    weights: [weights, target.weights],
+    sizes: configuration,
+    // Angles continue past the length in config.json, as in the authors' code.
+    reach: window?.isMixed === true ? Math.min(contextLength, window.length) : contextLength,
+    window: window?.isMixed === true ? undefined : window?.length,
+    stateWidth,
+    featureWidth: configuration.hiddenSize,
+    vocabularies: { targetSize: vocabularySize, draftSize: vocabularySize },
+    rotary: createRotary(configuration),
+    embedding: embeddingOf(folder, scope, parts, target),
+    fuse: (states) => states,
+  } satisfies Partial<AttentionHead>;
+}
+
+export const ofLayer = ({ past, earlier, drafted }: HeadMemory, layer = 0): AttentionMemory => ({
+  past: past?.[layer],
+  earlier: earlier?.[layer],
+  drafted: drafted?.[layer],
+});

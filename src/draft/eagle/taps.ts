@@ -16,7 +16,7 @@ import { z } from 'zod';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
-import { misfit } from '../reading/checks.js';
+import { misfit, type Reading } from '../reading/checks.js';
 import { isSpeculatorsFormat, type Config } from '../reading/draft-configuration.js';
 import type { TapConvention } from '../draft-system.js';
 
@@ -116,10 +116,12 @@ export function readTaps(
   const settled = given ?? (isBeyond ? undefined : convention);
   const taps = tapsOf({ listed, convention: settled });
   if (taps === undefined)
-    throw unknownTaps(
+    throw misfit(
       folder,
-      listed,
-      isBeyond ? `a target of ${layerCount} layers has no output ${layerCount}` : reason,
+      ...describeUnknown(
+        listed,
+        isBeyond ? `a target of ${layerCount} layers has no output ${layerCount}` : reason,
+      ),
     );
   if (taps.some((layer) => layer > layerCount)) throw badTaps(folder, listed, range(layerCount));
   if (given === undefined || convention === undefined || isBeyond || given === convention) return { taps };
@@ -149,12 +151,20 @@ export function describeTapRule({ listed, convention, reason }: TapRule, given?:
   return `${listed.join(', ')}: ${settled} of these layers, because ${why}`;
 }
 
-export function unknownTaps(folder: string, listed: readonly number[], reason: string): MistletoeError {
-  return misfit(
-    folder,
-    `lists the taps ${showValue(listed)}, and whether they are inputs or outputs of layers is not known: ${reason}`,
-    'Pass --taps outputs (taps: "outputs" in the library) if it was trained with SpecForge, SGLang or ModelOpt, --taps inputs if it was trained for vLLM.',
-  );
+const describeUnknown = (listed: readonly number[], reason: string): [fault: string, hint: string] => [
+  `lists the taps ${showValue(listed)}, and whether they are inputs or outputs of layers is not known: ${reason}`,
+  'Pass --taps outputs (taps: "outputs" in the library) if it was trained with SpecForge, SGLang or ModelOpt, --taps inputs if it was trained for vLLM.',
+];
+
+/** Rejects a list whose meaning is unknown. */
+export function describeTaps(reading: Reading, given: TapConvention | undefined): string | undefined {
+  return reading.attempt(() => {
+    const rule = readTapRule(reading);
+    const { listed, convention, reason } = rule;
+    if (listed !== undefined && convention === undefined && given === undefined)
+      reading.reject(...describeUnknown(listed, reason));
+    return describeTapRule(rule, given);
+  });
 }
 
 const range = (layerCount: number): string => `layers from 0 to ${layerCount} were expected`;

@@ -10,7 +10,11 @@ import { describingNames } from '../../checkpoint/checkpoint-folder.js';
 import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
 import { explainWriting, writeWholeFile, writeWholeFolder } from '../../checkpoint/written-folder.js';
 
-export type Start = 'normal' | 'zeros' | 'ones' | CopiedRows | FoldedColumns;
+export type Start = 'zeros' | 'ones' | RandomValues | CopiedRows | FoldedColumns;
+
+export interface RandomValues {
+  readonly deviation: number;
+}
 
 export interface CopiedRows {
   readonly from: StoredTensor; // [row, column]
@@ -25,30 +29,30 @@ export interface FoldedColumns {
   readonly folded: StoredTensor; // [row, column]
 }
 
-export interface FreshOptions {
-  readonly seed: number | string;
-  readonly deviation: number;
-  /** By the tensor's name. By default norms start at 1, biases at 0, and the rest is random. */
-  readonly startOf?: ((name: string) => Start | undefined) | undefined;
-}
-
-/** Each tensor has its own random stream. */
+/**
+ * Each tensor has its own random stream.
+ * @param startOf by the tensor's name; by default norms start at 1, biases at 0, and the rest is random
+ */
 export function makeFresh(
+  { seed, deviation }: RandomValues & { readonly seed: number | string },
   recipes: readonly WeightRecipe[],
-  { seed, deviation, startOf }: FreshOptions,
+  startOf: (name: string) => Start | undefined = () => undefined,
 ): TensorSource[] {
+  const usualStart = (name: string): Start => {
+    if (name.endsWith('.bias')) return 'zeros';
+    return name.endsWith('norm.weight') ? 'ones' : { deviation };
+  };
   return recipes
     .flatMap(({ parts }) => parts)
     .map(({ tensor: name, shape }) =>
       floatSource({ name, shape, dtype: 'F32' }, () => {
         const random = createRandom(seed, 'fresh weights', name);
-        const usual = name.endsWith('.bias') ? 'zeros' : name.endsWith('norm.weight') ? 'ones' : 'normal';
-        const start = startOf?.(name) ?? usual;
-        if (typeof start === 'object')
-          return 'folded' in start ? foldColumns(start, shape, random) : readRows(start);
+        const start = startOf(name) ?? usualStart(name);
+        if (typeof start === 'object' && 'folded' in start) return foldColumns(start, shape, random);
+        if (typeof start === 'object' && 'from' in start) return readRows(start);
         const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
         if (start === 'ones') values.fill(1);
-        if (start === 'normal') fillNormal(values, deviation, random);
+        else if (start !== 'zeros') fillNormal(values, start.deviation, random);
         return values;
       }),
     );
@@ -100,35 +104,28 @@ function fillNormal(values: Float32Array, deviation: number, random: Random): vo
 
 export interface NewCheckpoint {
   readonly config: Readonly<Record<string, unknown>>;
-  readonly file: string;
+  /** Default: model.safetensors. */
+  readonly file?: string | undefined;
   readonly tensors: readonly TensorSource[];
-  /** Missing files are skipped. */
-  readonly copies?: CopiedFiles | undefined;
-}
-
-export interface CopiedFiles {
-  readonly folder: string;
-  readonly names: readonly string[];
-}
-
-export function describingFiles(folder: string): CopiedFiles {
-  return { folder, names: describingNames.filter((name) => name !== 'config.json') };
+  /** A folder whose tokenizer and other describing files are copied, as far as it has them. */
+  readonly describedBy?: string | undefined;
 }
 
 export async function writeCheckpoint(
   folder: string,
-  { config, file, tensors, copies }: NewCheckpoint,
+  { config, file = 'model.safetensors', tensors, describedBy }: NewCheckpoint,
 ): Promise<void> {
   await writeWholeFolder(folder, async (fresh) => {
     await writeSafetensors(join(fresh, file), tensors);
-    if (copies !== undefined) await copyFiles(copies, fresh);
+    if (describedBy !== undefined) await copyDescription(describedBy, fresh);
     const text = `${JSON.stringify(config, undefined, 2)}\n`;
     await writeWholeFile(join(fresh, 'config.json'), (append) => append(Buffer.from(text)));
   });
 }
 
-async function copyFiles({ folder, names }: CopiedFiles, to: string): Promise<void> {
-  for (const name of names.filter((name) => existsSync(join(folder, name)))) {
+async function copyDescription(folder: string, to: string): Promise<void> {
+  const names = describingNames.filter((name) => name !== 'config.json' && existsSync(join(folder, name)));
+  for (const name of names) {
     const path = join(to, name);
     await explainWriting(path, async () => {
       await copyFile(join(folder, name), path);

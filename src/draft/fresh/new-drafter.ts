@@ -3,8 +3,8 @@
  * target's output; the rest is random, or 0 where that makes a block the identity.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { findTrainable, trainableSystems, type TrainableSystem } from '../systems.js';
-import { drafterSizes, type DrafterShape, type FreshDrafter } from '../draft-system.js';
+import { findTrainable, trainableSystems } from '../systems.js';
+import { drafterSizes, type DrafterShape, type DraftSystem, type FreshDrafter } from '../draft-system.js';
 import { writeCheckpoint } from './fresh-tensors.js';
 import { openNewTarget } from './new-target.js';
 
@@ -27,13 +27,13 @@ export async function createDrafterFolder({
   seed,
 }: NewDrafterRequest): Promise<void> {
   const { training } = chooseTrainable(system, shape);
-  const target = await openNewTarget(targetFolder);
+  const target = await openNewTarget(targetFolder, seed);
   training.checkTarget?.(target, shape);
-  await writeCheckpoint(folder, training.create(target, { ...shape, draftTokens }, seed));
+  await writeCheckpoint(folder, training.create(target, { ...shape, draftTokens }));
 }
 
 /** The system of this name; refuses sizes that it does not have. */
-export function chooseTrainable(name: string | undefined, shape: DrafterShape = {}): TrainableSystem {
+export function chooseTrainable(name: string | undefined, shape: DrafterShape = {}): DraftSystem {
   const system = findTrainable(name);
   if (system === undefined) {
     throw new MistletoeError(

@@ -15,13 +15,15 @@ export interface NewTarget {
   /** The embedding if tied. */
   readonly output: StoredTensor; // [vocabulary, hidden]
   readonly deviation: number;
+  /** Of the drafter's random weights. */
+  readonly seed: number | string;
   /** For drafters that read a mask in the place of tokens. */
   readonly maskToken: number;
 }
 
 const defaultDeviation = 0.02;
 
-export async function openNewTarget(folder: string): Promise<NewTarget> {
+export async function openNewTarget(folder: string, seed: number | string): Promise<NewTarget> {
   const checkpoint = await openCheckpoint(folder);
   const { config, tensors } = checkpoint;
   const configuration = parseConfiguration(config, `config.json of ${checkpoint.folder}`);
@@ -38,6 +40,7 @@ export async function openNewTarget(folder: string): Promise<NewTarget> {
     embedding,
     output: tensors.get(configuration.tiedEmbeddings ? embeddingName : outputName)!,
     deviation: typeof range === 'number' && range > 0 && range < 1 ? range : defaultDeviation,
+    seed,
     maskToken: await chooseMaskToken(embedding),
   };
 }

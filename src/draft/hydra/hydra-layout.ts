@@ -9,8 +9,11 @@ import type { DescribingContext, RecognisedLayout, TensorNames } from '../draft-
 import { holdsDecoder, defaultHeads, type DrafterShape } from '../draft-system.js';
 import { makeFresh, type Start, type NewCheckpoint } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
-import { incomplete, listUnread, misfit, refuseAtOnce, rejectBy, type Reject } from '../reading/checks.js';
+import { incomplete, listUnread, misfit, type Reading, startReading } from '../reading/checks.js';
 import { countHeads, measureLayer, sizeOfFirst } from '../reading/draft-configuration.js';
+
+/** Of weight names. */
+export const scope = 'hydra.';
 
 export interface HydraSizes {
   readonly heads: number;
@@ -35,23 +38,20 @@ const configSchema = z.object({
 });
 type HydraConfig = z.infer<typeof configSchema>;
 
-export function describeHydra(
-  checkpoint: Checkpoint,
-  scope: string,
-  { refuse = refuseAtOnce, target }: DescribingContext = {},
-) {
-  const reject = rejectBy(refuse, checkpoint);
-  const config = readConfig(checkpoint, reject);
+export function describeHydra(checkpoint: Checkpoint, context: DescribingContext = {}) {
+  const reading = startReading(checkpoint, context);
+  const { target } = reading;
+  const config = readConfig(reading);
   const hasPrefix = config.hydra_head_arch === 'prefix-mlp';
   const names = nameTensors(hasPrefix);
-  const sizes = { hasPrefix, ...countBlocks(checkpoint, config, names, reject) };
+  const sizes = { hasPrefix, ...countBlocks(reading, config, names) };
   const sizeOf = (name: (head: number) => string, axis: number) =>
     sizeOfFirst(checkpoint, sizes.heads, name, axis);
   const hiddenSize = sizeOf((head) => `${names.block(head, 0)}.linear`, 0) ?? sizeOf(names.output, 1);
   const vocabularySize = sizeOf(names.output, 0);
   const width = target?.hiddenSize ?? hiddenSize ?? 1;
   const layer = target ?? measureLayer(checkpoint, prefixLayer, width);
-  const recipes = hydraRecipes(scope, sizes, layer, target?.vocabularySize ?? vocabularySize ?? 1);
+  const recipes = hydraRecipes(sizes, layer, target?.vocabularySize ?? vocabularySize ?? 1);
   return {
     sizes,
     firstOutput: `${names.output(0)}.weight`,
@@ -67,7 +67,7 @@ export function describeHydra(
   };
 }
 
-function readConfig({ config }: Checkpoint, reject: Reject): HydraConfig {
+function readConfig({ config, reject }: Reading): HydraConfig {
   const parsed = configSchema.safeParse(config);
   if (!parsed.success) {
     const hint = 'Expected hydra_num_heads and hydra_num_layers.';
@@ -99,10 +99,9 @@ function nameTensors(hasPrefix: boolean): HydraNames {
 
 /** Counts come from an untrusted file; they are limited by the tensors. */
 function countBlocks(
-  { tensors }: Checkpoint,
+  { tensors, reject }: Reading,
   { hydra_num_heads: heads, hydra_num_layers: layers, hydra_head_arch: kind }: HydraConfig,
   names: HydraNames,
-  reject: Reject,
 ): Pick<HydraSizes, 'heads' | 'extraBlocks'> {
   const found = countHeads(tensors, (name) => {
     const [, head, place] =
@@ -111,21 +110,16 @@ function countBlocks(
     const block = kind === 'prefix-mlp' ? (Number(place) - 1) / 2 : Number(place);
     return { head, block: place === undefined ? undefined : String(block) };
   });
-  const lost =
-    layers > found.blocks
-      ? names.block(0, layers - 1)
-      : heads > found.heads
-        ? names.block(found.heads, 0)
-        : undefined;
-  if (lost !== undefined) reject(`lacks the tensor ${lost}.linear.weight`, incomplete);
+  const lost = layers > found.blocks ? names.block(0, layers - 1) : names.block(found.heads, 0);
+  if (layers > found.blocks || heads > found.heads)
+    reject(`lacks the tensor ${lost}.linear.weight`, incomplete);
   return {
     heads: Math.max(1, Math.min(heads, found.heads)),
     extraBlocks: Math.max(1, Math.min(layers, found.blocks)) - 1,
   };
 }
 
-export function hydraRecipes(
-  scope: string,
+function hydraRecipes(
   { heads, extraBlocks, hasPrefix }: HydraSizes,
   layer: LayerSizes,
   vocabularySize: number,
@@ -175,17 +169,12 @@ export function requireGroundedHeads(
 
 /** New heads that start by drafting what the target's output says. */
 export function createHydra(
-  { name, configuration, deviation, output, embedding }: NewTarget,
+  target: NewTarget,
   { heads = defaultHeads, prefixLayer: hasPrefix = false, layers = hasPrefix ? 4 : 1 }: DrafterShape,
-  seed: number | string,
 ): NewCheckpoint {
+  const { name, configuration, output, embedding } = target;
   const { hiddenSize, vocabularySize } = configuration;
-  const recipes = hydraRecipes(
-    '',
-    { heads, extraBlocks: layers - 1, hasPrefix },
-    configuration,
-    vocabularySize,
-  );
+  const recipes = hydraRecipes({ heads, extraBlocks: layers - 1, hasPrefix }, configuration, vocabularySize);
   const startOf = (tensor: string): Start | undefined => {
     if (/^hydra_mlp\..*\.linear\.weight$/.test(tensor)) return 'zeros'; // such a block is the identity
     return /^hydra_lm_head\..*\.weight$/.test(tensor) ? { from: output } : undefined;
@@ -205,6 +194,6 @@ export function createHydra(
       torch_dtype: 'float32',
     },
     file: 'hydra_lm_head.safetensors',
-    tensors: [...makeFresh(recipes, { seed, deviation, startOf }), ...(hasPrefix ? [unused] : [])],
+    tensors: [...makeFresh(target, recipes, startOf), ...(hasPrefix ? [unused] : [])],
   };
 }

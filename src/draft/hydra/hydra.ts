@@ -17,26 +17,16 @@ import * as lane from '../../model/lanes/lane-graph.js';
 import { compileLanes, runDirectly, type PassScheduler } from '../../model/lanes/lane-program.js';
 import { bufferOf, int32, resident, type NamedTensors } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { WeightStore } from '../../runtime/weights.js';
-import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
+import { type DrafterOptions, type DraftSystem } from '../draft-system.js';
 import type { DraftedLogits, Drafter, GrowingDraft, TeacherForcing } from '../drafter.js';
-import {
-  chainNames,
-  chainOutputs,
-  chooseBest,
-  createChainCompiler,
-  readChain,
-} from '../programs/chain-program.js';
+import { chainOutputs, createChains, type TokenChooser } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
-import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
+import { countParameters, prepareDrafterWeights, requireWidth } from '../reading/checks.js';
 import type { HydraSizes } from './hydra-layout.js';
-import { createHydra, describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
-
-/** Hydra's heads and Hydra++'s layer as graphs. */
-const hydraScope = 'hydra.';
+import { createHydra, describeHydra, recogniseHydra, requireGroundedHeads, scope } from './hydra-layout.js';
 
 interface HydraModel {
   readonly sizes: HydraSizes;
@@ -46,7 +36,7 @@ interface HydraModel {
 /** features [..., hidden], embeddings [..., (head + 1) * hidden] -> [..., vocabulary] */
 function runHead({ sizes, target }: HydraModel, head: number, features: Tensor, embeddings: Tensor): Tensor {
   const { hiddenSize, vocabularySize } = target.configuration;
-  const name = `${hydraScope}${head}`;
+  const name = `${scope}${head}`;
   const width = (head + 2) * hiddenSize;
   const joined = concatenate([features, embeddings], -1);
   const first = silu(project(joined, `${name}.first`, width, hiddenSize, true));
@@ -65,8 +55,8 @@ function runPrefix(
   memory: AttentionMemory,
 ) {
   const { configuration } = target;
-  const layer = runLayer(features, `${hydraScope}prefix`, configuration, context, memory);
-  return { features: normalise(layer.hidden, `${hydraScope}prefix.norm`, configuration), rows: layer.rows };
+  const layer = runLayer(features, `${scope}prefix`, configuration, context, memory);
+  return { features: normalise(layer.hidden, `${scope}prefix.norm`, configuration), rows: layer.rows };
 }
 
 function draftHydraLogits(model: HydraModel, teacher: TeacherForcing, depth: number): DraftedLogits {
@@ -101,12 +91,11 @@ function buildHydraHead(model: HydraModel, head: number): NamedTensors {
   return scoreOutputs(logits, model.target.runtime);
 }
 
-function buildHydraChain(model: HydraModel, length: number): NamedTensors {
+function buildHydraChain(model: HydraModel, length: number, choose: TokenChooser): NamedTensors {
   const { configuration, scope: targetScope } = model.target;
   const feature = input('feature', [1, lane.lanes, configuration.hiddenSize]);
   const embed = (token: Tensor): Tensor => gatherRows(embeddingTable(configuration, targetScope), token);
   const path = [embed(input('root', [1, lane.lanes], 'int32'))];
-  const choose = chooseBest(undefined);
   const chosen = Array.from({ length }, (_, head) => {
     const best = choose(runHead(model, head, feature, concatenate([...path], -1)));
     path.push(embed(best.token));
@@ -124,11 +113,11 @@ function buildHydraPrefix(model: HydraModel): NamedTensors {
   return { features: lane.selectRows(prefix.features), rows: lane.stackRows([prefix.rows], sizes) };
 }
 
-export const hydra: WeightedSystem = {
+export const hydra: DraftSystem = {
   name: 'hydra',
   title: 'Hydra',
   recognise: recogniseHydra,
-  describe: (checkpoint, refuse) => describeHydra(checkpoint, '', { refuse }),
+  describe: describeHydra,
   load: loadHydra,
   training: {
     sizes: ['heads', 'layers', 'prefixLayer'],
@@ -140,17 +129,13 @@ export const hydra: WeightedSystem = {
 
 async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
   const { target } = options;
-  const { hiddenSize, vocabularySize } = target.configuration;
-  requireSizes(checkpoint, target);
-  const parts = describeHydra(checkpoint, hydraScope, { target: target.configuration });
-  requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
-  requireGroundedHeads(checkpoint, parts.sizes, hiddenSize);
-  return createDrafter(parts.sizes, target, await prepareDrafterWeights(checkpoint, parts, options));
-}
-
-function createDrafter(sizes: HydraSizes, target: CausalModel, weights: WeightStore): Drafter {
   const { configuration, runtime, rotary } = target;
   const { hiddenSize, vocabularySize } = configuration;
+  const parts = describeHydra(checkpoint, { target: configuration });
+  const { sizes } = parts;
+  requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
+  requireGroundedHeads(checkpoint, sizes, hiddenSize);
+  const weights = await prepareDrafterWeights(checkpoint, parts, options);
   const model = { sizes, target };
   const stores = [weights, target.weights];
   const cacheSizes = { ...configuration, layerCount: 1 };
@@ -159,7 +144,9 @@ function createDrafter(sizes: HydraSizes, target: CausalModel, weights: WeightSt
   const compileHead = lazilyBy((head: number) =>
     compileLanes(runtime, 'draft', buildHydraHead(model, head), stores),
   );
-  const compileChain = createChainCompiler(runtime, stores, (length) => buildHydraChain(model, length));
+  const compiledChains = createChains({ runtime, weights: stores, vocabularies }, (length, choose) =>
+    buildHydraChain(model, length, choose),
+  );
   const compilePrefix = lazily(() => compileLanes(runtime, 'draft', buildHydraPrefix(model), [weights]));
   const createMemory = (cache: KvCache, scheduler: PassScheduler): DraftMemory =>
     new DraftMemory({
@@ -190,8 +177,8 @@ function createDrafter(sizes: HydraSizes, target: CausalModel, weights: WeightSt
         : undefined,
       draftLogits: (teacher, depth) => draftHydraLogits(model, teacher, depth),
     },
-    async prepare({ chains = [] } = {}) {
-      for (const length of chains) await compileChain(length);
+    async prepare({ chains } = {}) {
+      await compiledChains.prepare({ chains });
       for (let head = 0; head < sizes.heads; head++) await compileHead(head);
       if (sizes.hasPrefix) await compilePrefix();
     },
@@ -226,12 +213,11 @@ function createDrafter(sizes: HydraSizes, target: CausalModel, weights: WeightSt
           return readScores(await scheduler.run(program, { inputs }, scoreNames(want)), want, vocabularies);
         },
         siblings: siblings?.(scheduler),
-        async draftChain(length) {
-          const program = await compileChain(length);
+        draftChain: compiledChains.start(async (program, names) => {
           await readFeature();
           const inputs = { feature: resident(feature), root: int32([root]) };
-          return readChain(await scheduler.run(program, { inputs }, chainNames));
-        },
+          return scheduler.run(program, { inputs }, names);
+        }).draftChain,
         close() {
           feature.free();
           pending.close();

@@ -8,10 +8,13 @@ import { showValue } from '../../core/json-text.js';
 import { linearRecipes } from '../../model/weights.js';
 import type { DescribingContext, RecognisedLayout, TensorNames } from '../draft-system.js';
 import { holdsDecoder, namesOf, defaultHeads, type DrafterShape } from '../draft-system.js';
-import { makeFresh, type NewCheckpoint } from '../fresh/fresh-tensors.js';
+import { makeFresh, type NewCheckpoint, type Start } from '../fresh/fresh-tensors.js';
 import type { NewTarget } from '../fresh/new-target.js';
-import { incomplete, listUnread, refuseAtOnce, rejectBy } from '../reading/checks.js';
+import { incomplete, listUnread, startReading } from '../reading/checks.js';
 import { countHeads, sizeOfFirst } from '../reading/draft-configuration.js';
+
+/** Of weight names. */
+export const scope = 'medusa.';
 
 export interface MedusaSizes {
   readonly heads: number;
@@ -48,7 +51,7 @@ const namedByVllm = (prefix: string): Layout => ({
   block: (head, layer) => `${prefix}blocks.${head}.layers.${layer}`,
   output: (head) => `${prefix}lm_heads.${head}`,
 });
-export const authorsLayout = numbered('');
+const authorsLayout = numbered('');
 const layouts: readonly Layout[] = [
   authorsLayout,
   numbered('medusa_head.'),
@@ -71,14 +74,9 @@ export function recogniseMedusa(names: TensorNames): RecognisedLayout | undefine
 
 const declaredHeads = z.number().int().positive();
 
-export function describeMedusa(
-  checkpoint: Checkpoint,
-  scope: string,
-  { refuse = refuseAtOnce, target }: DescribingContext = {},
-) {
-  const { config } = checkpoint;
+export function describeMedusa(checkpoint: Checkpoint, context: DescribingContext = {}) {
+  const { config, target, reject } = startReading(checkpoint, context);
   const { layout, heads: found, layers } = findLayout(checkpoint);
-  const reject = rejectBy(refuse, checkpoint);
   if (found === 0) {
     reject(
       'holds no Medusa head that is known here',
@@ -104,7 +102,7 @@ export function describeMedusa(
     hiddenSize: target?.hiddenSize ?? hiddenSize ?? 1,
     vocabularySize: target?.vocabularySize ?? vocabularySize ?? 1,
   };
-  const recipes = medusaRecipes(scope, sizes, layout);
+  const recipes = medusaRecipes(sizes, layout);
   // Among a target's shards, only the heads count.
   const others = holdsDecoder(namesOf(checkpoint)) ? [/^(?!medusa_head)/] : [];
   return {
@@ -133,8 +131,7 @@ function findLayout({ tensors }: Checkpoint) {
   return found.find(({ heads }) => heads > 0) ?? found.find(({ isSeen }) => isSeen) ?? found[0]!;
 }
 
-export function medusaRecipes(
-  scope: string,
+function medusaRecipes(
   { heads, layers, hasBias, hiddenSize, vocabularySize }: MedusaSizes,
   layout: Layout,
 ): WeightRecipe[] {
@@ -155,27 +152,23 @@ export function medusaRecipes(
 
 /** New heads that start by drafting what the target's output says. */
 export function createMedusa(
-  { name, configuration, deviation, output }: NewTarget,
+  target: NewTarget,
   { heads = defaultHeads, layers = 1 }: DrafterShape,
-  seed: number | string,
 ): NewCheckpoint {
-  const { hiddenSize, vocabularySize } = configuration;
+  const { hiddenSize, vocabularySize } = target.configuration;
   const sizes = { heads, layers, hasBias: true, hiddenSize, vocabularySize };
+  // A block of zeros is the identity.
+  const startOf = (name: string): Start => (name.includes('.linear.') ? 'zeros' : { from: target.output });
   return {
     config: {
       medusa_num_heads: heads,
       medusa_num_layers: layers,
-      base_model_name_or_path: name,
+      base_model_name_or_path: target.name,
       hidden_size: hiddenSize,
       vocab_size: vocabularySize,
       torch_dtype: 'float32',
     },
     file: 'medusa_lm_head.safetensors',
-    tensors: makeFresh(medusaRecipes('', sizes, authorsLayout), {
-      seed,
-      deviation,
-      // A block of zeros is the identity.
-      startOf: (tensor) => (tensor.includes('.linear.') ? 'zeros' : { from: output }),
-    }),
+    tensors: makeFresh(target, medusaRecipes(sizes, authorsLayout), startOf),
   };
 }

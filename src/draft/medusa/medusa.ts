@@ -4,36 +4,27 @@
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { lazily } from '../../core/promises.js';
-import { type Tensor, input } from '../../graph/tensor.js';
 import { add, silu } from '../../graph/operations/elementwise.js';
 import { concatenate } from '../../graph/operations/shaping.js';
-import type { CausalModel } from '../../model/causal-model.js';
+import { type Tensor, input } from '../../graph/tensor.js';
 import { project } from '../../model/decoder.js';
-import { compileLanes, runDirectly, type LaneProgram } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
-import { bufferOf, resident, type MixedValues } from '../../runtime/program.js';
-import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { WeightStore } from '../../runtime/weights.js';
-import {
-  chainNames,
-  chainOutputs,
-  chooseBest,
-  createChainCompiler,
-  readChain,
-} from '../programs/chain-program.js';
-import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
-import { prepareDrafterWeights, type DrafterOptions, type WeightedSystem } from '../draft-system.js';
+import { compileLanes, runDirectly, type LaneProgram } from '../../model/lanes/lane-program.js';
+import { resident, type MixedValues } from '../../runtime/program.js';
+import { type DrafterOptions, type DraftSystem } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
-import { createMedusa, describeMedusa, recogniseMedusa, type MedusaSizes } from './medusa-layout.js';
-import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
-import { readScores, repeatRow, scoreNames, scoreOutputs, type DraftScores } from '../programs/scores.js';
+import { chainOutputs, createChains } from '../programs/chain-program.js';
+import { scoreAtOnce, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
+import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
+import { countParameters, prepareDrafterWeights, requireWidth } from '../reading/checks.js';
+import { createMedusa, describeMedusa, recogniseMedusa, scope, type MedusaSizes } from './medusa-layout.js';
 
-export const medusa: WeightedSystem = {
+export const medusa: DraftSystem = {
   name: 'medusa',
   title: 'Medusa',
   recognise: recogniseMedusa,
-  describe: (checkpoint, refuse) => describeMedusa(checkpoint, '', { refuse }),
+  describe: describeMedusa,
   load: loadMedusa,
   training: {
     sizes: ['heads', 'layers'],
@@ -42,19 +33,6 @@ export const medusa: WeightedSystem = {
     repeatedBlocks: /^(medusa\.\d+)\.\d+(\.weight|\.bias)$/,
   },
 };
-
-const scope = 'medusa.';
-
-async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
-  const { target } = options;
-  const { hiddenSize, vocabularySize } = target.configuration;
-  requireSizes(checkpoint, target);
-  const parts = describeMedusa(checkpoint, scope, { target: target.configuration });
-  // Published configs do not state the target's sizes.
-  requireWidth(checkpoint, parts.firstBlock, 1, hiddenSize);
-  requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
-  return createDrafter(parts.sizes, target, await prepareDrafterWeights(checkpoint, parts, options));
-}
 
 /** features [..., hidden] -> [..., vocabulary] */
 function runHead(
@@ -69,9 +47,16 @@ function runHead(
   return project(hidden, `${scope}${head}.lm_head`, hiddenSize, vocabularySize);
 }
 
-function createDrafter(sizes: MedusaSizes, target: CausalModel, weights: WeightStore): Drafter {
-  const { runtime } = target;
+async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
+  const { configuration, runtime } = options.target;
+  const parts = describeMedusa(checkpoint, { target: configuration });
+  const { sizes } = parts;
   const { heads: headCount, hiddenSize, vocabularySize } = sizes;
+  // Published configs do not state the target's sizes.
+  requireWidth(checkpoint, parts.firstBlock, 1, hiddenSize);
+  requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
+  const own = await prepareDrafterWeights(checkpoint, parts, options);
+  const weights = [own];
   const vocabularies = { targetSize: vocabularySize, draftSize: vocabularySize };
   const siblings = createSiblingDraws(runtime, vocabularies);
   const runHeads = (count: number): Tensor[] => {
@@ -79,10 +64,10 @@ function createDrafter(sizes: MedusaSizes, target: CausalModel, weights: WeightS
     return Array.from({ length: count }, (_, head) => runHead(feature, head, sizes));
   };
   const compile = lazily(() =>
-    compileLanes(runtime, 'draft', scoreOutputs(concatenate(runHeads(headCount), 0), runtime), [weights]),
+    compileLanes(runtime, 'draft', scoreOutputs(concatenate(runHeads(headCount), 0), runtime), weights),
   );
-  const compileChain = createChainCompiler(runtime, [weights], (length) =>
-    chainOutputs(runHeads(length).map(chooseBest(undefined))),
+  const compiledChains = createChains({ runtime, weights, vocabularies }, (length, choose) =>
+    chainOutputs(runHeads(length).map(choose)),
   );
   return {
     system: medusa.name,
@@ -91,9 +76,9 @@ function createDrafter(sizes: MedusaSizes, target: CausalModel, weights: WeightS
     taps: [],
     maximumDepth: headCount,
     vocabularySize,
-    parameterCount: countParameters(weights),
+    parameterCount: countParameters(own),
     graph: {
-      weights: [weights],
+      weights,
       targetTokens: undefined,
       attention: undefined,
       draftLogits: ({ features, firstRow }, depth) => ({
@@ -103,39 +88,28 @@ function createDrafter(sizes: MedusaSizes, target: CausalModel, weights: WeightS
         rows: [],
       }),
     },
-    async prepare({ chains = [] } = {}) {
-      await Promise.all([compile(), ...chains.map(compileChain)]);
+    async prepare({ chains } = {}) {
+      await Promise.all([compile(), compiledChains.prepare({ chains })]);
     },
     startSession(scheduler = runDirectly) {
       const pending = new PendingStates(runtime, hiddenSize);
-      let scores: DraftScores | undefined;
-      let kept: RowBuffer | undefined; // all heads' scores, of which every level gets a copy
       const run = async (program: LaneProgram, names: readonly string[]): Promise<MixedValues> => {
         const feature = pending.takeLast();
         const outputs = await scheduler.run(program, { inputs: { feature: resident(feature) } }, names);
         feature.free();
         return outputs;
       };
+      const scores = scoreAtOnce(runtime, vocabularies, async (names) => run(await compile(), names));
       return {
         room: Infinity,
         observe: (verified) => {
           pending.push(verified);
         },
-        expand: async (draft, nodes, want) => {
-          const depth = draft.depths[nodes[0]!]!;
-          // Deeper levels ask for no more detail than the first, and all heads run at once.
-          if (depth === 0) {
-            kept?.free();
-            const outputs = await run(await compile(), scoreNames(want));
-            kept = want === 'kept' ? bufferOf(outputs, 'scores') : undefined;
-            scores = readScores(outputs, want, vocabularies);
-          }
-          return repeatRow(scores!, depth, runtime);
-        },
+        expand: scores.expand,
         siblings: siblings?.(scheduler),
-        draftChain: async (length) => readChain(await run(await compileChain(length), chainNames)),
+        draftChain: compiledChains.start(run).draftChain,
         close: () => {
-          kept?.free();
+          scores.free();
           pending.close();
         },
       };

@@ -5,20 +5,21 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import type { WeightlessSystem } from '../draft-system.js';
-import type { Drafter, DraftSession, MatchLengths, VerifiedTokens } from '../drafter.js';
+import type { Drafter, MatchLengths, VerifiedTokens } from '../drafter.js';
 import { certainScores } from '../programs/scores.js';
+import { forwardSession } from '../rotating-drafter.js';
 
 /** Those of llama.cpp: a single token is often enough, and a wrong draft costs little. */
 const defaults: MatchLengths = { min: 1, max: 4 };
 const maxAllowed = 64;
 
-export const ngram: WeightlessSystem = {
+export const ngram = {
   name: 'ngram',
   title: 'ngram (no weights)',
   form: 'ngram[:MIN,MAX]',
-  normalise: (text) => formatNgram(parseNgram(text)),
-  create: (text, target) => createNgram(parseNgram(text), target),
+  /** The canonical form; throws if the text is invalid. */
+  normalise: (text: string) => formatNgram(parseNgram(text)),
+  create: (text: string, target: CausalModel) => createNgram(parseNgram(text), target),
 };
 
 export const formatNgram = ({ min, max }: MatchLengths): string => `ngram:${min},${max}`;
@@ -100,36 +101,19 @@ export function addLookup(lookup: string, drafter: Drafter): Drafter {
     ...drafter,
     name: `${lookup}+${drafter.name}`,
     lookup: lengths,
-    startSession: (scheduler) => addLookupSession(lengths, drafter.startSession(scheduler)),
-  };
-}
-
-function addLookupSession(lengths: MatchLengths, inner: DraftSession): DraftSession {
-  const index = new LookupIndex(lengths);
-  return {
-    lookUp: (length) => index.findContinuation(length),
-    observe(verified) {
-      observeText(index, verified);
-      inner.observe(verified);
-    },
-    get room() {
-      return inner.room;
-    },
-    get isDeterministic() {
-      return inner.isDeterministic === true;
-    },
-    get siblings() {
-      return inner.siblings;
-    },
-    expand: (draft, nodes, want) => inner.expand(draft, nodes, want),
-    catchUp: async () => {
-      await inner.catchUp?.();
-    },
-    draftChain: inner.draftChain?.bind(inner),
-    drawChain: inner.drawChain?.bind(inner),
-    draftTree: inner.draftTree?.bind(inner),
-    close: () => {
-      inner.close();
+    startSession(scheduler) {
+      const inner = drafter.startSession(scheduler);
+      const index = new LookupIndex(lengths);
+      return Object.assign(
+        forwardSession(() => inner),
+        {
+          lookUp: (length: number) => index.findContinuation(length),
+          observe(verified: VerifiedTokens) {
+            observeText(index, verified);
+            inner.observe(verified);
+          },
+        },
+      );
     },
   };
 }

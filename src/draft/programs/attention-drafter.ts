@@ -5,52 +5,52 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/promises.js';
-import { gatherRows } from '../../graph/operations/indexing.js';
-import { input, type Tensor } from '../../graph/tensor.js';
 import { rowNumbers } from '../../model/attention-inputs.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
-import { joinRows } from '../../model/decoder.js';
-import * as lane from '../../model/lanes/lane-graph.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
-import { type MixedValues, type NamedTensors, bufferOf, int32, resident } from '../../runtime/program.js';
-import type { DraftGraph, Drafter, DraftSession } from '../drafter.js';
-import { type AttentionHead, fillWithMasks, readTogether, type MaskRows } from './attention-head.js';
+import { type MixedValues, bufferOf, int32, resident } from '../../runtime/program.js';
+import type { Drafter, DraftSession, SiblingDrawer, TreeSize } from '../drafter.js';
+import { buildChain, buildDynamicTree, buildLevel, feedDrafted, feedVerified } from './attention-graphs.js';
+import type { AttentionHead, FedRows } from './attention-head.js';
+import { chainInputs, createChains, type Chains } from './chain-program.js';
 import { DraftMemory } from './draft-memory.js';
-import type { FusedPrograms, VerifiedGraph } from './fused-drafts.js';
-import { createFusedPrograms, draftFused, prepareFused } from './fused-drafts.js';
+import { draftAlongText } from './known-text.js';
+import { readScores, scoreNames } from './scores.js';
+import { createSiblingDraws } from './sibling-draws.js';
 import { NodeRows } from './states.js';
-import { readScores, scoreNames, scoreOutputs } from './scores.js';
+import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
 
 interface HeadPrograms {
   readonly verified: () => Promise<LaneProgram>;
   readonly drafted: () => Promise<LaneProgram>;
-  readonly fused: FusedPrograms;
+  readonly chains: Chains;
+  readonly tree: (size: TreeSize) => Promise<LaneProgram>;
 }
 
-export function createAttentionDrafter(
-  head: AttentionHead,
-  described: Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'>,
-  draftLogits: DraftGraph['draftLogits'],
-): Drafter {
+export function createAttentionDrafter(head: AttentionHead): Drafter {
   const { runtime, weights, sizes, rotary, vocabularies, window } = head;
-  const compile = (feed: (head: AttentionHead) => Fed): (() => Promise<LaneProgram>) =>
-    lazily(() => compileLanes(runtime, 'draft', buildGraph(head, feed(head)), weights));
+  const { system, name, reads, taps, parameterCount } = head;
+  const compile = (feed: (head: AttentionHead) => FedRows): (() => Promise<LaneProgram>) =>
+    lazily(() => compileLanes(runtime, 'draft', buildLevel(head, feed(head)), weights));
   const verified = compile(feedVerified);
   const readsTokens = head.featureWidth === 0 && head.mask === undefined;
-  const drafted = readsTokens ? verified : compile(feedDrafted);
-  const { headSize } = sizes;
-  const fused = createFusedPrograms(runtime, weights, { vocabularies, headSize, window }, () =>
-    readVerified(head),
-  );
+  const programs: HeadPrograms = {
+    verified,
+    drafted: readsTokens ? verified : compile(feedDrafted),
+    chains: createChains(head, (length, choose) => buildChain(head, length, choose)),
+    tree: createTreeCompiler(runtime, weights, (size) => buildDynamicTree(head, size)),
+  };
+  const siblings = createSiblingDraws(runtime, vocabularies);
   return {
-    ...described,
+    ...{ system, name, reads, taps, parameterCount },
     maximumDepth: Infinity,
     vocabularySize: vocabularies.draftSize,
-    async prepare(drafts) {
-      await Promise.all([verified(), drafted(), prepareFused(fused, drafts)]);
+    async prepare(drafts = {}) {
+      const trees = (drafts.trees ?? []).map(programs.tree);
+      await Promise.all([verified(), programs.drafted(), programs.chains.prepare(drafts), ...trees]);
     },
-    startSession: (scheduler = runDirectly) => startSession(head, { verified, drafted, fused }, scheduler),
+    startSession: (scheduler = runDirectly) => startSession(head, programs, scheduler, siblings?.(scheduler)),
     graph: {
       weights,
       targetTokens: vocabularies.targetTokens,
@@ -65,84 +65,18 @@ export function createAttentionDrafter(
           await new DraftMemory({ ...head, cache }).readPrefix(known, await verified());
         },
       },
-      draftLogits,
+      draftLogits: (teacher, depth) => draftAlongText(head, teacher, depth),
     },
   };
 }
 
-interface Fed {
-  readonly embeddings: Tensor; // [row, lanes, hidden]
-  readonly features: Tensor | undefined; // [1, row * lanes, hidden]
-}
-
-const embedGiven = ({ embedding }: AttentionHead): Tensor =>
-  gatherRows(embedding, input('tokens', [lane.row, lane.lanes], 'int32'));
-
-const declareStates = (width: number): Tensor =>
-  lane.joinLanes(input('states', [lane.row, lane.lanes, width]));
-
-function feedVerified(head: AttentionHead): Fed {
-  const { stateWidth } = head;
-  const features = stateWidth === 0 ? undefined : head.fuse(declareStates(stateWidth));
-  return { embeddings: embedGiven(head), features };
-}
-
-function feedDrafted(head: AttentionHead): Fed {
-  const { mask, featureWidth } = head;
-  if (mask === undefined) return { embeddings: embedGiven(head), features: declareStates(featureWidth) };
-  const masks = fillWithMasks(head, mask, [lane.row, lane.lanes]);
-  return { embeddings: masks.embeddings, features: joinFeatures(masks) };
-}
-
-const joinFeatures = ({ features }: MaskRows): Tensor | undefined => features && lane.joinLanes(features);
-
-/** One pass over rows that are fed with these features. */
-function buildGraph(head: AttentionHead, fed: Fed): NamedTensors {
-  const context = lane.declareAttention(head.sizes);
-  const past = lane.declarePast(head.sizes);
-  const step = head.step(lane.joinLanes(fed.embeddings), fed.features, context, { past });
-  const selected = lane.selectRows(step.features);
-  return {
-    ...scoreOutputs(head.score(selected), head.runtime),
-    ...(head.featureWidth === 0 ? {} : { features: selected }),
-    rows: lane.stackRows(step.rows, head.sizes),
-  };
-}
-
-/** Verified rows first, then drafted ones. */
-function readVerified(head: AttentionHead): VerifiedGraph {
-  const { mask } = head;
-  const verified = feedVerified(head);
-  const context = lane.declareAttention(head.sizes);
-  const past = lane.declarePast(head.sizes);
-  const first = head.step(lane.joinLanes(verified.embeddings), verified.features, context, { past });
-  let earlier = first.rows;
-  let features = lane.selectRows(first.features, 1);
-  return {
-    context,
-    rows: lane.stackRows(first.rows, head.sizes),
-    root: head.score(features),
-    next(tokens, own, arrange) {
-      const fed = mask === undefined ? undefined : fillWithMasks(head, mask, tokens.shape);
-      const step = head.step(
-        lane.joinLanes(fed?.embeddings ?? gatherRows(head.embedding, tokens)),
-        fed === undefined ? verified.features && lane.joinLanes(arrange(features)) : joinFeatures(fed),
-        own,
-        { past, earlier },
-      );
-      earlier = earlier.map((before, layer) => joinRows(before, step.rows[layer]!));
-      features = lane.partLanes(step.features, tokens.shape[0]);
-      return head.score(features);
-    },
-    together:
-      mask === undefined
-        ? undefined
-        : (levels) => readTogether(head, mask, { ...verified, context, past }, levels),
-  };
-}
-
-function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: PassScheduler): DraftSession {
-  const { runtime, vocabularies, rotary, window, featureWidth } = head;
+function startSession(
+  head: AttentionHead,
+  programs: HeadPrograms,
+  scheduler: PassScheduler,
+  siblings: SiblingDrawer | undefined,
+): DraftSession {
+  const { runtime, vocabularies, featureWidth } = head;
   const memory = new DraftMemory({ ...head, cache: new KvCache(head.sizes, runtime), scheduler });
   let unknown: number | undefined; // a token of the text that it has no embedding for
   const readVerifiedBy = (): Promise<LaneProgram> => {
@@ -198,7 +132,18 @@ function startSession(head: AttentionHead, programs: HeadPrograms, scheduler: Pa
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
     },
-    ...draftFused(programs.fused, { memory, rotary, window, scheduler, reader: readVerifiedBy }),
+    siblings,
+    ...programs.chains.start(async (program, names, length, drawn = {}) =>
+      memory.draft(await readVerifiedBy(), program, names, (inputs, start) => ({
+        ...chainInputs(inputs, head, start, length),
+        ...drawn,
+      })),
+    ),
+    async draftTree(size) {
+      const program = await programs.tree(size);
+      const behind = (inputs: MixedValues, start: number) => treeInputs(inputs, head, start, size);
+      return readTree(await memory.draft(await readVerifiedBy(), program, treeNames(size), behind), size);
+    },
     close() {
       features.clear();
       memory.close();

@@ -4,7 +4,6 @@
  */
 import { blocked, maskInput, rowNumbers, type CombinedInput } from '../../model/attention-inputs.js';
 import { lazilyBy } from '../../core/promises.js';
-import type { SamplingOptions } from '../../core/sampling.js';
 import { type Tensor, constant, input } from '../../graph/tensor.js';
 import { argmax, draw, gatherRows } from '../../graph/operations/indexing.js';
 import { sum } from '../../graph/operations/reductions.js';
@@ -17,7 +16,7 @@ import { declareSampling, distributionOf, samplingInputs } from '../../model/lan
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { DrawnChain } from '../drafter.js';
+import type { DraftSession, PreparedDrafts } from '../drafter.js';
 import { requireScore, spreadTokens, type Vocabularies } from './scores.js';
 
 /** `token` [1, lanes] is the target's id; `total`, the sum of the scores, reveals NaN. */
@@ -29,7 +28,7 @@ interface ChosenToken {
 }
 
 export interface ChainSizes {
-  readonly headSize: number;
+  readonly sizes: { readonly headSize: number };
   /** Positions that a row sees; default all. */
   readonly window?: number | undefined;
 }
@@ -51,11 +50,11 @@ export function toTarget(drafted: Tensor, targetTokens: Int32Array | undefined):
   return gatherRows(constant(Array.from(targetTokens), [targetTokens.length], 'int32'), drafted);
 }
 
-export const chooseBest =
+const chooseBest =
   (targetTokens: Int32Array | undefined): TokenChooser =>
   (logits) => ({ token: toTarget(argmax(logits), targetTokens), score: sumOf(logits) });
 
-export function drawTokens(length: number, vocabularies: Vocabularies): TokenChooser {
+function drawTokens(length: number, vocabularies: Vocabularies): TokenChooser {
   const sampling = declareSampling();
   const uniforms = input('uniforms', [length, lanes]);
   let level = 0;
@@ -90,7 +89,7 @@ export function draftedColumns(level: number, window: number | undefined, width 
 export function declareChainContexts(
   context: AttentionContext,
   levels: number,
-  { headSize, window }: ChainSizes,
+  { sizes: { headSize }, window }: ChainSizes,
 ): AttentionContext[] {
   if (levels === 0) return [];
   const verified = declareVerifiedMask(context, levels, window);
@@ -175,34 +174,68 @@ export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): Nam
   };
 }
 
-export function drawnInputs(
-  uniforms: readonly number[],
-  sampling: SamplingOptions,
-  { targetSize }: Vocabularies,
-): MixedValues {
+/** Runs a program of a chain on the newest verified rows. */
+type RunChain = (
+  program: LaneProgram,
+  names: readonly string[],
+  length: number,
+  drawn?: MixedValues,
+) => Promise<MixedValues>;
+
+export interface Chains {
+  prepare(drafts: PreparedDrafts): Promise<unknown>;
+  /** @param cut shortens a greedy chain by further outputs of its program */
+  start(run: RunChain, cut?: ChainCut): Required<Pick<DraftSession, 'draftChain' | 'drawChain'>>;
+}
+
+interface ChainCut {
+  readonly output: string;
+  countKept(values: Float32Array): number;
+}
+
+interface ChainDrafter {
+  readonly runtime: Runtime;
+  readonly weights: readonly WeightStore[];
+  readonly vocabularies: Vocabularies;
+}
+
+/** Greedy and sampled chains; sampled ones only if the runtime draws in programs. */
+export function createChains(
+  { runtime, weights, vocabularies }: ChainDrafter,
+  build: (length: number, choose: TokenChooser) => NamedTensors,
+): Chains {
+  const compile = (chooserOf: (length: number) => TokenChooser) =>
+    lazilyBy((length: number) => compileLanes(runtime, 'draft', build(length, chooserOf(length)), weights));
+  const greedy = compile(() => chooseBest(vocabularies.targetTokens));
+  const sampled = compile((length) => drawTokens(length, vocabularies));
+  const canDraw = runtime.drawsInPrograms === true;
   return {
-    uniforms: float32(Float32Array.from(uniforms), [uniforms.length]),
-    ...samplingInputs(sampling, targetSize),
+    prepare: ({ chains = [], drawnChains = [] }) =>
+      Promise.all([...chains.map(greedy), ...(canDraw ? drawnChains.map(sampled) : [])]),
+    start: (run, cut) => ({
+      async draftChain(length) {
+        const names = cut === undefined ? chainNames : [...chainNames, cut.output];
+        const outputs = await run(await greedy(length), names, length);
+        const tokens = readChain(outputs);
+        return cut === undefined ? tokens : tokens.slice(0, cut.countKept(floatsOf(outputs, cut.output)));
+      },
+      drawChain: canDraw
+        ? async (uniforms, sampling) => {
+            const { length } = uniforms;
+            const outputs = await run(await sampled(length), [...chainNames, 'distributions'], length, {
+              uniforms: float32(Float32Array.from(uniforms), [length]),
+              ...samplingInputs(sampling, vocabularies.targetSize),
+            });
+            return { tokens: readChain(outputs), distributions: bufferOf(outputs, 'distributions') };
+          }
+        : undefined,
+    }),
   };
 }
 
-export function createChainCompiler(
-  runtime: Runtime,
-  weights: readonly WeightStore[],
-  build: (length: number) => NamedTensors,
-): (length: number) => Promise<LaneProgram> {
-  return lazilyBy((length) => compileLanes(runtime, 'draft', build(length), weights));
-}
+const chainNames: readonly string[] = ['chain', 'chainScores'];
 
-export const chainNames: readonly string[] = ['chain', 'chainScores'];
-
-export const drawnNames: readonly string[] = [...chainNames, 'distributions'];
-
-export function readDrawnChain(outputs: MixedValues): DrawnChain {
-  return { tokens: readChain(outputs), distributions: bufferOf(outputs, 'distributions') };
-}
-
-export function readChain(outputs: MixedValues): readonly number[] {
+function readChain(outputs: MixedValues): readonly number[] {
   floatsOf(outputs, 'chainScores').forEach(requireScore);
   return Array.from(integersOf(outputs, 'chain'));
 }

@@ -155,6 +155,22 @@ export class DraftMemory {
     return last;
   }
 
+  /**
+   * Runs `program` on the newest verified rows and a draft behind them; `reader` reads the chunks before these.
+   * @param behind adds the inputs of the draft, which begins at position `start`
+   */
+  draft(
+    reader: LaneProgram,
+    program: LaneProgram,
+    names: readonly string[],
+    behind: (inputs: MixedValues, start: number) => MixedValues,
+  ): Promise<MixedValues> {
+    return this.read(reader, [], (inputs, count) => {
+      const start = this.attention.verifiedLength + count;
+      return this.run(program, behind(inputs, start), [...names, 'rows']);
+    });
+  }
+
   async catchUp(program: LaneProgram): Promise<void> {
     await this.drain(1, (inputs, count) => this.readRows(program, inputs, count));
   }

@@ -95,6 +95,32 @@ function keptScores(rows: RowBuffer): DraftScores {
   return { top: refuse, logits: refuse, kept: () => rows };
 }
 
+/** For drafters that score all levels in one run: each level repeats its row for all its nodes. */
+export function scoreAtOnce(
+  runtime: Runtime,
+  vocabularies: Vocabularies,
+  run: (names: readonly string[]) => Promise<MixedValues>,
+) {
+  let scores: DraftScores | undefined; // of all levels
+  let rows: RowBuffer | undefined; // the same on the device, of which every level gets a copy
+  const expand = async (
+    { depths }: { readonly depths: readonly number[] },
+    nodes: readonly number[],
+    want: ScoreDetail,
+  ): Promise<DraftScores> => {
+    const depth = depths[nodes[0]!]!;
+    // Deeper levels ask for no more detail than the first.
+    if (depth === 0) {
+      rows?.free();
+      const outputs = await run(scoreNames(want));
+      rows = want === 'kept' ? bufferOf(outputs, 'scores') : undefined;
+      scores = readScores(outputs, want, vocabularies);
+    }
+    return repeatRow(scores!, depth, runtime);
+  };
+  return { expand, free: () => rows?.free() };
+}
+
 export function repeatRow(scores: DraftScores, row: number, runtime: Runtime): DraftScores {
   const kept = (nodes: number): RowBuffer =>
     pickRows(runtime, scores.kept!(nodes), new Int32Array(nodes).fill(row));

@@ -9,7 +9,7 @@ import { input, type Tensor } from '../../graph/tensor.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import { lanes, row } from '../../model/lanes/lane-graph.js';
-import { compileLanes, type LaneProgram, type PassScheduler } from '../../model/lanes/lane-program.js';
+import { compileLanes, type PassScheduler } from '../../model/lanes/lane-program.js';
 import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/token-draws.js';
 import type { NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf, resident } from '../../runtime/program.js';
@@ -36,50 +36,25 @@ export function createSiblingDraws(
       counts.forEach((count, node) => {
         for (let place = 0; place < count; place++) uniforms[node * most + place] = random.next();
       });
-      const drawn = await runDraws(await compile(most), scheduler, {
+      const inputs = {
         scores: resident(scores),
         uniforms: float32(uniforms, [counts.length, most]),
         ...samplingInputs(sampling, targetSize),
-      });
-      const tokens = counts.map((count, node) => readTokens(drawn, node * most, count));
-      if (tokens.every(({ length }, node) => length === counts[node])) return { ...drawn, tokens };
+      };
+      const names = ['siblings', 'possible', 'total', 'distributions'];
+      const outputs = await scheduler.run(await compile(most), { inputs }, names);
+      floatsOf(outputs, 'total').forEach(requireScore);
+      const distributions = bufferOf(outputs, 'distributions');
+      const [places, possible] = [integersOf(outputs, 'siblings'), integersOf(outputs, 'possible')];
+      const ofNode = (all: Int32Array, node: number): Int32Array =>
+        all.subarray(node * most, node * most + counts[node]!);
+      if (counts.every((_, node) => !ofNode(possible, node).includes(0)))
+        return { tokens: counts.map((_, node) => Array.from(ofNode(places, node))), distributions };
       // Fewer were possible, so fewer random numbers were used.
       random.restore(before);
-      return { ...drawn, tokens: await drawOnHost(drawn.distributions, counts, random) };
+      return { tokens: await drawOnHost(distributions, counts, random), distributions };
     },
   });
-}
-
-interface DrawnRows {
-  readonly places: Int32Array; // [node, most]
-  readonly possible: Int32Array;
-  readonly distributions: RowBuffer; // [node, vocabulary]
-}
-
-async function runDraws(
-  program: LaneProgram,
-  scheduler: PassScheduler,
-  inputs: Parameters<PassScheduler['run']>[1]['inputs'],
-): Promise<DrawnRows> {
-  const outputs = await scheduler.run(program, { inputs }, [
-    'siblings',
-    'possible',
-    'total',
-    'distributions',
-  ]);
-  floatsOf(outputs, 'total').forEach(requireScore);
-  return {
-    places: integersOf(outputs, 'siblings'),
-    possible: integersOf(outputs, 'possible'),
-    distributions: bufferOf(outputs, 'distributions'),
-  };
-}
-
-function readTokens({ places, possible }: DrawnRows, start: number, count: number): number[] {
-  const tokens: number[] = [];
-  for (let place = start; place < start + count && possible[place] === 1; place++)
-    tokens.push(places[place]!);
-  return tokens;
 }
 
 async function drawOnHost(

@@ -33,12 +33,9 @@ export interface TreeRound {
  * @param expand returns the logits of a round. [topK, lanes, draft vocabulary]
  */
 export function buildTree(
+  drafter: ChainSizes & { readonly vocabularies: Vocabularies },
   { depth, topK }: TreeSize,
-  {
-    context,
-    targetTokens,
-    ...sizes
-  }: ChainSizes & Pick<TreeRound, 'context'> & Pick<Vocabularies, 'targetTokens'>,
+  context: AttentionContext,
   rootLogits: Tensor,
   expand: (round: TreeRound) => Tensor,
 ): NamedTensors {
@@ -48,11 +45,11 @@ export function buildTree(
     const best = topIndices(probabilities, topK);
     const values = topValues(probabilities, topK);
     return {
-      tokens: toTarget(best, targetTokens),
+      tokens: toTarget(best, drafter.vocabularies.targetTokens),
       scores: parents === undefined ? values : add(reshape(parents, [topK, lanes, 1]), values),
     };
   };
-  const rounds = declareRounds(context, { depth, topK }, sizes);
+  const rounds = declareRounds(context, { depth, topK }, drafter);
   const levels = [scoreChildren(rootLogits)];
   const choices: Tensor[] = []; // [topK, lanes] among the children of the level before, flat
   // The root's children are the first round.
@@ -94,7 +91,7 @@ function pickFrom(values: Tensor, indices: Tensor, topK: number): Tensor {
 function declareRounds(
   context: AttentionContext,
   { depth, topK }: TreeSize,
-  { headSize, window }: ChainSizes,
+  { sizes: { headSize }, window }: ChainSizes,
 ) {
   const verified = declareVerifiedMask(context, depth, window);
   const places = input('treePlaces', [topK, lanes], 'int32');

@@ -1,11 +1,54 @@
+/** A drafter's checkpoint while a loader or `inspect` reads it, and what both require of it. */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { listRead, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
-import type { CausalModel } from '../../model/causal-model.js';
+import type { ModelConfiguration } from '../../model/configuration.js';
 import type { WeightStore } from '../../runtime/weights.js';
+import type { DescribingContext, DrafterDescription, DrafterOptions } from '../draft-system.js';
 import type { DraftGraph, Drafter } from '../drafter.js';
-import { flattenConfig } from './draft-configuration.js';
+import { flattenConfig, type Config } from './draft-configuration.js';
+import { prepareWeights } from '../../checkpoint/cache/weight-cache.js';
+
+export interface Reading extends Checkpoint {
+  /** config.json without its nesting. */
+  readonly settings: Config;
+  readonly target: ModelConfiguration | undefined;
+  /** A loader throws the problem; an inspection records it and continues. */
+  readonly reject: (fault: string, hint: string) => void;
+  /** Undefined after a fault that was recorded. */
+  readonly attempt: <Result>(read: () => Result) => Result | undefined;
+}
+
+export function startReading(checkpoint: Checkpoint, { refuse, target }: DescribingContext): Reading {
+  const refuseOrThrow = (fault: MistletoeError): void => {
+    if (refuse === undefined) throw fault;
+    refuse(fault);
+  };
+  const settings = flattenConfig(checkpoint.config);
+  if (target !== undefined) requireSizes(checkpoint.folder, settings, target);
+  return {
+    ...checkpoint,
+    settings,
+    target,
+    reject(fault, hint) {
+      refuseOrThrow(misfit(checkpoint.folder, fault, hint));
+    },
+    attempt(read) {
+      try {
+        return read();
+      } catch (fault) {
+        if (!(fault instanceof MistletoeError)) throw fault;
+        refuseOrThrow(fault);
+        return undefined;
+      }
+    },
+  };
+}
+
+/** Those of the optional parts and settings that a head has. */
+export const listTraits = (traits: readonly (readonly [boolean, string])[]): readonly string[] =>
+  traits.flatMap(([has, trait]) => (has ? [trait] : []));
 
 const recomputed = [/(^|\.)rotary_emb\.inv_freq$/];
 
@@ -28,8 +71,13 @@ export function unreadProblems(unread: readonly string[]): readonly Problem[] {
   return [{ problem: `The drafter ${describeUnread(unread)}.`, remedy: unreadHint }];
 }
 
-export function refuseUnread(folder: string, unread: readonly string[]): void {
-  if (unread.length > 0) throw misfit(folder, describeUnread(unread), unreadHint);
+export function prepareDrafterWeights(
+  checkpoint: Checkpoint,
+  { recipes, unread }: Pick<DrafterDescription, 'recipes' | 'unread'>,
+  { target, ...options }: DrafterOptions,
+): Promise<WeightStore> {
+  if (unread.length > 0) throw misfit(checkpoint.folder, describeUnread(unread), unreadHint);
+  return prepareWeights(checkpoint, recipes, { ...options, runtime: target.runtime });
 }
 
 const shown = 3;
@@ -47,43 +95,15 @@ export function misfit(folder: string, fault: string, hint: string): MistletoeEr
   return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
 }
 
-/** A loader throws the problem; an inspection records it and continues. */
-export type Refuse = (fault: MistletoeError) => void;
-
-export const refuseAtOnce: Refuse = (fault) => {
-  throw fault;
-};
-
-/** Undefined after a fault that `refuse` has taken. */
-export function unlessRefused<Result>(refuse: Refuse, read: () => Result): Result | undefined {
-  try {
-    return read();
-  } catch (fault) {
-    if (!(fault instanceof MistletoeError)) throw fault;
-    refuse(fault);
-    return undefined;
-  }
-}
-
-export type Reject = (fault: string, hint: string) => void;
-
-export const rejectBy =
-  (refuse: Refuse, { folder }: Pick<Checkpoint, 'folder'>): Reject =>
-  (fault, hint) => {
-    refuse(misfit(folder, fault, hint));
-  };
-
 export const incomplete = 'The file is incomplete: download it again.';
 
 export const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
 
 /** Declared sizes; tensor shapes are checked otherwise. */
-export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalModel): void {
-  const { folder } = checkpoint;
-  const config = flattenConfig(checkpoint.config);
+function requireSizes(folder: string, config: Config, target: ModelConfiguration): void {
   const expected = [
-    ['hidden size', config.target_hidden_size ?? config.hidden_size, configuration.hiddenSize],
-    ['vocabulary size', config.vocab_size, configuration.vocabularySize],
+    ['hidden size', config.target_hidden_size ?? config.hidden_size, target.hiddenSize],
+    ['vocabulary size', config.vocab_size, target.vocabularySize],
   ] as const;
   for (const [what, declared, wanted] of expected) {
     if (typeof declared === 'number' && declared !== wanted) {

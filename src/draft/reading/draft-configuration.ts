@@ -18,28 +18,27 @@ export function isSpeculatorsFormat(config: Config): boolean {
   return nested.safeParse(config.transformer_layer_config).success;
 }
 
+/** Some trainers write settings of the head into these. */
+const sections = ['transformer_layer_config', 'eagle_config', 'dflash_config'] as const;
+
 /** Inner settings take precedence; nulls are dropped. */
 export function flattenConfig(config: Config): Config {
-  const layer = nested.safeParse(config.transformer_layer_config);
-  const all = layer.success ? { ...config, ...layer.data } : config;
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
+  const all = [config, ...sections.map((section) => nested.safeParse(config[section]).data ?? {})];
+  return Object.fromEntries(
+    all.flatMap((settings) => Object.entries(settings).filter(([, value]) => value !== null)),
+  );
 }
 
-/** Some trainers write it into `eagle_config`. */
-export function readEagleSetting(config: Config, key: string): unknown {
-  const inner = nested.safeParse(config.eagle_config);
-  return (inner.success ? inner.data[key] : undefined) ?? config[key];
+export function sizeIn(config: Readonly<Record<string, unknown>>, key: string): number | undefined {
+  const value = config[key];
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : undefined;
 }
 
 /** From the tensors; head counts from the target if config.json has none. */
-export interface KnownSizes {
-  readonly hiddenSize: number;
-  readonly intermediateSize: number;
-  readonly headCount: number;
-  readonly keyValueHeadCount: number;
-  readonly headSize: number;
-  readonly vocabularySize: number;
-}
+export type KnownSizes = Pick<
+  ModelConfiguration,
+  'hiddenSize' | 'intermediateSize' | 'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize'
+>;
 
 export function readDraftConfiguration(
   { config, folder }: Pick<Checkpoint, 'config' | 'folder'>,

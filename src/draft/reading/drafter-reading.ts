@@ -11,9 +11,9 @@ import {
   findUnreadTensors,
   requireLayers,
 } from '../../model/weights.js';
-import type { DrafterFacts, ReadingOptions, WeightedSystem } from '../draft-system.js';
+import type { DrafterFacts, ReadingOptions, DraftSystem } from '../draft-system.js';
 import { unreadProblems } from './checks.js';
-import { flattenConfig } from './draft-configuration.js';
+import { flattenConfig, sizeIn } from './draft-configuration.js';
 
 /** Differences between config.json and tensors: a drafter saved with another configuration. */
 export function findDisagreements(
@@ -44,11 +44,6 @@ export function findDisagreements(
     });
   }
   return problems;
-}
-
-export function sizeIn(config: Readonly<Record<string, unknown>>, key: string): number | undefined {
-  const value = config[key];
-  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : undefined;
 }
 
 /** Throws if config.json names too many layers. */
@@ -97,15 +92,15 @@ export function toProblem(failure: unknown): Problem {
 }
 
 export function readDrafter(
-  system: Pick<WeightedSystem, 'describe'>,
+  system: Pick<DraftSystem, 'describe'>,
   checkpoint: Checkpoint,
   options: ReadingOptions = {},
 ) {
   const refused: Problem[] = [];
-  const note = (fault: MistletoeError): void => {
+  const refuse = (fault: MistletoeError): void => {
     refused.push(toProblem(fault));
   };
-  const { facts, recipes, unread } = system.describe(checkpoint, note, options);
+  const { facts, recipes, unread } = system.describe(checkpoint, { ...options, refuse });
   return {
     facts,
     problems: [

@@ -1,38 +1,38 @@
 /** The configuration of a head's layers, and settings in it that are refused. */
-import type { ModelConfiguration } from '../../model/configuration.js';
-import type { DescribingContext } from '../draft-system.js';
-import type { Refuse, Reject } from './checks.js';
-import { incomplete, misfit, refuseAtOnce, rejectBy, unlessRefused } from './checks.js';
-import { showValue } from '../../core/json-text.js';
-import { countText } from '../../core/number-text.js';
-import type { Config, KnownSizes } from './draft-configuration.js';
-import { flattenConfig, measureLayer, readDraftConfiguration } from './draft-configuration.js';
 import { readIntegers } from '../../checkpoint/read-tensor.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { showValue } from '../../core/json-text.js';
+import { countText } from '../../core/number-text.js';
+import { weight, type Tensor } from '../../graph/tensor.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import type { ModelConfiguration } from '../../model/configuration.js';
+import { embeddingTable } from '../../model/decoder.js';
+import { anotherTarget, incomplete, misfit, type Reading } from './checks.js';
+import { measureLayer, readDraftConfiguration, type KnownSizes } from './draft-configuration.js';
 
 /**
  * The sizes of a head's layers, all like the named one. If config.json cannot be read, they come from the tensors and the
  * rest is default.
  */
 export function describeLayers(
-  checkpoint: Checkpoint,
+  reading: Reading,
   layer: string,
   { hiddenSize, vocabularySize }: Pick<KnownSizes, 'hiddenSize' | 'vocabularySize'>,
-  { refuse = refuseAtOnce, target }: DescribingContext,
 ): ModelConfiguration {
-  const reject = rejectBy(refuse, checkpoint);
-  const measured = measureLayer(checkpoint, layer, hiddenSize);
+  const { target, reject } = reading;
+  const measured = measureLayer(reading, layer, hiddenSize);
   const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
   const { headCount, keyValueHeadCount, headSize } = queryKeyNorm ? measured : (target ?? measured);
-  const known = { ...measured, headCount, keyValueHeadCount, headSize, vocabularySize };
-  const read = unlessRefused(refuse, () => readDraftConfiguration(checkpoint, known)) ?? {
+  const heads = { headCount, keyValueHeadCount, headSize };
+  const known = { ...measured, ...heads, vocabularySize };
+  const read = reading.attempt(() => readDraftConfiguration(reading, known)) ?? {
     ...readDraftConfiguration(
-      { ...checkpoint, config: { rms_norm_eps: 1e-6 } },
+      { ...reading, config: { rms_norm_eps: 1e-6 } },
       { ...known, headCount: 1, keyValueHeadCount: 1, headSize: 2 }, // any even head size is valid here
     ),
-    ...{ headCount, keyValueHeadCount, headSize },
+    ...heads,
   };
-  refuseUnusualPositions(read, target, reject);
+  refuseUnusualPositions(read, reading);
   // Without a target, config.json and tensors are compared by the caller.
   if (target !== undefined && read.hiddenSize !== hiddenSize)
     reject(`declares hidden_size ${read.hiddenSize}, but its tensors are ${hiddenSize} wide`, sameOrigin);
@@ -48,9 +48,9 @@ export const isLayerCount = (count: unknown): count is number =>
 export const slidingKind = 'sliding_attention';
 
 /** Which layers have a window. A list may be the target's: its first entries count. */
-export function readLayerKinds(config: Config, layerCount: number, reject: Reject) {
-  const { layer_types: listed } = flattenConfig(config);
-  if (listed === undefined || listed === null) return undefined;
+export function readLayerKinds({ settings, reject }: Reading, layerCount: number) {
+  const { layer_types: listed } = settings;
+  if (listed === undefined) return undefined;
   const kinds: readonly unknown[] = Array.isArray(listed) ? listed.slice(0, layerCount) : [];
   const isKnown = kinds.every((kind) => kind === slidingKind || kind === 'full_attention');
   if (isKnown && kinds.length === layerCount) return kinds;
@@ -67,11 +67,7 @@ export const sameOrigin = 'Take config.json and the weights from the same drafte
  * Hunyuan's heads mean a constant `alpha`
  * - longrope: factors for long sequences are not supported
  */
-function refuseUnusualPositions(
-  { rotaryScaling }: ModelConfiguration,
-  target: ModelConfiguration | undefined,
-  reject: Reject,
-): void {
+function refuseUnusualPositions({ rotaryScaling }: ModelConfiguration, { target, reject }: Reading): void {
   if (rotaryScaling.kind === 'dynamic')
     reject(
       'asks for the rotary scaling "dynamic", which is not supported in a head',
@@ -89,26 +85,42 @@ function refuseUnusualPositions(
 /** The first of these keys counts, in the order of vLLM's loader. */
 const maskKeys = ['mask_token_id', 'dspark_noise_token_id', 'pard_token', 'ptd_token_id'] as const;
 
-export function readMaskToken(
-  { config, folder }: Checkpoint,
-  vocabularySize: number,
-  refuse: Refuse,
-): number {
-  const outer = flattenConfig(config);
-  const flat = { ...outer, ...(outer.dflash_config as Readonly<Record<string, unknown>> | undefined) };
-  const key = maskKeys.find((name) => flat[name] !== undefined);
-  const found = key === undefined ? undefined : flat[key];
+export function readMaskToken({ settings, reject }: Reading, vocabularySize: number): number {
+  const key = maskKeys.find((name) => settings[name] !== undefined);
+  const found = key === undefined ? undefined : settings[key];
   if (Number.isInteger(found) && (found as number) >= 0 && (found as number) < vocabularySize)
     return found as number;
   const seen = key === undefined ? 'no mask token' : `${key} ${JSON.stringify(found)}`;
-  refuse(
-    misfit(
-      folder,
-      `has ${seen} in its config.json; a token id below ${vocabularySize} was expected`,
-      'Take config.json and the weights from the same drafter: another mask token drafts nonsense.',
-    ),
+  reject(
+    `has ${seen} in its config.json; a token id below ${vocabularySize} was expected`,
+    'Take config.json and the weights from the same drafter: another mask token drafts nonsense.',
   );
   return 0;
+}
+
+/** A head's own table takes precedence, as in the authors' loaders. [vocabulary, hidden] */
+export function embeddingOf(
+  folder: string,
+  scope: string,
+  { ownVocabulary, configuration: { hiddenSize } }: HeadTables,
+  { configuration, scope: targetScope }: CausalModel,
+  mayBePadded = false,
+): Tensor {
+  const { vocabularySize } = configuration;
+  if (ownVocabulary === undefined) return embeddingTable(configuration, targetScope);
+  if (ownVocabulary === vocabularySize || (mayBePadded && ownVocabulary > vocabularySize))
+    return weight(`${scope}embed_tokens.weight`, [ownVocabulary, hiddenSize]);
+  throw misfit(
+    folder,
+    `has embeddings of its own for ${ownVocabulary} tokens; the target has ${vocabularySize}`,
+    anotherTarget,
+  );
+}
+
+export interface HeadTables {
+  readonly configuration: ModelConfiguration;
+  /** Rows of its own embeddings. */
+  readonly ownVocabulary: number | undefined;
 }
 
 /** The target tokens of the draft vocabulary; undefined if it is the target's. */

@@ -7,7 +7,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { drawWithoutReplacement, type Random } from '../../core/random.js';
 import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { DraftSession, GrowingDraft, SiblingDrawer } from '../drafter.js';
+import type { Drafter, DraftSession, GrowingDraft, SiblingDrawer } from '../drafter.js';
 import { detailFor } from '../programs/scores.js';
 import type { TokenTree } from './token-tree.js';
 import { addPath, chainTree, Draft, finishTree, growDynamicTree, isGrownAtOnce } from './token-tree.js';
@@ -90,16 +90,9 @@ export type ResolvedPolicy =
   | { readonly kind: 'tree'; readonly shape: TreeShape }
   | DynamicPolicy;
 
-export interface DrafterLimits {
-  readonly name: string;
-  readonly maximumDepth: number;
-  readonly vocabularySize: number;
-  readonly isChainOnly?: boolean | undefined;
-}
-
 export function resolvePolicy(
   policy: Exclude<DraftPolicy, { kind: 'auto' }>,
-  drafter: DrafterLimits,
+  drafter: Pick<Drafter, 'name' | 'maximumDepth' | 'vocabularySize' | 'isChainOnly'>,
 ): ResolvedPolicy {
   const { name, maximumDepth, vocabularySize, isChainOnly = false } = drafter;
   if (isChainOnly && policy.kind !== 'chain') {
@@ -130,8 +123,7 @@ export function resolvePolicy(
 }
 
 export function levelsOf(policy: ResolvedPolicy): number {
-  if (policy.kind === 'tree')
-    return policy.shape.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0);
+  if (policy.kind === 'tree') return policy.shape.depths.at(-1)!;
   return policy.kind === 'chain' ? policy.length : policy.depth + 1;
 }
 
@@ -228,21 +220,14 @@ async function growAlong(
   return finishTree(draft, distributions);
 }
 
-const chains = new Map<number, TreeShape>();
-
 function chainShape(length: number): TreeShape {
-  let shape = chains.get(length);
-  if (shape === undefined) {
-    const nodes = Array.from({ length: length + 1 }, (_, node) => node);
-    shape = {
-      name: `chain:${length}`,
-      parents: Int32Array.from(nodes, (node) => node - 1),
-      ranks: Int32Array.from(nodes, (node) => (node === 0 ? -1 : 0)),
-      depths: Int32Array.from(nodes),
-    };
-    chains.set(length, shape);
-  }
-  return shape;
+  const nodes = Array.from({ length: length + 1 }, (_, node) => node);
+  return {
+    name: `chain:${length}`,
+    parents: Int32Array.from(nodes, (node) => node - 1),
+    ranks: Int32Array.from(nodes, (node) => (node === 0 ? -1 : 0)),
+    depths: Int32Array.from(nodes),
+  };
 }
 
 async function growStaticTree(
@@ -254,11 +239,9 @@ async function growStaticTree(
   const { sampling, random, depthLimit } = request;
   const isSampled = sampling.temperature > 0;
   const settings = { sampling, random, nodes: shape.parents.length };
-  const chooser = !isSampled
-    ? rankSiblings(expand, 1 + Math.max(...shape.ranks))
-    : siblings === undefined
-      ? drawOnHost(expand, settings)
-      : drawInPrograms(expand, siblings, settings);
+  const draw =
+    siblings === undefined ? drawOnHost(expand, settings) : drawInPrograms(expand, siblings, settings);
+  const chooser = isSampled ? draw : rankSiblings(expand, 1 + Math.max(...shape.ranks));
   const draft = new Draft(request.root);
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;
@@ -268,9 +251,7 @@ async function growStaticTree(
     for (; next < shape.parents.length && shape.depths[next] === depth + 1; next++) {
       const parent = shape.parents[next]!;
       if (!placed.has(parent)) continue;
-      const siblings = children.get(parent);
-      if (siblings === undefined) children.set(parent, [next]);
-      else siblings.push(next);
+      children.set(parent, [...(children.get(parent) ?? []), next]);
     }
     if (children.size === 0) break;
     const frontier = [...children.keys()].map((node) => placed.get(node)!);

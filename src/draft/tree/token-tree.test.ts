@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MistletoeError } from '../../core/errors.js';
 import { childrenOf, leafPaths } from '../../../test/support/token-trees.js';
 import { chainTree, createTree, pathTo } from './token-tree.js';
 
@@ -20,39 +19,6 @@ const randomParents = fc
 describe('createTree', () => {
   it('derives depths', () => {
     expect([...tree.depths]).toEqual([0, 1, 1, 2, 2, 2]);
-  });
-
-  it.each([
-    ['no nodes', [], [], 'has 0 tokens'],
-    ['a missing parent', [1, 2], [-1], 'has 2 tokens, 1 parents'],
-    ['a root with a parent', [1, 2], [0, 0], 'a first parent of 0'],
-    ['an orphan', [1, 2, 3], [-1, 0, -1], 'gives node 2 the parent -1'],
-    ['a cycle', [1, 2, 3], [-1, 2, 1], 'gives node 1 the parent 2'],
-    ['a node that is its own parent', [1, 2], [-1, 1], 'gives node 1 the parent 1'],
-    ['padding', [1, -1], [-1, 0], 'the token -1 at node 1'],
-    ['equal siblings', [1, 5, 6, 5], [-1, 0, 0, 0], 'repeats the token 5 among the children of node 0'],
-  ])('refuses %s', (_, tokens, badParents, message) => {
-    const create = () =>
-      createTree({
-        tokens: Int32Array.from(tokens),
-        parents: Int32Array.from(badParents),
-        origin: 'deterministic',
-      });
-    expect(create).toThrow(MistletoeError);
-    expect(create).toThrow(message);
-  });
-
-  it('allows equal tokens that are not siblings', () => {
-    expect(tree.tokens[1]).toBe(tree.tokens[3]);
-  });
-
-  it('asks a sampled tree for distributions that could have drawn its tokens', () => {
-    const parts = { tokens: Int32Array.of(0, 1), parents: Int32Array.of(-1, 0), origin: 'sampled' } as const;
-    expect(() => createTree(parts)).toThrow('no draft distribution for the children of node 0');
-    expect(() => createTree({ ...parts, draftDistributions: [Float32Array.of(1, 0)] })).toThrow(
-      'with probability 0',
-    );
-    expect(createTree({ ...parts, draftDistributions: [Float32Array.of(0.5, 0.5)] }).origin).toBe('sampled');
   });
 });
 

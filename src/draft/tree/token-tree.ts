@@ -2,7 +2,6 @@
  * The draft type: a tree of candidate continuations, verified in one target pass. Node 0 is the last emitted token.
  * Parents come before children. A chain is a tree.
  */
-import { MistletoeError } from '../../core/errors.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { DraftSession, GrowingDraft, TreeLevel, TreeSize } from '../drafter.js';
 import { topIndices } from '../../core/vector.js';
@@ -35,7 +34,7 @@ export function finishTree(
     tokens: Int32Array.from(draft.tokens),
     parents: Int32Array.from(draft.parents),
     origin: distributions === undefined ? 'deterministic' : 'sampled',
-    draftDistributions: isKept ? undefined : distributions,
+    draftDistributions: isKept ? [] : (distributions ?? []),
     keptDistributions: isKept ? distributions : undefined,
   });
 }
@@ -58,49 +57,13 @@ export interface TokenTree {
 
 /** Keeps the given arrays. Siblings are tried in node order. */
 export function createTree({
-  tokens,
-  parents,
-  origin,
   draftDistributions = [],
-  keptDistributions,
-}: Omit<TokenTree, 'depths' | 'draftDistributions'> & {
-  readonly draftDistributions?: TokenTree['draftDistributions'] | undefined;
-}): TokenTree {
-  const size = tokens.length;
-  if (size === 0 || parents.length !== size || parents[0] !== -1) {
-    throw badTree(
-      `has ${size} tokens, ${parents.length} parents and a first parent of ${parents[0] ?? 'nothing'}`,
-    );
-  }
-  const depths = new Int32Array(size);
-  for (let node = 0; node < size; node++) {
-    const token = tokens[node]!;
-    if (token < 0) throw badTree(`holds the token ${token} at node ${node}`);
-    if (node === 0) continue;
-    const parent = parents[node]!;
-    if (parent < 0 || parent >= node) throw badTree(`gives node ${node} the parent ${parent}`);
-    depths[node] = depths[parent]! + 1;
-    for (let earlier = parent + 1; earlier < node; earlier++) {
-      if (parents[earlier] === parent && tokens[earlier] === token) {
-        throw badTree(`repeats the token ${token} among the children of node ${parent}`);
-      }
-    }
-    if (origin === 'sampled' && keptDistributions === undefined) {
-      const draftProbability = draftDistributions[parent]?.[token];
-      if (draftProbability === undefined)
-        throw badTree(`has no draft distribution for the children of node ${parent}`);
-      if (!(draftProbability > 0)) {
-        throw badTree(`holds the token ${token} at node ${node}, drawn with probability ${draftProbability}`);
-      }
-    }
-  }
-  return { tokens, parents, depths, origin, draftDistributions, keptDistributions };
-}
-
-function badTree(fault: string): MistletoeError {
-  return new MistletoeError('drafter', `The draft tree ${fault}.`, {
-    hint: 'A tree starts at its root (parent -1), lists parents before children, and has distinct siblings of token id 0 or more; drawn siblings come with the distribution they were drawn from.',
-  });
+  ...parts
+}: Omit<TokenTree, 'depths' | 'draftDistributions'> &
+  Partial<Pick<TokenTree, 'draftDistributions'>>): TokenTree {
+  const depths = new Int32Array(parts.parents.length);
+  for (let node = 1; node < depths.length; node++) depths[node] = depths[parts.parents[node]!]! + 1;
+  return { ...parts, depths, draftDistributions };
 }
 
 /** `distributions[i]`: of `tokens[i]`; without them the chain is deterministic. */
@@ -135,6 +98,7 @@ export function pathTo({ parents, depths }: Pick<TokenTree, 'parents' | 'depths'
 
 // Dynamic trees (EAGLE-2, arXiv 2406.16858, section 4): each level expands the most likely nodes, and the best of all
 // nodes are kept.
+
 /** Deeper trees would need too large a program. */
 export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;
 

@@ -44,8 +44,8 @@ describe('saveDrafter', () => {
     const before = readFileSync(join(folder, 'tokenizer.json'), 'utf8');
     const values = await weightsOf(folder);
     values.set(
-      'norm.weight',
-      values.get('norm.weight')!.map((value) => value / 2),
+      'draft.norm.weight',
+      values.get('draft.norm.weight')!.map((value) => value / 2),
     );
     await saveDrafter({ from: folder, to: folder, values });
     expect(readFileSync(join(folder, 'tokenizer.json'), 'utf8')).toBe(before);
@@ -60,7 +60,7 @@ describe('saveDrafter', () => {
     await saveDrafter({
       ...{ from: folder, to: tied },
       // lm_head.weight is stored [vocabulary, hidden], and read turned.
-      values: new Map([['lm_head.weight', transpose(await readFloat32(table), tiny.hiddenSize)]]),
+      values: new Map([['draft.lm_head.weight', transpose(await readFloat32(table), tiny.hiddenSize)]]),
     });
     const config = JSON.parse(readFileSync(join(tied, 'config.json'), 'utf8')) as object;
     writeFileSync(join(tied, 'config.json'), JSON.stringify({ ...config, tie_word_embeddings: true }));
@@ -68,8 +68,8 @@ describe('saveDrafter', () => {
     await models.load(tied);
     const values = await weightsOf(tied);
     values.set(
-      'embed_tokens.weight',
-      values.get('embed_tokens.weight')!.map((value) => 2 * value),
+      'draft.embed_tokens.weight',
+      values.get('draft.embed_tokens.weight')!.map((value) => 2 * value),
     );
     const to = models.freshFolder();
     await saveDrafter({ from: tied, to, values });

@@ -19,10 +19,10 @@ import { type Checkpoint, formatShape, quote } from '../../checkpoint/stored-ten
 import { floatSource, storedSource } from '../../checkpoint/tensor-source.js';
 import { type WeightRecipe, cutPart, resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { restoreFolder } from '../../checkpoint/written-folder.js';
-import { misfit, refuseAtOnce } from '../../draft/reading/checks.js';
+import { misfit } from '../../draft/reading/checks.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
 import { embeddingName, outputName } from '../../model/weights.js';
-import { describingFiles, writeCheckpoint } from '../../draft/fresh/fresh-tensors.js';
+import { writeCheckpoint } from '../../draft/fresh/fresh-tensors.js';
 
 export interface DrafterTraining {
   readonly target: Target;
@@ -139,7 +139,7 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
   const checkpoint = await openCheckpoint(from);
   const { system, layout } = recogniseCheckpoint(checkpoint);
   if (system === undefined) throw misfit(from, `has ${layout}`, `Supported: ${systemTitles.join(', ')}.`);
-  const { recipes } = system.describe(checkpoint, refuseAtOnce, { taps });
+  const { recipes } = system.describe(checkpoint, { taps });
   resolveRecipes(checkpoint, recipes);
   const trained = assignValues(checkpoint, recipes, values);
   const written = [...checkpoint.tensors.values()].filter(({ name }) => !isStale(name, checkpoint, trained));
@@ -160,7 +160,7 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
         own === undefined ? readFloat32(tensor) : cutPart(own, recipe, place),
       );
     }),
-    copies: describingFiles(checkpoint.folder),
+    describedBy: checkpoint.folder,
   });
 }
 

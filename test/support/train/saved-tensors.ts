@@ -7,7 +7,6 @@ import { isFloatDType } from '../../../src/checkpoint/stored-tensor.js';
 import { floatSource, storedSource } from '../../../src/checkpoint/tensor-source.js';
 import { resolveRecipes } from '../../../src/checkpoint/weight-recipe.js';
 import type { Drafter } from '../../../src/draft/drafter.js';
-import { refuseAtOnce } from '../../../src/draft/reading/checks.js';
 import { recogniseCheckpoint } from '../../../src/draft/systems.js';
 import { readParameters, readStore } from '../../../src/train/loop/parameters.js';
 
@@ -20,7 +19,7 @@ export async function parametersOf({ drafter }: { readonly drafter: Drafter }): 
 /** Under the recipes' own names, without a target. */
 export async function weightsOf(folder: string): Promise<Values> {
   const checkpoint = await openCheckpoint(folder);
-  const { recipes } = recogniseCheckpoint(checkpoint).system!.describe(checkpoint, refuseAtOnce);
+  const { recipes } = recogniseCheckpoint(checkpoint).system!.describe(checkpoint);
   const weights = await readStore(await createDirectWeights(resolveRecipes(checkpoint, recipes)));
   return new Map([...weights].map(([name, { data }]) => [name, data]));
 }
