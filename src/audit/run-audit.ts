@@ -15,7 +15,6 @@ import { openModels } from './audit-models.js';
 import { type AuditPlan, type AuditRequest, createRequest, requestSchema } from './audit-request.js';
 import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
 import { type Effort, estimateEffort } from './effort.js';
-import { Interrupted } from './arms/prompt-audit.js';
 import {
   type AuditResult,
   type DrafterResult,
@@ -148,8 +147,7 @@ async function execute(
     folder.notices.forEach(onNotice);
     return { status: 'complete', result, timings, folder, failures };
   } catch (cause) {
-    const isInterruption = cause instanceof Interrupted || cause === signal?.reason;
-    if (folder !== undefined && isInterruption) return { status: 'interrupted', folder };
+    if (folder !== undefined && cause === signal?.reason) return { status: 'interrupted', folder };
     throw folder === undefined ? cause : tellToResume(cause, folder.path);
   } finally {
     folder?.close();

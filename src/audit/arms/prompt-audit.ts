@@ -33,9 +33,6 @@ export interface ArmOutcome extends ArmMeasure {
   readonly trace: SearchTrace | null;
 }
 
-/** Stopped by the user: nothing of the unit counts. */
-export class Interrupted extends Error {}
-
 /** How the search of an arm differs from the attack's. */
 const searches: Readonly<Record<SearchedArm, Partial<SearchSettings>>> = {
   attack: {},
@@ -90,7 +87,6 @@ async function searchArm(
     },
     search,
   );
-  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
   const choice = await chooseFinalist(audit, outcome);
   const { result, timing } = await measureArm(audit, key, choice.suffixIds);
   return {

@@ -15,7 +15,6 @@ import { drawRandomSuffix } from './controls.js';
 import type { DrafterAudit } from './drafter-audit.js';
 import { decodeFreely, judgeAnswer } from './measure-arm.js';
 import { cosine, projectGradient } from '../search/projection.js';
-import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
 import { Scorer } from '../search/scoring.js';
@@ -77,7 +76,6 @@ async function searchWith(
     },
     attackSearch(settings),
   );
-  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
   const [winner] = outcome.finalists;
   if (winner === undefined) return undefined;
   return {

@@ -102,6 +102,7 @@ export interface SearchProblem {
   readonly starts: readonly (readonly number[])[];
   readonly random: Random;
   readonly onStep?: ((point: TracePoint) => void) | undefined;
+  /** Once aborted, the next step throws its reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -111,5 +112,4 @@ export interface SearchOutcome {
   readonly trace: readonly TracePoint[];
   readonly scoredCandidates: number;
   readonly minDivergence: number;
-  readonly interrupted: boolean;
 }

@@ -125,7 +125,7 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
   let ranked: (RankedTokens & { readonly from: Scored }) | undefined;
 
   for (let step = 1; step <= settings.steps; step++) {
-    if (problem.signal?.aborted === true) return { ...buffer.outcome(), trace, interrupted: true };
+    problem.signal?.throwIfAborted();
     if (stalled >= settings.patience) {
       current = buffer.takeNext() ?? current;
       stalled = 0;
@@ -161,7 +161,7 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
     trace.push(point);
     problem.onStep?.(point);
   }
-  return { ...buffer.outcome(), trace, interrupted: false };
+  return { ...buffer.outcome(), trace };
 }
 
 async function tryStarts(problem: SearchProblem, buffer: SuffixBuffer): Promise<Scored> {

@@ -106,8 +106,6 @@ export class SuffixHunt implements PromptHunt {
     ).finally(() => {
       scorer.dispose();
     });
-    // An interrupted search has found too little.
-    signal?.throwIfAborted();
     const kept = finalists.slice(0, count);
     return {
       skipped: kept.length === 0 ? 'The search found no suffix inside its bounds.' : null,
