@@ -102,8 +102,7 @@ export class PhaseClock {
 
 const round = (milliseconds: number): number => Math.round(milliseconds * 100) / 100;
 
-export function timeScorer(scorer: SuffixScorer, clock: PhaseClock | undefined): SuffixScorer {
-  if (clock === undefined) return scorer;
+export function timeScorer(scorer: SuffixScorer, clock: PhaseClock): SuffixScorer {
   return {
     answerLength: scorer.answerLength,
     score: (...given) => clock.during('scoring', () => scorer.score(...given)),

@@ -4,12 +4,11 @@
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
-import { always } from '../../decode/policies/policy-chooser.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { type StepCounts, testSignedRanks } from '../../measure/statistics.js';
 import type { UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, keepRoundTrips, preparePrompt } from './audit-prompt.js';
-import { type LoadedDrafter, countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
+import { countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
 import { type Candidate, type RankedTokens, rankTokens } from '../search/candidates.js';
 import { drawRandomSuffix } from './controls.js';
 import type { DrafterAudit } from './drafter-audit.js';
@@ -18,7 +17,6 @@ import { cosine, projectGradient } from '../search/projection.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
 import { Scorer } from '../search/scoring.js';
-import { type SearchPrograms, compileAudit } from '../search/search-programs.js';
 import { searchSuffix } from '../search/search.js';
 import type { Scored, SuffixGradients, SuffixScorer } from '../search/search-problem.js';
 import { attackSearch } from '../settings.js';
@@ -34,25 +32,17 @@ interface PreparedPrompt {
 }
 
 /** On the prompts of the request; undefined if no suffix is inside the bounds. */
-export async function searchUniversal(
-  audit: DrafterAudit,
-  policy: LoadedDrafter['policy'],
-): Promise<UniversalResult | undefined> {
-  const { target, drafter, request, draftLevels } = audit;
-  const programs = compileAudit({ target: target.model, drafter }, request.settings, draftLevels);
+export async function searchUniversal(audit: DrafterAudit): Promise<UniversalResult | undefined> {
+  const prepared = await prepareAll(audit);
   try {
-    const prepared = await prepareAll(audit, programs);
-    return await searchWith(audit, policy, prepared).finally(() => {
-      for (const { scorer } of prepared) scorer.dispose();
-    });
+    return await searchWith(audit, prepared);
   } finally {
-    await programs.dispose();
+    for (const { scorer } of prepared) scorer.dispose();
   }
 }
 
 async function searchWith(
   audit: DrafterAudit,
-  policy: LoadedDrafter['policy'],
   prepared: readonly PreparedPrompt[],
 ): Promise<UniversalResult | undefined> {
   const { target, request, allowed, id } = audit;
@@ -62,35 +52,33 @@ async function searchWith(
   if (first === undefined) return undefined;
   const random = createRandom(seed, 'universal', id);
   const start = await drawRandomSuffix(target, first.prompt, allowed, settings.suffixLength, random);
-  const outcome = await searchSuffix(
+  const { finalists } = await searchSuffix(
     {
       scorer: combineScorers(trained.map(({ scorer }) => scorer)),
       allowed,
       starts: [start],
       random,
       onStep: (point) => {
-        audit.onStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
-        audit.events.onStep?.(universalName(id), point, settings.steps);
+        audit.onStep(universalName(id), point);
       },
       signal: audit.signal,
     },
     attackSearch(settings),
   );
-  const [winner] = outcome.finalists;
+  const [winner] = finalists;
   if (winner === undefined) return undefined;
   return {
     drafter: id,
     suffix: target.tokenizer.decode(winner.suffixIds),
-    trained: await measureSplit(audit, policy, trained, winner.suffixIds),
-    heldOut: heldOut.length === 0 ? null : await measureSplit(audit, policy, heldOut, winner.suffixIds),
+    trained: await measureSplit(audit, trained, winner.suffixIds),
+    heldOut: heldOut.length === 0 ? null : await measureSplit(audit, heldOut, winner.suffixIds),
   };
 }
 
-async function prepareAll(
-  { target, drafter, request, passRows }: DrafterAudit,
-  programs: SearchPrograms,
-): Promise<PreparedPrompt[]> {
+async function prepareAll(audit: DrafterAudit): Promise<PreparedPrompt[]> {
+  const { target, drafter, request, passRows } = audit;
   const { settings, seed } = request;
+  const programs = audit.programs();
   const models = { target: target.model, drafter };
   const prepared: PreparedPrompt[] = [];
   for (const given of request.prompts) {
@@ -109,11 +97,11 @@ interface MeasuredPrompt {
 }
 
 async function measureSplit(
-  { target, drafter, request }: DrafterAudit,
-  policy: LoadedDrafter['policy'],
+  audit: DrafterAudit,
   prompts: readonly PreparedPrompt[],
   suffixIds: readonly number[],
 ): Promise<UniversalSplit> {
+  const { target, drafter, policy, request } = audit;
   const { settings, seed } = request;
   const survivors: { readonly prompt: AuditPrompt; readonly divergence: number }[] = [];
   for (const { prompt, scorer } of prompts) {
@@ -124,9 +112,9 @@ async function measureSplit(
   }
   const engine = new Engine();
   const countAlong = (prompt: AuditPrompt, ids: readonly number[]): Promise<StepCounts> =>
-    engine.run((scheduler) => countAlongAnswer(target, { drafter, policy }, request, prompt, ids, scheduler));
+    engine.run((scheduler) => countAlongAnswer(audit, prompt, ids, scheduler));
   const measure = async ({ prompt, divergence }: (typeof survivors)[number]): Promise<MeasuredPrompt> => {
-    const setup = { target, drafter, policy: always(policy), prompt, ...settings, seed };
+    const setup = { target, drafter, policy, prompt, settings, seed };
     const [free, clean, attacked] = await Promise.all([
       engine.run((scheduler) => decodeFreely(setup, suffixIds, { scheduler })),
       countAlong(prompt, []),

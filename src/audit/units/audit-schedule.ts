@@ -3,7 +3,6 @@
  * their clean arm decides whether the prompt counts. Then every search is a unit. The suffix for many prompts needs all
  * prompts of its drafter; transfer needs all drafters. What can run follows from what is recorded, not from when it was.
  */
-import { deviceOf } from '../../runs/run-device.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { UnitSchedule } from '../../runs/unit.js';
 import { isSearched, transferSchema, unitSchema, universalSchema } from '../result.js';
@@ -20,7 +19,7 @@ import {
 import type { ArmKey } from '../arms/measure-arm.js';
 import { attackOf, listShared, transferKey, transferName } from '../arms/transfer.js';
 import { universalKey, universalName } from '../arms/universal.js';
-import type { AuditUnit, AuditUnitInput, UnitName } from './audit-unit.js';
+import { type AuditUnit, type AuditUnitInput, shareRequest, type UnitName } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
 
 type RequestDrafter = AuditRequest['drafters'][number];
@@ -211,17 +210,10 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
     suffixes: AuditRequest['suffixes'],
     work: AuditUnitInput['work'],
   ): AuditUnitInput {
-    const { version, settings, seed, target, taps, chatTemplate, date } = this.request;
+    const drafter = { id, name, parameterCount, sha256, system, policy };
     return {
       command: 'audit',
-      request: {
-        ...{ version, settings, seed, device: deviceOf(this.request), target },
-        drafter: { id, name, parameterCount, sha256, system, policy },
-        ...(taps === undefined ? {} : { taps }),
-        prompts: [...prompts],
-        suffixes: [...suffixes],
-        ...{ chatTemplate, date },
-      },
+      request: { ...shareRequest(this.request), drafter, prompts: [...prompts], suffixes: [...suffixes] },
       work,
     };
   }
