@@ -25,6 +25,7 @@ import { runUnits } from './units/run-units.js';
 import { RunFolder } from '../runs/run-folder.js';
 import { type RunPlace, refuseUsedFolder } from '../runs/run-place.js';
 import { basename } from 'node:path';
+import type { z } from 'zod';
 import { collectTransfer, transferKey } from './arms/transfer.js';
 import { armKeys, collectPrompt, unitKey } from './arms/drafter-units.js';
 import type { UnitSource } from '../runs/run-units.js';
@@ -102,7 +103,7 @@ async function execute(
   request: AuditRequest,
   options: AuditOptions,
 ): Promise<AuditOutcome> {
-  const { events, signal } = options;
+  const { signal } = options;
   const backend = await openBackend(request, options);
   let folder: RunFolder | undefined;
   try {
@@ -111,7 +112,6 @@ async function execute(
     await backend.finish?.();
     const result = rebuildResult(request, folder);
     const timings = collectTimings(folder, request, backend.label);
-    for (const notice of folder.notices) events?.onNotice?.(notice);
     return { status: 'complete', result, timings, folder, failures };
   } catch (cause) {
     if (folder !== undefined && cause === signal?.reason) return { status: 'interrupted', folder };
@@ -153,27 +153,21 @@ export function rebuildResult(request: AuditRequest, units: UnitSource): AuditRe
 }
 
 /** In the order of the run. */
-function listFailed(request: AuditRequest, units: UnitSource): FailedUnit[] {
-  const { drafters, prompts } = request;
+function listFailed({ drafters, prompts, ...request }: AuditRequest, units: UnitSource): FailedUnit[] {
   const failed: FailedUnit[] = [];
-  const add = (unit: string, data: object | null | undefined): void => {
-    if (data != null && 'failed' in data) failed.push({ unit, error: String(data.failed) });
+  const add = (unit: string, schema: z.ZodType<object | null>): void => {
+    const data = units.get(unit, schema) ?? {};
+    if ('failed' in data)
+      failed.push({ unit, error: String('skipped' in data ? data.skipped : data.failed) });
   };
   for (const { id } of drafters) {
     for (const prompt of prompts)
-      for (const key of armKeys(request, id, prompt.id)) {
-        const unit = unitKey(id, prompt.id, key);
-        const data = units.get(unit, unitSchema);
-        if (data !== undefined && 'failed' in data) add(unit, { failed: data.skipped });
-      }
-    add(universalKey(id), units.get(universalKey(id), universalSchema));
+      for (const key of armKeys(request, id, prompt.id)) add(unitKey(id, prompt.id, key), unitSchema);
+    add(universalKey(id), universalSchema);
   }
   for (const { id: found } of drafters)
     for (const { id: measured } of drafters)
-      for (const { id } of prompts) {
-        const unit = transferKey(found, measured, id);
-        add(unit, units.get(unit, transferSchema));
-      }
+      for (const { id } of prompts) add(transferKey(found, measured, id), transferSchema);
   return failed;
 }
 

@@ -7,7 +7,8 @@ import { type AuditPrompt, preparePrompt } from './audit-prompt.js';
 import type { DrafterAudit } from './drafter-audit.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
-import { type DrafterResult, type PromptResult, type TransferMatrix, transferSchema } from '../result.js';
+import type { ArmName, ArmResult, DrafterResult, PromptResult, TransferMatrix } from '../result.js';
+import { transferSchema } from '../result.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import { type StepCounts, acceptedLengthOf, poolCounts } from '../../measure/statistics.js';
 
@@ -69,20 +70,13 @@ export function collectTransfer(
   const prompts = listShared(request, results);
   const drafters = results.map(({ drafter }) => drafter);
   const lengthOf = (found: DrafterResult, measured: string): number | null => {
-    if (measured === found.drafter) return poolLengths(prompts.map((id) => attackOf(found, id)!.sameAnswer));
+    if (measured === found.drafter)
+      return poolLengths(prompts.map((id) => findArm(found, id, 'attack')!.sameAnswer));
     const counts = readTransfer(source, found.drafter, measured, prompts);
     return counts.length < prompts.length ? null : poolLengths(counts);
   };
   const clean = results.map((result) =>
-    poolLengths(
-      prompts.flatMap((id) =>
-        result.prompts
-          .filter(({ promptId }) => promptId === id)
-          .flatMap(({ arms }) =>
-            arms.filter(({ arm }) => arm === 'clean').map(({ sameAnswer }) => sameAnswer),
-          ),
-      ),
-    ),
+    poolLengths(prompts.map((id) => findArm(result, id, 'clean')!.sameAnswer)),
   );
   const attacked = results.map((found) => drafters.map((measured) => lengthOf(found, measured)));
   return { drafters, prompts, attacked, clean };
@@ -95,8 +89,15 @@ export function listShared({ prompts }: AuditRequest, results: readonly AuditedD
   return prompts.map(({ id }) => id).filter((id) => results.every((result) => isAudited(result, id)));
 }
 
-export function attackOf({ prompts }: AuditedDrafter, id: string): PromptResult['arms'][number] | undefined {
-  return prompts.find(({ promptId }) => promptId === id)?.arms.find(({ arm }) => arm === 'attack');
+const isAudited = (result: AuditedDrafter, id: string): boolean =>
+  findPrompt(result, id)?.skipped === null && findArm(result, id, 'attack') !== undefined;
+
+const findPrompt = ({ prompts }: AuditedDrafter, id: string): PromptResult | undefined =>
+  prompts.find(({ promptId }) => promptId === id);
+
+/** The first of the prompt. */
+export function findArm(result: AuditedDrafter, id: string, name: ArmName): ArmResult | undefined {
+  return findPrompt(result, id)?.arms.find(({ arm }) => arm === name);
 }
 
 export const transferKey = (found: string, measured: string, promptId: string): string =>
@@ -117,11 +118,6 @@ function readTransfer(
       hint: 'It is not finished, or a line of its units.jsonl was removed.',
     });
   });
-}
-
-function isAudited({ prompts }: AuditedDrafter, id: string): boolean {
-  const prompt = prompts.find(({ promptId }) => promptId === id);
-  return prompt?.skipped === null && prompt.arms.some(({ arm }) => arm === 'attack');
 }
 
 export function splitPrompts<T>(prompts: readonly T[], seed: number): { trained: T[]; heldOut: T[] } {

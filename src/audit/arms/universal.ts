@@ -4,7 +4,6 @@
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
-import type { KeptClass } from '../../measure/kept-class.js';
 import { type StepCounts, testSignedRanks } from '../../measure/statistics.js';
 import type { UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, keepRoundTrips, preparePrompt } from './audit-prompt.js';
@@ -89,13 +88,6 @@ async function prepareAll(audit: DrafterAudit): Promise<PreparedPrompt[]> {
   return prepared;
 }
 
-interface MeasuredPrompt {
-  readonly clean: StepCounts;
-  readonly attacked: StepCounts;
-  readonly divergence: number;
-  readonly kept: KeptClass;
-}
-
 async function measureSplit(
   audit: DrafterAudit,
   prompts: readonly PreparedPrompt[],
@@ -113,7 +105,7 @@ async function measureSplit(
   const engine = new Engine();
   const countAlong = (prompt: AuditPrompt, ids: readonly number[]): Promise<StepCounts> =>
     engine.run((scheduler) => countAlongAnswer(audit, prompt, ids, scheduler));
-  const measure = async ({ prompt, divergence }: (typeof survivors)[number]): Promise<MeasuredPrompt> => {
+  const measure = async ({ prompt, divergence }: (typeof survivors)[number]) => {
     const setup = { target, drafter, policy, prompt, settings, seed };
     const [free, clean, attacked] = await Promise.all([
       engine.run((scheduler) => decodeFreely(setup, suffixIds, { scheduler })),

@@ -17,7 +17,7 @@ import {
   unitKey,
 } from '../arms/drafter-units.js';
 import type { ArmKey } from '../arms/measure-arm.js';
-import { attackOf, listShared, transferKey, transferName } from '../arms/transfer.js';
+import { findArm, listShared, transferKey, transferName } from '../arms/transfer.js';
 import { universalKey, universalName } from '../arms/universal.js';
 import { type AuditUnit, type AuditUnitInput, shareRequest, type UnitName } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
@@ -182,7 +182,7 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
         (id) => recorded.get(transferKey(found.id, measured.id, id), transferSchema) === undefined,
       );
       const own = results.find(({ drafter }) => drafter === found.id)!;
-      const suffixes = missing.map((id) => [...attackOf(own, id)!.suffixIds]);
+      const suffixes = missing.map((id) => [...findArm(own, id, 'attack')!.suffixIds]);
       const prompts = missing.map((id) => request.prompts.find((prompt) => prompt.id === id)!);
       const work = { kind: 'transfer', found: found.id, suffixes } as const;
       const unit = this.handOut(key(found.id, measured.id), this.inputOf(measured, prompts, [], work));
