@@ -108,8 +108,5 @@ export function timeScorer(scorer: SuffixScorer, clock: PhaseClock): SuffixScore
     score: (...given) => clock.during('scoring', () => scorer.score(...given)),
     keepRoundTrips: (...given) => clock.during('scoring', () => scorer.keepRoundTrips(...given)),
     rankTokens: (...given) => clock.during('gradient', () => scorer.rankTokens(...given)),
-    differentiate: (...given) => clock.during('gradient', () => scorer.differentiate(...given)),
-    differentiatePositions: (...given) =>
-      clock.during('gradient', () => scorer.differentiatePositions(...given)),
   };
 }

@@ -8,16 +8,16 @@ import { type StepCounts, testSignedRanks } from '../../measure/statistics.js';
 import type { UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, keepRoundTrips, preparePrompt } from './audit-prompt.js';
 import { countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
-import { type Candidate, type RankedTokens, rankTokens } from '../search/candidates.js';
+import { type Candidate, rankAlong, type RankedTokens, rankTokens } from '../search/candidates.js';
 import { drawRandomSuffix } from './controls.js';
 import type { DrafterAudit } from './drafter-audit.js';
 import { decodeFreely, judgeAnswer } from './measure-arm.js';
-import { cosine, projectGradient } from '../search/projection.js';
+import { type Projection, projectGradient } from '../search/projection.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
 import { Scorer } from '../search/scoring.js';
 import { searchSuffix } from '../search/search.js';
-import type { Scored, SuffixGradients, SuffixScorer } from '../search/search-problem.js';
+import type { Scored, SuffixScorer } from '../search/search-problem.js';
 import { attackSearch } from '../settings.js';
 import { countClasses } from '../summary.js';
 
@@ -130,6 +130,11 @@ async function measureSplit(
 
 export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
   const count = scorers.length;
+  const collect = async <Result>(read: (scorer: Scorer) => Promise<Result>): Promise<Result[]> => {
+    const all: Result[] = [];
+    for (const scorer of scorers) all.push(await read(scorer));
+    return all;
+  };
   return {
     answerLength: 1,
     async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
@@ -155,45 +160,28 @@ export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
       }
       return totals;
     },
-    async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
-      const all: SuffixGradients[] = [];
-      for (const scorer of scorers) all.push(await scorer.differentiate(suffixIds));
-      return {
-        degradation: all.reduce((total, { degradation }) => total + degradation / count, 0),
-        divergence: all.reduce((total, { divergence }) => total + divergence / count, 0),
-        degradationGradient: average(all.map(({ degradationGradient }) => degradationGradient)),
-        divergenceGradient: average(all.map(({ divergenceGradient }) => divergenceGradient)),
-      };
-    },
     async rankTokens(suffixIds, towards, ranking): Promise<RankedTokens> {
       if (towards.kind === 'restoreAnswer') {
-        const all: Float32Array[] = [];
-        for (const scorer of scorers) all.push(await scorer.differentiateMarginLoss(suffixIds));
+        const all = await collect((scorer) => scorer.differentiateMarginLoss(suffixIds));
         const promising = rankTokens(suffixIds, negate(average(all)), ranking);
         return { promising, before: 0, after: 0 };
       }
-      const { degradationGradient, divergenceGradient } = await this.differentiate(suffixIds);
-      const direction =
-        towards.kind === 'restoreDistribution'
-          ? negate(divergenceGradient)
-          : projectGradient(degradationGradient, [divergenceGradient], { ...towards, kind: 'direction' });
-      return {
-        promising: rankTokens(suffixIds, direction, ranking),
-        before: cosine(degradationGradient, divergenceGradient),
-        after: cosine(direction, divergenceGradient),
+      const all = await collect((scorer) => scorer.differentiate(suffixIds));
+      const degradationGradient = average(all.map((gradients) => gradients.degradationGradient));
+      const divergenceGradient = average(all.map((gradients) => gradients.divergenceGradient));
+      const project = async (projection: Projection): Promise<Float32Array> => {
+        const positions = (scorer: Scorer) => scorer.differentiatePositions(suffixIds);
+        const isSubspace = projection.kind === 'subspace';
+        const preservation = isSubspace ? (await collect(positions)).flat() : [divergenceGradient];
+        return projectGradient(degradationGradient, preservation, projection);
       };
+      const isRestoring = towards.kind === 'restoreDistribution';
+      const direction = isRestoring ? negate(divergenceGradient) : await project(towards.projection);
+      return rankAlong(suffixIds, direction, { degradationGradient, divergenceGradient }, ranking);
     },
-    async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
-      const all: Float32Array[] = [];
-      for (const scorer of scorers) all.push(...(await scorer.differentiatePositions(suffixIds)));
-      return all;
-    },
-    async keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<boolean[]> {
-      const kept = suffixes.map(() => true);
-      for (const scorer of scorers) {
-        (await scorer.keepRoundTrips(suffixes)).forEach((survives, index) => (kept[index] &&= survives));
-      }
-      return kept;
+    async keepRoundTrips(suffixes): Promise<boolean[]> {
+      const kept = await collect((scorer) => scorer.keepRoundTrips(suffixes));
+      return suffixes.map((_, index) => kept.every((survives) => survives[index]));
     },
   };
 }

@@ -9,18 +9,21 @@ import { type AuditPrompt, joinPrompt, keepRoundTrips } from '../arms/audit-prom
 import {
   type Candidate,
   keyOf,
+  rankAlong,
   type RankedTokens,
   rankingInputs,
   readRanking,
   type SearchDirection,
+  type SuffixGradients,
   type TokenRanking,
 } from './candidates.js';
+import { projectGradient } from './projection.js';
 import type { SizeGroup } from './pass-rows.js';
 import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } from './pass-rows.js';
 import { answerInputs, applyLookups, countDraftsAlong, walkAnswer } from './held-answer.js';
 import { type PromptState, extendState, passInputs, releaseState } from './prompt-state.js';
 import { type SearchModels, type SearchPrograms, declaredOf, runDeclared } from './search-programs.js';
-import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
+import type { AnswerScore, Scored, SuffixScorer } from './search-problem.js';
 import { acceptedLengthOf } from '../../measure/statistics.js';
 
 export class Scorer implements SuffixScorer {
@@ -173,7 +176,9 @@ export class Scorer implements SuffixScorer {
   }
 
   /** With respect to the suffix's one-hot rows. */
-  async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
+  async differentiate(
+    suffixIds: readonly number[],
+  ): Promise<SuffixGradients & Pick<Scored, 'degradation' | 'divergence'>> {
     const outputs = await runDeclared(await this.programs.gradients(), this.gradientInputs(suffixIds));
     return {
       degradation: floatsOf(outputs, 'degradation')[0]!,
@@ -197,6 +202,12 @@ export class Scorer implements SuffixScorer {
     { allowed, count }: TokenRanking,
   ): Promise<RankedTokens> {
     const { programs, models } = this;
+    if (towards.kind === 'degrade' && towards.projection.kind === 'subspace') {
+      const gradients = await this.differentiate(suffixIds);
+      const positions = await this.differentiatePositions(suffixIds);
+      const direction = projectGradient(gradients.degradationGradient, positions, towards.projection);
+      return rankAlong(suffixIds, direction, gradients, { allowed, count });
+    }
     const restoresAnswer = towards.kind === 'restoreAnswer';
     const inputs = this.gradientInputs(suffixIds);
     const program = await (restoresAnswer ? programs.marginLossGradient() : programs.gradients());
