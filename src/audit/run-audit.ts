@@ -10,17 +10,10 @@ import { nameDevice, type RecordedDevice } from '../runtime/device-choice.js';
 import { type AuditPlan, type AuditRequest, createRequest, requestSchema } from './audit-request.js';
 import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
 import type { Effort } from './effort.js';
-import {
-  type AuditResult,
-  type DrafterResult,
-  type FailedUnit,
-  resultSchema,
-  transferSchema,
-  unitSchema,
-  universalSchema,
-} from './result.js';
+import { type AuditResult, type DrafterResult, type FailedUnit, resultSchema } from './result.js';
 import { type AuditTimings, timingSchema } from './arms/phase-clock.js';
 import { type AuditOptions, openBackend, openInProcess } from './units/executors.js';
+import { transferSchema, unitSchema, universalSchema } from './units/audit-unit.js';
 import { runUnits } from './units/run-units.js';
 import { RunFolder } from '../runs/run-folder.js';
 import { type RunPlace, refuseUsedFolder } from '../runs/run-place.js';

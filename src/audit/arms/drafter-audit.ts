@@ -5,7 +5,7 @@ import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { findAddedMarkers } from '../../text/template/chat-template.js';
-import type { UnitName } from '../units/audit-unit.js';
+import type { UnitData, UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { type ArmTiming, PhaseClock } from './phase-clock.js';
@@ -14,7 +14,7 @@ import { type ArmKey, decodeFreely } from './measure-arm.js';
 import type { PassRows } from '../search/pass-rows.js';
 import { type PromptAudit, runArm } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
-import type { TracePoint, UnitData } from '../result.js';
+import type { TracePoint } from '../result.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
 

@@ -2,13 +2,12 @@ import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
-import type { UnitName } from '../units/audit-unit.js';
+import { transferSchema, type UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, preparePrompt } from './audit-prompt.js';
 import type { DrafterAudit } from './drafter-audit.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import type { ArmName, ArmResult, DrafterResult, PromptResult, TransferMatrix } from '../result.js';
-import { transferSchema } from '../result.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import { type StepCounts, acceptedLengthOf, poolCounts } from '../../measure/statistics.js';
 

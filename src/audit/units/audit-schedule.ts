@@ -5,7 +5,7 @@
  */
 import type { UnitSource } from '../../runs/run-units.js';
 import type { UnitSchedule } from '../../runs/unit.js';
-import { isSearched, transferSchema, unitSchema, universalSchema } from '../result.js';
+import { isSearched } from '../result.js';
 import type { RequestPrompt } from '../arms/drafter-units.js';
 import {
   armKeys,
@@ -19,7 +19,8 @@ import {
 import type { ArmKey } from '../arms/measure-arm.js';
 import { findArm, listShared, transferKey, transferName } from '../arms/transfer.js';
 import { universalKey, universalName } from '../arms/universal.js';
-import { type AuditUnit, type AuditUnitInput, shareRequest, type UnitName } from './audit-unit.js';
+import type { AuditUnit, AuditUnitInput, UnitName } from './audit-unit.js';
+import { shareRequest, transferSchema, unitSchema, universalSchema } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
 
 type RequestDrafter = AuditRequest['drafters'][number];

@@ -8,7 +8,8 @@ import { fileLimits } from '../../core/limits.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { Unit, WorkerName } from '../../runs/unit.js';
 import { deviceOf } from '../../runs/run-device.js';
-import { arms, type TracePoint, tracePointSchema } from '../result.js';
+import type { TracePoint } from '../result.js';
+import { armSchema, arms, tracePointSchema, traceSchema, universalResultSchema } from '../result.js';
 import { type AuditRequest, requestSchema } from '../audit-request.js';
 
 /** Without a file: a worker on another machine does not have it. */
@@ -61,6 +62,27 @@ export const strangeUnitSchema = auditUnitSchema.refine(
     (chatTemplate?.source.length ?? 0) <= fileLimits.template,
   'a policy without a file and a chat template of usual size were expected',
 );
+
+// The parts of units, as data.
+/** A measured arm, or why it was skipped. */
+export const unitSchema = z.union([
+  z.object({ result: armSchema, trace: traceSchema.nullable() }),
+  z.object({
+    skipped: z.string(),
+    /** Its worker ended again and again, or reported an error. */
+    failed: z.literal(true).exactOptional(),
+  }),
+]);
+export type UnitData = z.infer<typeof unitSchema>;
+
+/** What is recorded of a failed unit that is not an arm. */
+const failureSchema = z.strictObject({ failed: z.string() });
+
+const countsSchema = z.object({ accepted: z.number(), steps: z.number() });
+export const transferSchema = z.union([failureSchema, countsSchema]);
+
+/** Null if no suffix was inside the bounds. */
+export const universalSchema = z.union([failureSchema, universalResultSchema]).nullable();
 
 /** What all units of a run have in common. */
 export function shareRequest(

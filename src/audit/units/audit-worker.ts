@@ -43,7 +43,7 @@ export interface WorkerOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-type UnitDrafter = AuditUnitInput['request']['drafter'];
+type WantedDrafter = Omit<AuditUnitInput['request']['drafter'], 'system' | 'parameterCount'>;
 
 /** What the units of one run share. */
 interface OpenedRun {
@@ -73,8 +73,7 @@ export class AuditWorker implements ProcessWork {
     const request = question as AuditRequest;
     const run = await this.openRun(shareRequest(request));
     const drafters: LoadedDrafter[] = [];
-    for (const { folder: _, ...drafter } of request.drafters)
-      drafters.push(await this.openDrafter(run, drafter, request));
+    for (const wanted of request.drafters) drafters.push(await this.openDrafter(run, wanted, request));
     return estimateEffort(request, run.target, drafters);
   }
 
@@ -112,9 +111,9 @@ export class AuditWorker implements ProcessWork {
     await this.close();
     const { options, setup } = this;
     const { target: wanted, settings, chatTemplate, date } = shared;
+    const { chat } = settings;
     const folder = this.folderOf(wanted);
     const runtime = options.runtime ?? (this.ownRuntime = await openRuntime(setup.device, setup.threads));
-    const { chat } = settings;
     const target = await openTarget(folder, { runtime, chat, chatTemplate, date, ...this.cache() });
     const allowed = listAllowedTokens(target.tokenizer, target.model.configuration.vocabularySize, settings);
     const passRows = new PassRows(runtime, options.onNotice);
@@ -123,17 +122,18 @@ export class AuditWorker implements ProcessWork {
 
   private async openDrafter(
     { target, drafters }: OpenedRun,
-    wanted: UnitDrafter,
+    wanted: WantedDrafter,
     { taps }: Pick<AuditRequest, 'taps'>,
   ): Promise<LoadedDrafter> {
-    const key = JSON.stringify(wanted);
+    const { id, sha256, policy: text } = wanted;
+    const key = JSON.stringify([id, sha256, text]);
     const known = drafters.get(key);
     if (known !== undefined) return known;
     const { model, tokenizer } = target;
     const folder = this.folderOf(wanted);
     const drafter = await loadDrafter(folder, { target: model, tokenizer, ...this.cache(), taps });
-    const policy = resolvePolicy(parseFixedPolicy(wanted.policy), drafter);
-    const loaded = { id: wanted.id, drafter, policy: always(policy), draftLevels: levelsOf(policy) };
+    const policy = resolvePolicy(parseFixedPolicy(text), drafter);
+    const loaded = { id, drafter, policy: always(policy), draftLevels: levelsOf(policy) };
     drafters.set(key, loaded);
     return loaded;
   }
@@ -147,10 +147,7 @@ export class AuditWorker implements ProcessWork {
     return {
       ...loaded,
       request,
-      models: [request.target, wanted].map(({ name, sha256 }) => ({
-        name,
-        folder: this.setup.folders[sha256]!,
-      })),
+      models: [request.target, wanted].map((model) => ({ ...model, folder: this.folderOf(model) })),
       target,
       allowed,
       passRows,
@@ -208,7 +205,8 @@ export class AuditWorker implements ProcessWork {
       this.start(name);
       const data = await auditArm(audit, prompt!, arm, () => this.preparePrompt(audit));
       this.finish(key, data);
-      this.end(name, 'result' in data ? data.result.sameAnswer.meanAcceptedLength : null);
+      const acceptedLength = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : null;
+      this.report({ kind: 'end', name, acceptedLength });
       if (skipOf(arm, data) !== null) return;
     }
   }
@@ -229,7 +227,7 @@ export class AuditWorker implements ProcessWork {
     this.forgetPrompt();
     const found = await searchUniversal(audit);
     this.finish(universalKey(audit.id), found ?? null);
-    this.end(name, found?.trained.attackedAcceptedLength ?? null);
+    this.report({ kind: 'end', name, acceptedLength: found?.trained.attackedAcceptedLength ?? null });
   }
 
   private async runTransfer(
@@ -248,16 +246,12 @@ export class AuditWorker implements ProcessWork {
     await measureTransfer({ ...audit, request: { ...request, prompts } }, open, (promptId, counts) => {
       this.finish(keyOf(promptId), counts);
     });
-    this.end(name, null);
+    this.report({ kind: 'end', name, acceptedLength: null });
   }
 
   private start(name: UnitName): void {
     this.options.signal?.throwIfAborted();
     this.report({ kind: 'start', name });
-  }
-
-  private end(name: UnitName, acceptedLength: number | null): void {
-    this.report({ kind: 'end', name, acceptedLength });
   }
 
   private report(progress: UnitProgress): void {

@@ -2,10 +2,11 @@
 import type { RunFolder } from '../../runs/run-folder.js';
 import { driveUnits, UnitFailed, type UnitPart, type WorkerName } from '../../runs/unit.js';
 import { withoutFolders } from '../arms/drafter-audit.js';
-import { type AuditUnit, type AuditUnitInput, progressSchema } from './audit-unit.js';
+import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
+import { progressSchema, transferSchema, unitSchema, universalSchema } from './audit-unit.js';
 import type { AuditBackend, AuditOptions } from './executors.js';
 import type { AuditRequest } from '../audit-request.js';
-import { type FailedUnit, transferSchema, unitSchema, universalSchema } from '../result.js';
+import type { FailedUnit } from '../result.js';
 import { AuditSchedule } from './audit-schedule.js';
 
 export async function runUnits(
