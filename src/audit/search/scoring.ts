@@ -18,8 +18,7 @@ import {
   type TokenRanking,
 } from './candidates.js';
 import { projectGradient } from './projection.js';
-import type { SizeGroup } from './pass-rows.js';
-import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } from './pass-rows.js';
+import { fillPasses, type FullPass, groupByBeginning, PassRows, roundCopies } from './pass-rows.js';
 import { answerInputs, applyLookups, countDraftsAlong, walkAnswer } from './held-answer.js';
 import { type PromptState, extendState, passInputs, releaseState } from './prompt-state.js';
 import { type SearchModels, type SearchPrograms, declaredOf, runDeclared } from './search-programs.js';
@@ -51,7 +50,7 @@ export class Scorer implements SuffixScorer {
 
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
     if (candidates.length === 0) return [];
-    const groups = groupByBeginning(candidates, this.groupSize(base.length));
+    const groups = groupByBeginning(candidates, this.fullPass(base.length));
     // Reading the base must save more rows than it costs.
     const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
     const isShared = saved > base.length;
@@ -67,8 +66,8 @@ export class Scorer implements SuffixScorer {
     return (await runWithLimit(passes, mayOverlap ? 2 : 1)).flat();
   }
 
-  private groupSize(suffixLength: number): SizeGroup {
-    if (!this.isOnDevice) return processorGroups;
+  private fullPass(suffixLength: number): FullPass | undefined {
+    if (!this.isOnDevice) return undefined;
     return fillPasses((first) => this.passRows.countCopies(this.rowsBehind(first, suffixLength)));
   }
 
