@@ -59,7 +59,7 @@ export class AuditWorker implements ProcessWork {
   private opened: OpenedRun | undefined;
   private compiled: { readonly drafter: LoadedDrafter; readonly programs: SearchPrograms } | undefined;
   private prepared: { readonly key: string; readonly audit: PromptAudit } | undefined;
-  private hooks: Omit<ProcessHooks, 'onNotice'> | undefined;
+  private hooks: ProcessHooks | undefined;
   private steps: object[] = [];
   private timing: object | null = null;
 

@@ -105,7 +105,6 @@ export async function openInProcess(request: AuditRequest, options: AuditOptions
           hooks.onPart(part, thisProcess);
         },
         onProgress: (progress) => hooks.onProgress?.(progress, thisProcess),
-        onNotice,
       }),
     close: () => Promise.resolve(),
   };

@@ -55,7 +55,6 @@ export async function runUnits(
         record(unit, part, worker);
       },
       onProgress: show,
-      onNotice: (message) => events.onNotice?.(message),
     }),
     onFailure: (unit, failure) => {
       const error = withoutFolders(failure.message, models);

@@ -2,4 +2,4 @@
 import { serveUnits } from '../../runs/unit.js';
 import { AuditWorker, type WorkerSetup } from './audit-worker.js';
 
-serveUnits((setup, { onNotice }) => new AuditWorker(setup as WorkerSetup, { onNotice }));
+serveUnits((setup, onNotice) => new AuditWorker(setup as WorkerSetup, { onNotice }));

@@ -14,7 +14,7 @@ class HuntProcess implements ProcessWork {
 
   constructor(
     private readonly setup: HuntSetup,
-    private readonly hooks: ProcessHooks,
+    private readonly onNotice: (message: string) => void,
   ) {}
 
   async prepare(input: unknown): Promise<void> {
@@ -47,9 +47,7 @@ class HuntProcess implements ProcessWork {
       cacheFolder: cacheFolder ?? undefined,
       verifyCache,
       taps: from.taps,
-      onNotice: (message: string) => {
-        this.hooks.onNotice(message);
-      },
+      onNotice: this.onNotice,
     };
     if (this.target === undefined) {
       this.runtime = await openRuntime(device, threads);
@@ -68,4 +66,4 @@ class HuntProcess implements ProcessWork {
   }
 }
 
-serveUnits((setup, hooks) => new HuntProcess(setup as HuntSetup, hooks));
+serveUnits((setup, onNotice) => new HuntProcess(setup as HuntSetup, onNotice));
