@@ -97,7 +97,7 @@ async function createStep(prompt: AuditPrompt): Promise<() => Promise<StepTimes>
     const start = performance.now();
     const { promising } = await scorer.rankTokens(
       base,
-      { kind: 'degrade', weight: 2 },
+      { kind: 'degrade', projection: { kind: 'direction', weight: 2 } },
       { allowed, count: 256 },
     );
     const differentiated = performance.now();

@@ -10,7 +10,7 @@ import { cosine } from '../src/audit/search/projection.js';
 import { readPromptState } from '../src/audit/search/prompt-state.js';
 import { Scorer } from '../src/audit/search/scoring.js';
 import { compileSearch } from '../src/audit/search/search-programs.js';
-import type { SuffixGradients } from '../src/audit/search/search-problem.js';
+import type { SuffixGradients } from '../src/audit/search/candidates.js';
 import { describeCause } from '../src/core/errors.js';
 import { createRandom } from '../src/core/random.js';
 import { topIndices } from '../src/core/vector.js';

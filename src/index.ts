@@ -48,7 +48,8 @@ export { defaultCacheFolder } from './core/files.js';
 export { clearCache, describeCache, trimCache, verifyCache } from './checkpoint/cache/cache-contents.js';
 
 // `mistletoe audit` and `mistletoe compare`.
-export { runAudit, planAudit, startAudit, resumeAudit, type AuditOptions } from './audit/run-audit.js';
+export { runAudit, planAudit, startAudit, resumeAudit } from './audit/run-audit.js';
+export type { AuditOptions } from './audit/units/executors.js';
 export { createRequest, type AuditPlan } from './audit/audit-request.js';
 export { judge, type Gate, type Verdict } from './report/audit/verdict.js';
 export { writeReports } from './report/audit/write-reports.js';

@@ -19,7 +19,7 @@ import { type DeviceWish, recordDevice } from '../runtime/device-choice.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { GivenSuffix } from '../text/prompts/suffix-list.js';
 import { parseDay, today } from '../text/template/calendar-day.js';
-import { type TemplateText, loadChatTemplate, readTemplate } from '../text/template/chat-template.js';
+import { loadChatTemplate, readTemplate } from '../text/template/chat-template.js';
 import { type AuditSettings, applyPreset, settingsSchema } from './settings.js';
 
 export const promptSchema = z.object({
@@ -173,15 +173,11 @@ async function pinTemplate(
   targetFolder: string,
 ): Promise<Pick<AuditRequest, 'chatTemplate' | 'date'>> {
   const date = plan.date === undefined ? today() : parseDay(plan.date, '--date');
-  const given = plan.chatTemplate === undefined ? {} : { chatTemplate: await pinText(plan.chatTemplate) };
+  const text = plan.chatTemplate === undefined ? undefined : await readTemplate(plan.chatTemplate);
+  // Reports show the origin without private paths.
+  const given = text === undefined ? {} : { chatTemplate: { ...text, origin: shortenPath(text.origin) } };
   const template = await loadChatTemplate(targetFolder, { ...given, date });
   return { ...given, ...(template?.asksForDate === true ? { date } : {}) };
-}
-
-/** Reports show the origin without private paths. */
-async function pinText(chatTemplate: string): Promise<TemplateText> {
-  const template = await readTemplate(chatTemplate);
-  return { ...template, origin: shortenPath(template.origin) };
 }
 
 /** Appends the first free number if the name is taken. */

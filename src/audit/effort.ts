@@ -5,7 +5,6 @@
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import { countParameters } from '../draft/reading/checks.js';
-import { levelsOf } from '../draft/tree/grow-tree.js';
 import { matmul } from '../graph/operations/contraction.js';
 import { input, weight } from '../graph/tensor.js';
 import type { CausalModel } from '../model/causal-model.js';
@@ -15,7 +14,7 @@ import { float32, type Runtime } from '../runtime/program.js';
 import type { FileWeights, MemoryWeights, WeightStore } from '../runtime/weights.js';
 import { armKeys } from './arms/drafter-units.js';
 import type { ArmKey } from './arms/measure-arm.js';
-import type { LoadedDrafter } from './arms/transfer.js';
+import type { LoadedDrafter } from './arms/drafter-audit.js';
 import type { AuditRequest } from './audit-request.js';
 import { isSearched } from './result.js';
 import { rowsPerBatch } from './search/pass-rows.js';
@@ -134,14 +133,14 @@ export async function estimateEffort(
   drafters: readonly LoadedDrafter[],
 ): Promise<Effort> {
   const { settings } = request;
-  const counted = drafters.map(({ id, drafter, policy }) => ({
+  const counted = drafters.map(({ id, drafter, draftLevels }) => ({
     keys: request.prompts.flatMap((prompt) => armKeys(request, id, prompt.id)),
-    share: 1 + (levelsOf(policy) * drafter.parameterCount) / countParameters(target.model.weights),
+    share: 1 + (draftLevels * drafter.parameterCount) / countParameters(target.model.weights),
   }));
   const total = countEffort(settings, await measurePace(target), counted);
   const memory = estimateMemory({
     target: target.model,
-    drafters: drafters.map(({ drafter, policy }) => ({ drafter, levels: levelsOf(policy) })),
+    drafters: drafters.map(({ drafter, draftLevels: levels }) => ({ drafter, levels })),
     search: total.searches > 0 ? settings : undefined,
   });
   return { ...total, ...memory };

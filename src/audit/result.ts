@@ -152,7 +152,7 @@ const preservationSchema = z.object({
 });
 export type PreservationMeasures = Readonly<z.infer<typeof preservationSchema>>;
 
-const armSchema = z.object({
+export const armSchema = z.object({
   arm: z.enum(arms),
   /** From 1. */
   repeat: number,
@@ -192,7 +192,7 @@ export const tracePointSchema = z.object({
 });
 export type TracePoint = Readonly<z.infer<typeof tracePointSchema>>;
 
-const traceSchema = z.object({
+export const traceSchema = z.object({
   arm: z.enum(arms),
   repeat: number,
   objective: z.string(),
@@ -202,23 +202,6 @@ const traceSchema = z.object({
   steps: z.array(tracePointSchema).readonly(),
 });
 export type SearchTrace = Readonly<z.infer<typeof traceSchema>>;
-
-/** A measured arm, or why it was skipped. */
-export const unitSchema = z.union([
-  z.object({ result: armSchema, trace: traceSchema.nullable() }),
-  z.object({
-    skipped: z.string(),
-    /** Its worker ended again and again, or reported an error. */
-    failed: z.literal(true).exactOptional(),
-  }),
-]);
-export type UnitData = z.infer<typeof unitSchema>;
-
-/** What is recorded of a failed unit that is not an arm. */
-const failureSchema = z.strictObject({ failed: z.string() });
-
-const countsSchema = z.object({ accepted: number, steps: number });
-export const transferSchema = z.union([failureSchema, countsSchema]);
 
 const universalSplitSchema = z.object({
   /** Prompts in which the suffix survives. */
@@ -232,15 +215,13 @@ const universalSplitSchema = z.object({
 });
 export type UniversalSplit = Readonly<z.infer<typeof universalSplitSchema>>;
 
-const universalResultSchema = z.object({
+export const universalResultSchema = z.object({
   drafter: z.string(),
   suffix: z.string(),
   trained: universalSplitSchema,
   heldOut: universalSplitSchema.nullable(),
 });
 export type UniversalResult = Readonly<z.infer<typeof universalResultSchema>>;
-/** Null if no suffix was inside the bounds. */
-export const universalSchema = z.union([failureSchema, universalResultSchema]).nullable();
 
 export interface DrafterSummary {
   readonly arms: readonly ArmSummary[];

@@ -1,55 +1,29 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
-import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import {
   describeMachine,
   deviceOf,
   findSameDevice,
   requireSameKind,
   tellToResume,
-  type WorkerPlan,
 } from '../runs/run-device.js';
 import { nameDevice, type RecordedDevice } from '../runtime/device-choice.js';
-import type { Runtime } from '../runtime/program.js';
-import type { AuditEvents } from './units/audit-unit.js';
-import { openModels } from './audit-models.js';
 import { type AuditPlan, type AuditRequest, createRequest, requestSchema } from './audit-request.js';
 import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
-import { type Effort, estimateEffort } from './effort.js';
-import { Interrupted } from './arms/prompt-audit.js';
-import {
-  type AuditResult,
-  type DrafterResult,
-  type FailedUnit,
-  resultSchema,
-  transferSchema,
-  unitSchema,
-  universalSchema,
-} from './result.js';
+import type { Effort } from './effort.js';
+import { type AuditResult, type DrafterResult, type FailedUnit, resultSchema } from './result.js';
 import { type AuditTimings, timingSchema } from './arms/phase-clock.js';
-import { findRuntime, openBackend } from './units/executors.js';
+import { type AuditOptions, openBackend, openInProcess } from './units/executors.js';
+import { transferSchema, unitSchema, universalSchema } from './units/audit-unit.js';
 import { runUnits } from './units/run-units.js';
 import { RunFolder } from '../runs/run-folder.js';
 import { type RunPlace, refuseUsedFolder } from '../runs/run-place.js';
 import { basename } from 'node:path';
+import type { z } from 'zod';
 import { collectTransfer, transferKey } from './arms/transfer.js';
 import { armKeys, collectPrompt, unitKey } from './arms/drafter-units.js';
 import type { UnitSource } from '../runs/run-units.js';
 import { summariseDrafter } from './summary.js';
 import { universalKey } from './arms/universal.js';
-
-export interface AuditOptions {
-  readonly events?: AuditEvents | undefined;
-  readonly signal?: AbortSignal | undefined;
-  readonly cacheFolder?: string | undefined;
-  /** Read all of the converted weights before they are used. */
-  readonly verifyCache?: boolean | undefined;
-  /** Used and left open; by default one for this audit alone, with the device and the threads of the request. */
-  readonly runtime?: Runtime | undefined;
-  /** Workers on this machine. Default: several threads on a GPU, none on the CPU or with a given runtime. */
-  readonly workers?: WorkerPlan | undefined;
-  /** URL of a Redis or Valkey server whose workers run the units; `mistletoe worker` is one. */
-  readonly queue?: string | undefined;
-}
 
 export type AuditOutcome =
   | {
@@ -111,21 +85,9 @@ export async function resumeAudit(path: string, options: AuditOptions = {}): Pro
 
 /** What an audit would do and cost: models are loaded and timed, nothing is searched and no folder is made. */
 export async function planAudit(request: AuditRequest, options: AuditOptions = {}): Promise<Effort> {
-  const runtime = await findRuntime(request, options.runtime);
-  try {
-    const { target, drafters } = await openModels(request, runtime, cacheOf(options));
-    return await estimateEffort(request, target, drafters);
-  } finally {
-    if (options.runtime === undefined) await runtime.dispose();
-  }
-}
-
-function cacheOf({ cacheFolder, verifyCache, events }: AuditOptions): CacheOptions {
-  return {
-    ...(cacheFolder === undefined ? {} : { cacheFolder }),
-    ...(verifyCache === undefined ? {} : { verifyCache }),
-    onNotice: (message) => events?.onNotice?.(message),
-  };
+  const { effort, close } = await openInProcess(request, options);
+  await close();
+  return effort;
 }
 
 /** The folder is made once the models are known to load: what is refused leaves nothing behind. */
@@ -134,22 +96,18 @@ async function execute(
   request: AuditRequest,
   options: AuditOptions,
 ): Promise<AuditOutcome> {
-  const { events = {}, signal, runtime, workers, queue } = options;
-  const onNotice = (message: string): void => events.onNotice?.(message);
-  const cache = cacheOf(options);
-  const backend = await openBackend(request, { signal, cache, runtime, workers, queue, onNotice });
+  const { signal } = options;
+  const backend = await openBackend(request, options);
   let folder: RunFolder | undefined;
   try {
     folder = openFolder();
-    const failures = await runUnits(folder, request, backend, { events, signal });
+    const failures = await runUnits(folder, request, backend, options);
     await backend.finish?.();
     const result = rebuildResult(request, folder);
     const timings = collectTimings(folder, request, backend.label);
-    folder.notices.forEach(onNotice);
     return { status: 'complete', result, timings, folder, failures };
   } catch (cause) {
-    const isInterruption = cause instanceof Interrupted || cause === signal?.reason;
-    if (folder !== undefined && isInterruption) return { status: 'interrupted', folder };
+    if (folder !== undefined && cause === signal?.reason) return { status: 'interrupted', folder };
     throw folder === undefined ? cause : tellToResume(cause, folder.path);
   } finally {
     folder?.close();
@@ -188,27 +146,21 @@ export function rebuildResult(request: AuditRequest, units: UnitSource): AuditRe
 }
 
 /** In the order of the run. */
-function listFailed(request: AuditRequest, units: UnitSource): FailedUnit[] {
-  const { drafters, prompts } = request;
+function listFailed({ drafters, prompts, ...request }: AuditRequest, units: UnitSource): FailedUnit[] {
   const failed: FailedUnit[] = [];
-  const add = (unit: string, data: object | null | undefined): void => {
-    if (data != null && 'failed' in data) failed.push({ unit, error: String(data.failed) });
+  const add = (unit: string, schema: z.ZodType<object | null>): void => {
+    const data = units.get(unit, schema) ?? {};
+    if ('failed' in data)
+      failed.push({ unit, error: String('skipped' in data ? data.skipped : data.failed) });
   };
   for (const { id } of drafters) {
     for (const prompt of prompts)
-      for (const key of armKeys(request, id, prompt.id)) {
-        const unit = unitKey(id, prompt.id, key);
-        const data = units.get(unit, unitSchema);
-        if (data !== undefined && 'failed' in data) add(unit, { failed: data.skipped });
-      }
-    add(universalKey(id), units.get(universalKey(id), universalSchema));
+      for (const key of armKeys(request, id, prompt.id)) add(unitKey(id, prompt.id, key), unitSchema);
+    add(universalKey(id), universalSchema);
   }
   for (const { id: found } of drafters)
     for (const { id: measured } of drafters)
-      for (const { id } of prompts) {
-        const unit = transferKey(found, measured, id);
-        add(unit, units.get(unit, transferSchema));
-      }
+      for (const { id } of prompts) add(transferKey(found, measured, id), transferSchema);
   return failed;
 }
 

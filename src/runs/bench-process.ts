@@ -11,7 +11,7 @@ class BenchProcess implements ProcessWork {
 
   constructor(
     private readonly setup: BenchSetup,
-    private readonly hooks: ProcessHooks,
+    private readonly onNotice: (message: string) => void,
   ) {}
 
   async prepare(): Promise<void> {
@@ -39,9 +39,9 @@ class BenchProcess implements ProcessWork {
     const { plan, device, threads } = this.setup;
     return (this.opened ??= openRuntime(device, threads).then((runtime) => {
       this.runtime = runtime;
-      return openBench(plan, runtime, { onNotice: this.hooks.onNotice });
+      return openBench(plan, runtime, { onNotice: this.onNotice });
     }));
   }
 }
 
-serveUnits((setup, hooks) => new BenchProcess(setup as BenchSetup, hooks));
+serveUnits((setup, onNotice) => new BenchProcess(setup as BenchSetup, onNotice));

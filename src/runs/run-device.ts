@@ -93,21 +93,10 @@ export function tellToResume(cause: unknown, path: string): unknown {
   return cause;
 }
 
-// The machine and the version that numbers were measured with.
-export interface Machine {
-  /** The processor or a GPU, and the compute type. */
-  readonly device: RecordedDevice;
-  readonly processor: string;
-  readonly cores: number;
-  readonly memoryBytes: number;
-  readonly system: string;
-  readonly architecture: string;
-  readonly nodeVersion: string;
-  readonly mistletoeVersion: string;
-}
-
-export function describeMachine(device: RecordedDevice = processorDevice): Machine {
+/** The machine and the version that numbers were measured with. */
+export function describeMachine(device: RecordedDevice = processorDevice) {
   return {
+    /** The processor or a GPU, and the compute type. */
     device,
     processor: cpus()[0]?.model.replace(/\s+/g, ' ').trim() ?? 'unknown processor',
     cores: availableParallelism(),
@@ -118,6 +107,7 @@ export function describeMachine(device: RecordedDevice = processorDevice): Machi
     mistletoeVersion: readVersion(),
   };
 }
+export type Machine = Readonly<ReturnType<typeof describeMachine>>;
 
 // Devices for workers: `cuda:0,cuda:1` or `cuda:all`, and how many run on each.
 /** The text itself if it is a device, a list of GPUs, or cuda:all. */

@@ -37,8 +37,6 @@ export class RunFolder {
   private hasFailed = false;
   private isClosed = false;
   private readonly sinceMs: number;
-  /** What was passed over while the run's files were read, in sentences. */
-  readonly notices: string[] = [];
 
   private constructor(
     readonly path: string,
@@ -112,23 +110,13 @@ export class RunFolder {
     return path;
   }
 
-  /** One entry for each unit that counts: the last, where a kill made the unit run again. */
+  /** One entry for each unit that counts: the last, where a kill made the unit run again. Unreadable lines are left out. */
   readTimings<T>(schema: z.ZodType<T>): T[] {
     const last = new Map<string, T>();
-    let unreadable = 0;
-    for (const { value } of readTimingLines(this.path)) {
-      if (elapsedSchema.safeParse(value).success) continue;
-      const named = timingSchema.safeParse(value);
-      const { unit, ...fields } = named.data ?? { unit: '' };
-      const timing = schema.safeParse(fields);
-      if (!named.success || !timing.success) unreadable += 1;
-      else if (this.units.has(unit)) last.set(unit, timing.data);
-    }
-    if (unreadable > 0) {
-      const lines = unreadable === 1 ? '1 line' : `${unreadable} lines`;
-      this.notices.push(
-        `${lines} of ${join(this.path, timingsFile)} cannot be read and ${unreadable === 1 ? 'does' : 'do'} not count.`,
-      );
+    for (const line of readTimingLines(this.path)) {
+      const { unit = '', ...fields } = timingSchema.safeParse(line).data ?? {};
+      const timing = schema.safeParse(fields).data;
+      if (timing !== undefined && this.units.has(unit)) last.set(unit, timing);
     }
     return [...last.values()];
   }
@@ -170,10 +158,8 @@ export class RunFolder {
     this.stepLines = steps.length;
     this.chain = chain;
     const timings = join(this.path, timingsFile);
-    for (const { value } of readTimingLines(this.path)) {
-      const parsed = elapsedSchema.safeParse(value);
-      if (parsed.success) this.earlierMs = parsed.data.elapsedMs;
-    }
+    for (const line of readTimingLines(this.path))
+      this.earlierMs = elapsedSchema.safeParse(line).data?.elapsedMs ?? this.earlierMs;
     explainFailure(join(this.path, unitsFile), 'audit', () => {
       cutToLines(join(this.path, unitsFile), lines);
       cutToLines(join(this.path, stepsFile), steps);
@@ -182,10 +168,10 @@ export class RunFolder {
   }
 }
 
-/** undefined stands for a line that cannot be read. */
-function readTimingLines(folder: string): { readonly value: unknown }[] {
+/** Undefined for a line that cannot be read. */
+function readTimingLines(folder: string): unknown[] {
   return readLines(join(folder, timingsFile)).map((line) => {
     const parsed = parseLine(line);
-    return { value: 'value' in parsed ? parsed.value : undefined };
+    return 'value' in parsed ? parsed.value : undefined;
   });
 }

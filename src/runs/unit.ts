@@ -26,7 +26,6 @@ export type UnitPart = Readonly<z.infer<typeof partSchema>>;
 export interface UnitHooks {
   onPart(part: UnitPart, worker: WorkerName): void;
   onProgress?(progress: unknown, worker: WorkerName): void;
-  onNotice?(message: string): void;
 }
 
 export interface WorkerName {
@@ -152,7 +151,6 @@ export function unpackError({ message, code, hint, deviceFault }: SentError): Er
 export interface ProcessHooks {
   readonly onPart: (part: UnitPart) => void;
   readonly onProgress: (progress: unknown) => void;
-  readonly onNotice: (message: string) => void;
 }
 
 export interface ProcessWork {
@@ -164,7 +162,9 @@ export interface ProcessWork {
   dispose(): Promise<void>;
 }
 
-export function serveUnits(create: (setup: unknown, hooks: ProcessHooks) => ProcessWork): void {
+export function serveUnits(
+  create: (setup: unknown, onNotice: (message: string) => void) => ProcessWork,
+): void {
   const send = (message: WorkerMessage): void => {
     if (parentPort !== null) parentPort.postMessage(JSON.stringify(message));
     else if (process.connected) process.send?.(message);
@@ -176,9 +176,9 @@ export function serveUnits(create: (setup: unknown, hooks: ProcessHooks) => Proc
     onProgress: (progress) => {
       send({ kind: 'progress', progress });
     },
-    onNotice: (message) => {
-      send({ kind: 'notice', message });
-    },
+  };
+  const noteToParent = (message: string): void => {
+    send({ kind: 'notice', message });
   };
   let work: ProcessWork | undefined;
   const close = async (): Promise<void> => {
@@ -191,7 +191,7 @@ export function serveUnits(create: (setup: unknown, hooks: ProcessHooks) => Proc
   const handle = async (message: PoolMessage): Promise<void> => {
     let isOfSetup = true;
     try {
-      if (message.kind === 'setup') work = create(message.setup, hooks);
+      if (message.kind === 'setup') work = create(message.setup, noteToParent);
       else if (message.kind === 'close') await close();
       else if (message.kind === 'ask') send({ kind: 'done', answer: await work?.ask(message.question) });
       else {

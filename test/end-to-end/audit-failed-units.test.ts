@@ -21,8 +21,7 @@ it('finishes the run without the units that failed, and reports their errors', a
     }),
   );
   const [first, second] = request.drafters.map(({ id }) => id) as [string, string];
-  const cache = { cacheFolder: audits.cacheFolder };
-  const backend = await openBackend(request, { cache, onNotice: () => undefined });
+  const backend = await openBackend(request, { cacheFolder: audits.cacheFolder });
   const doomed = [`${first}/universal`, `transfer/${first}/${second}`];
   const folder = RunFolder.create(audits.freshFolder(), request);
   const run = (): Promise<unknown> =>
@@ -39,7 +38,7 @@ it('finishes the run without the units that failed, and reports their errors', a
               : backend.executor.run(unit, hooks),
         },
       },
-      { events: {}, signal: undefined },
+      {},
     );
   try {
     expect(await run()).toEqual(doomed.map((unit) => ({ unit, error: 'the worker ended with SIGKILL' })));

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/audit-request.js';
 import { AuditSchedule } from '../../src/audit/units/audit-schedule.js';
 import type { AuditUnitInput } from '../../src/audit/units/audit-unit.js';
-import type { ProcessSetup } from '../../src/audit/units/unit-process.js';
+import type { WorkerSetup } from '../../src/audit/units/audit-worker.js';
 import { createRandom } from '../../src/core/random.js';
 import { UnitPool } from '../../src/runs/unit-pool.js';
 import type { UnitPart } from '../../src/runs/unit.js';
@@ -105,7 +105,7 @@ it('a thread computes the parts of a process', async () => {
   const request = await createRequest(plan);
   const unit = new AuditSchedule(request, { has: () => false, get: () => undefined }).next()!;
   const [{ sha256, folder }] = request.drafters as [(typeof request.drafters)[0]];
-  const setup: ProcessSetup = {
+  const setup: WorkerSetup = {
     folders: { [request.target.sha256]: request.targetFolder, [sha256]: folder },
     ...{ device: processorDevice, threads: 1, cacheFolder: audits.cacheFolder, verifyCache: false },
   };

@@ -18,8 +18,6 @@ import type { AuditSettings } from '../settings.js';
 
 export interface AuditPrompt {
   readonly id: string;
-  readonly category: string | null;
-  readonly text: string;
   readonly reference: string | null;
   readonly beforeIds: readonly number[];
   readonly afterIds: readonly number[];
@@ -106,8 +104,6 @@ export async function preparePrompt(
   const cleanLogits = logits!.slice(0, windowIds.length * vocabularySize);
   return {
     id: prompt.id,
-    category: prompt.category ?? null,
-    text: prompt.text,
     reference: prompt.reference ?? null,
     beforeIds: wholeIds.slice(0, shared),
     afterIds: wholeIds.slice(shared),

@@ -5,7 +5,7 @@ import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { findAddedMarkers } from '../../text/template/chat-template.js';
-import type { UnitEvents } from '../units/audit-unit.js';
+import type { UnitData, UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { type ArmTiming, PhaseClock } from './phase-clock.js';
@@ -14,27 +14,39 @@ import { type ArmKey, decodeFreely } from './measure-arm.js';
 import type { PassRows } from '../search/pass-rows.js';
 import { type PromptAudit, runArm } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
-import type { UnitData } from '../result.js';
+import type { TracePoint } from '../result.js';
 import { Scorer } from '../search/scoring.js';
-import { type SearchPrograms, compileAudit } from '../search/search-programs.js';
+import type { SearchPrograms } from '../search/search-programs.js';
 
-export interface DrafterAudit {
-  readonly request: AuditRequest;
-  /** Take what belongs to a unit beside its data. */
-  readonly onStep: (step: object) => void;
-  readonly onTiming: (timing: ArmTiming) => void;
-  readonly target: Target;
+/** A drafter that is open, with its policy. */
+export interface LoadedDrafter {
   readonly id: string;
   readonly drafter: Drafter;
   readonly policy: PolicyChooser;
   readonly draftLevels: number;
-  readonly allowed: Int32Array;
-  readonly events: UnitEvents;
-  readonly signal?: AbortSignal | undefined;
-  readonly passRows: PassRows;
 }
 
-export type TimedAudit = PromptAudit & { readonly clock: PhaseClock };
+type UnitRequest = Pick<AuditRequest, 'settings' | 'seed' | 'prompts' | 'suffixes'>;
+
+interface NamedFolder {
+  readonly name: string;
+  readonly folder: string;
+}
+
+/** A unit's request, with all that units share open. */
+export interface DrafterAudit extends LoadedDrafter {
+  readonly request: UnitRequest;
+  readonly models: readonly NamedFolder[];
+  readonly target: Target;
+  readonly allowed: Int32Array;
+  readonly passRows: PassRows;
+  /** Compiled on first use. */
+  readonly programs: () => SearchPrograms;
+  readonly signal: AbortSignal | undefined;
+  onStep(name: UnitName, point: TracePoint): void;
+  onTiming(timing: ArmTiming): void;
+  onNotice(message: string): void;
+}
 
 /** Below this mean accepted length, a drafter has nothing to lose. */
 const minCleanLength = 1.05;
@@ -43,7 +55,7 @@ export async function auditArm(
   audit: DrafterAudit,
   prompt: RequestPrompt,
   key: ArmKey,
-  prepare: () => Promise<TimedAudit>,
+  prepare: () => Promise<PromptAudit>,
 ): Promise<UnitData> {
   try {
     const prepared = await prepare();
@@ -62,17 +74,14 @@ export async function auditArm(
     const isExpected =
       cause instanceof MistletoeError && ['incomplete', 'context', 'text'].includes(cause.code);
     if (!isExpected) throw nameDrafter(cause, audit.id);
-    audit.events.onNotice?.(
-      `${prompt.id}: ${cause.message}${cause.hint === undefined ? '' : ` ${cause.hint}`}`,
-    );
-    return { skipped: withoutFolders(cause.message, audit.request) };
+    audit.onNotice(`${prompt.id}: ${cause.message}${cause.hint === undefined ? '' : ` ${cause.hint}`}`);
+    return { skipped: withoutFolders(cause.message, audit.models) };
   }
 }
 
 /** Reports name models, not folders on the author's machine. */
-export function withoutFolders(sentence: string, { target, targetFolder, drafters }: AuditRequest): string {
-  const named = [{ name: target.name, folder: targetFolder }, ...drafters];
-  return named.reduce((text, { name, folder }) => text.replaceAll(folder, name), sentence);
+export function withoutFolders(sentence: string, models: readonly NamedFolder[]): string {
+  return models.reduce((text, { name, folder }) => text.replaceAll(folder, name), sentence);
 }
 
 /** Errors of a drafter do not know its name in this audit. */
@@ -102,54 +111,36 @@ function requireRoom(
   );
 }
 
-export async function preparePromptAudit(
-  audit: DrafterAudit,
-  prompt: RequestPrompt,
-  compiled: { programs?: SearchPrograms },
-): Promise<TimedAudit> {
-  const { request, target, drafter, id, policy } = audit;
+export async function preparePromptAudit(audit: DrafterAudit, prompt: RequestPrompt): Promise<PromptAudit> {
+  const { request, target, drafter, id, policy, allowed, passRows, signal } = audit;
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
   const auditPrompt = await preparePrompt(target, prompt, { ...settings, seed });
   requireRoom(audit, auditPrompt);
-  compiled.programs ??= compileAudit(models, settings, audit.draftLevels);
+  const programs = audit.programs();
   const given: (readonly number[])[] = [];
   for (const { text, place } of givenFor(request.suffixes, id, prompt.id)) {
     given.push(await encodeSuffix(target, auditPrompt, text, place));
     const { rendered } = auditPrompt;
     const [marker] = findAddedMarkers(rendered, text, rendered.markers ?? []);
     if (marker !== undefined) {
-      audit.events.onNotice?.(
+      audit.onNotice(
         `The suffix of ${place} contains the role marker "${marker}": it changes the conversation, not only the prompt.`,
       );
     }
   }
   const state = await readPromptState(models, auditPrompt.beforeIds);
-  const scorer = new Scorer(target, models, compiled.programs, auditPrompt, state, audit.passRows);
-  const setup = {
-    target,
-    drafter,
-    policy,
-    prompt: auditPrompt,
-    maxNewTokens: settings.maxNewTokens,
-    temperature: settings.temperature,
-    seed,
-    clock: new PhaseClock(),
-  };
+  const setup = { target, drafter, policy, prompt: auditPrompt, settings, seed, clock: new PhaseClock() };
   return {
     ...setup,
-    scorer,
-    bounds: settings,
+    scorer: new Scorer(target, models, programs, auditPrompt, state, passRows),
     clean: lazily(() => decodeFreely(setup, [])),
-    settings,
-    allowed: audit.allowed,
+    allowed,
     unit: `${id}/${prompt.id}`,
     given,
     onStep: (key, point) => {
-      const name = nameUnit(id, prompt.id, key);
-      audit.onStep({ drafter: id, promptId: prompt.id, arm: name.arm, ...point });
-      audit.events.onStep?.(name, point, settings.steps);
+      audit.onStep(nameUnit(id, prompt.id, key), point);
     },
-    signal: audit.signal,
+    signal,
   };
 }

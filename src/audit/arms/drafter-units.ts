@@ -1,8 +1,7 @@
 import { type KeepRule, satisfies } from '../../measure/kept-class.js';
 import type { UnitSource } from '../../runs/run-units.js';
-import type { ArmName, ArmResult, PromptResult, UnitData } from '../result.js';
-import { isSearched, unitSchema } from '../result.js';
-import type { UnitName } from '../units/audit-unit.js';
+import { type ArmName, type ArmResult, isSearched, type PromptResult } from '../result.js';
+import { type UnitData, type UnitName, unitSchema } from '../units/audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { ArmKey } from './measure-arm.js';
 

@@ -45,7 +45,7 @@ it('one that fails leaves the prefix to the others until they end', async () => 
   const setup = {
     ...{ target, drafter: failFirstSession(pair.drafter, sessions), prompt, scorer, seed: 0 },
     ...{ policy: always({ kind: 'chain', length: 3 }), clock: new PhaseClock() },
-    ...{ maxNewTokens: settings.maxNewTokens, temperature: 0, bounds: settings, settings, unit: 'unit' },
+    ...{ settings, unit: 'unit' },
     allowed: listAllowedTokens(target.tokenizer, target.model.configuration.vocabularySize, settings),
     given: [],
   };

@@ -25,10 +25,14 @@ function randomSuffix(name: string): number[] {
   );
 }
 
-const decodeAlong = ({ target, drafter, prompt }: ScorerParts, suffixIds: readonly number[], more = {}) =>
+const decodeAlong = (
+  { target, drafter, prompt }: ScorerParts,
+  suffixIds: readonly number[],
+  { temperature = 0, seed = 0 } = {},
+) =>
   decodeHeld(
     {
-      ...{ target, drafter, temperature: 0, maxNewTokens: window, seed: 0, ...more },
+      ...{ target, drafter, seed, settings: { temperature, maxNewTokens: window } },
       prompt: { ...prompt, answer: { ...prompt.answer, tokenIds: prompt.windowIds } },
       policy: always({ kind: 'chain', length: levels }),
     },

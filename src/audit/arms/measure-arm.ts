@@ -30,6 +30,7 @@ import type {
 } from '../result.js';
 import type { Scorer } from '../search/scoring.js';
 import type { KeepBounds } from '../search/search-problem.js';
+import type { AuditSettings } from '../settings.js';
 import { type AuditPrompt, joinPrompt, suffixText } from './audit-prompt.js';
 import { type ArmTiming, PhaseClock } from './phase-clock.js';
 
@@ -98,15 +99,14 @@ export interface DecodeSetup {
   readonly drafter: Drafter;
   readonly policy: PolicyChooser;
   readonly prompt: AuditPrompt;
-  readonly maxNewTokens: number;
-  readonly temperature: number;
+  readonly settings: Pick<AuditSettings, 'maxNewTokens' | 'temperature'>;
   readonly seed: number;
   readonly clock?: PhaseClock | undefined;
 }
 
 export interface ArmSetup extends DecodeSetup {
   readonly scorer: Scorer;
-  readonly bounds: KeepBounds;
+  readonly settings: AuditSettings;
   /** The clean prompt decoded freely. */
   readonly clean: () => Promise<SpeculativeGeneration>;
 }
@@ -123,7 +123,7 @@ export async function measureArm(
   { arm, repeat }: ArmKey,
   suffixIds: readonly number[],
 ): Promise<ArmMeasure> {
-  const { target, prompt, scorer, bounds } = setup;
+  const { target, prompt, scorer, settings } = setup;
   // Above temperature 0, A/A is another draw from the same distribution.
   const seeded = arm === 'clean-again' ? { ...setup, seed: setup.seed + 1 } : setup;
   const held = await decodeHeld(seeded, suffixIds);
@@ -143,7 +143,7 @@ export async function measureArm(
       answer: recordAnswer(target, free),
       freeRunning: summarise(free.acceptance),
       compared: compareLengths(free, await setup.clean()),
-      preservation: await measurePreservation(target, prompt, scorer, suffixIds, free, bounds),
+      preservation: await measurePreservation(target, prompt, scorer, suffixIds, free, settings),
       slowOther: null,
       ...(roleMarker === undefined ? {} : { roleMarker }),
     },
@@ -173,7 +173,7 @@ export const decodeHeld: typeof decodeFreely = (setup, suffixIds, options) =>
   decodeFreely(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...options });
 
 export function decodeFreely(
-  { target, drafter, policy, prompt, maxNewTokens, temperature, seed, clock = new PhaseClock() }: DecodeSetup,
+  { target, drafter, policy, prompt, settings, seed, clock = new PhaseClock() }: DecodeSetup,
   suffixIds: readonly number[],
   options: DecodeOptions = {},
 ): Promise<SpeculativeGeneration> {
@@ -181,8 +181,8 @@ export function decodeFreely(
     decodeSpeculative(target.model, drafter, {
       ...options,
       promptIds: joinPrompt(prompt, suffixIds),
-      maxNewTokens,
-      sampling: { temperature },
+      maxNewTokens: settings.maxNewTokens,
+      sampling: { temperature: settings.temperature },
       seed,
       stopIds: target.stopIds,
       tokenizer: target.tokenizer,
@@ -194,7 +194,7 @@ export function decodeFreely(
 
 /** The baseline of the speedup. */
 async function timePlain(
-  { target, prompt, temperature, seed, clock = new PhaseClock() }: ArmSetup,
+  { target, prompt, settings, seed, clock = new PhaseClock() }: ArmSetup,
   suffixIds: readonly number[],
   { tokenIds }: SpeculativeGeneration,
 ): Promise<number | null> {
@@ -202,7 +202,7 @@ async function timePlain(
     decodePlain(target.model, {
       promptIds: joinPrompt(prompt, suffixIds),
       maxNewTokens: tokenIds.length,
-      sampling: { temperature },
+      sampling: { temperature: settings.temperature },
       seed,
       stopIds: target.stopIds,
     }),

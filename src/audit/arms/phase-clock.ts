@@ -102,15 +102,11 @@ export class PhaseClock {
 
 const round = (milliseconds: number): number => Math.round(milliseconds * 100) / 100;
 
-export function timeScorer(scorer: SuffixScorer, clock: PhaseClock | undefined): SuffixScorer {
-  if (clock === undefined) return scorer;
+export function timeScorer(scorer: SuffixScorer, clock: PhaseClock): SuffixScorer {
   return {
     answerLength: scorer.answerLength,
     score: (...given) => clock.during('scoring', () => scorer.score(...given)),
     keepRoundTrips: (...given) => clock.during('scoring', () => scorer.keepRoundTrips(...given)),
     rankTokens: (...given) => clock.during('gradient', () => scorer.rankTokens(...given)),
-    differentiate: (...given) => clock.during('gradient', () => scorer.differentiate(...given)),
-    differentiatePositions: (...given) =>
-      clock.during('gradient', () => scorer.differentiatePositions(...given)),
   };
 }

@@ -12,15 +12,15 @@ import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, drawStarts, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
 import { compareLengths, decodeFreely, decodeHeld, judgeAnswer, measureArm } from './measure-arm.js';
-import { timeScorer } from './phase-clock.js';
+import { type PhaseClock, timeScorer } from './phase-clock.js';
 import { formatProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';
 import type { SearchMode, SearchOutcome, SearchSettings } from '../search/search-problem.js';
-import { type AuditSettings, attackSearch } from '../settings.js';
+import { attackSearch } from '../settings.js';
 
 export interface PromptAudit extends ArmSetup {
-  readonly settings: AuditSettings;
+  readonly clock: PhaseClock;
   readonly allowed: Int32Array;
   /** Names the random streams. */
   readonly unit: string;
@@ -32,9 +32,6 @@ export interface PromptAudit extends ArmSetup {
 export interface ArmOutcome extends ArmMeasure {
   readonly trace: SearchTrace | null;
 }
-
-/** Stopped by the user: nothing of the unit counts. */
-export class Interrupted extends Error {}
 
 /** How the search of an arm differs from the attack's. */
 const searches: Readonly<Record<SearchedArm, Partial<SearchSettings>>> = {
@@ -90,7 +87,6 @@ async function searchArm(
     },
     search,
   );
-  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
   const choice = await chooseFinalist(audit, outcome);
   const { result, timing } = await measureArm(audit, key, choice.suffixIds);
   return {
@@ -124,9 +120,9 @@ async function chooseFinalist(
   audit: PromptAudit,
   { finalists, minDivergence }: SearchOutcome,
 ): Promise<Choice> {
-  const { target, drafter, prompt, bounds } = audit;
+  const { target, drafter, prompt, settings } = audit;
   if (finalists.length === 0) {
-    const why = `No suffix inside the bounds was found: the smallest divergence is ${minDivergence.toFixed(3)}, the bound ${bounds.epsilon}.`;
+    const why = `No suffix inside the bounds was found: the smallest divergence is ${minDivergence.toFixed(3)}, the bound ${settings.epsilon}.`;
     return { suffixIds: [], failureReason: why, slowerDifferentAnswer: null };
   }
   // Without its last token: if nothing follows the suffix, the clean prompt is this and that token.
@@ -136,7 +132,7 @@ async function chooseFinalist(
     engine.run((scheduler) => decodeHeld(audit, suffixIds, { prefix, scheduler }));
   const decodeAll = finalists.map(async ({ suffixIds }) => {
     const free = await engine.run((scheduler) => decodeFreely(audit, suffixIds, { prefix, scheduler }));
-    const judged = judgeAnswer(prompt, free, bounds);
+    const judged = judgeAnswer(prompt, free, settings);
     return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
   });
   const tasks = [hold([]), ...decodeAll] as const;
@@ -165,7 +161,7 @@ async function chooseFinalist(
     return { suffixIds: best.suffixIds, failureReason: null, slowerDifferentAnswer };
   const why = decoded.some(({ held }) => held !== undefined)
     ? `None of the ${finalists.length} suffixes that were decoded makes a step accept less than without one.`
-    : `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${bounds.keep}).`;
+    : `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${settings.keep}).`;
   return { suffixIds: [], failureReason: why, slowerDifferentAnswer };
 }
 

@@ -1,24 +1,15 @@
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
-import { always } from '../../decode/policies/policy-chooser.js';
-import type { Target } from '../../decode/target.js';
-import type { Drafter } from '../../draft/drafter.js';
-import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
-import type { UnitName } from '../units/audit-unit.js';
-import type { AuditPrompt } from './audit-prompt.js';
+import { transferSchema, type UnitName } from '../units/audit-unit.js';
+import { type AuditPrompt, preparePrompt } from './audit-prompt.js';
+import type { DrafterAudit } from './drafter-audit.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
-import { type DrafterResult, type PromptResult, type TransferMatrix, transferSchema } from '../result.js';
+import type { ArmName, ArmResult, DrafterResult, PromptResult, TransferMatrix } from '../result.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import { type StepCounts, acceptedLengthOf, poolCounts } from '../../measure/statistics.js';
-
-export interface LoadedDrafter {
-  readonly id: string;
-  readonly drafter: Drafter;
-  readonly policy: ResolvedPolicy;
-}
 
 /** Prompts decoded at once. */
 const batchSize = 8;
@@ -28,15 +19,13 @@ export function poolLengths(counts: readonly StepCounts[]): number {
 }
 
 export async function countAlongAnswer(
-  target: Target,
-  { drafter, policy }: Omit<LoadedDrafter, 'id'>,
-  { settings, seed }: AuditRequest,
+  { target, drafter, policy, request }: DrafterAudit,
   prompt: AuditPrompt,
   suffixIds: readonly number[],
   scheduler: PassScheduler,
 ): Promise<StepCounts> {
-  const { maxNewTokens, temperature } = settings;
-  const setup = { target, drafter, policy: always(policy), prompt, maxNewTokens, temperature, seed };
+  const { settings, seed } = request;
+  const setup = { target, drafter, policy, prompt, settings, seed };
   const { acceptance } = await decodeHeld(setup, suffixIds, { scheduler });
   return { accepted: acceptance.accepted, steps: acceptance.steps };
 }
@@ -47,32 +36,27 @@ export const transferName = (found: string, measured: string): UnitName => ({
   arm: 'transfer',
 });
 
-export interface TransferWork {
-  readonly target: Target;
-  readonly request: AuditRequest;
-  readonly measured: LoadedDrafter;
-  readonly prepare: (prompt: AuditRequest['prompts'][number]) => Promise<AuditPrompt>;
-  /** [prompt of the request] */
-  readonly suffixes: readonly (readonly number[])[];
-  readonly onCounts: (promptId: string, counts: StepCounts) => void;
-}
-
 /** Suffixes found on another drafter, measured along the same answers. */
-export async function measureTransfer(work: TransferWork): Promise<void> {
-  const { target, request, measured, suffixes } = work;
-  for (let start = 0; start < request.prompts.length; start += batchSize) {
-    const batch = request.prompts.slice(start, start + batchSize);
+export async function measureTransfer(
+  audit: DrafterAudit,
+  suffixes: readonly (readonly number[])[], // [prompt of the request]
+  onCounts: (promptId: string, counts: StepCounts) => void,
+): Promise<void> {
+  const { target, request } = audit;
+  const { prompts, settings, seed } = request;
+  for (let start = 0; start < prompts.length; start += batchSize) {
+    const batch = prompts.slice(start, start + batchSize);
     const engine = new Engine({ concurrency: batchSize });
     const counts = await Promise.all(
       batch.map(async (given, index) => {
-        const prompt = await work.prepare(given);
+        const prompt = await preparePrompt(target, given, { ...settings, seed });
         return engine.run((scheduler) =>
-          countAlongAnswer(target, measured, request, prompt, suffixes[start + index]!, scheduler),
+          countAlongAnswer(audit, prompt, suffixes[start + index]!, scheduler),
         );
       }),
     );
     batch.forEach(({ id }, index) => {
-      work.onCounts(id, counts[index]!);
+      onCounts(id, counts[index]!);
     });
   }
 }
@@ -85,20 +69,13 @@ export function collectTransfer(
   const prompts = listShared(request, results);
   const drafters = results.map(({ drafter }) => drafter);
   const lengthOf = (found: DrafterResult, measured: string): number | null => {
-    if (measured === found.drafter) return poolLengths(prompts.map((id) => attackOf(found, id)!.sameAnswer));
+    if (measured === found.drafter)
+      return poolLengths(prompts.map((id) => findArm(found, id, 'attack')!.sameAnswer));
     const counts = readTransfer(source, found.drafter, measured, prompts);
     return counts.length < prompts.length ? null : poolLengths(counts);
   };
   const clean = results.map((result) =>
-    poolLengths(
-      prompts.flatMap((id) =>
-        result.prompts
-          .filter(({ promptId }) => promptId === id)
-          .flatMap(({ arms }) =>
-            arms.filter(({ arm }) => arm === 'clean').map(({ sameAnswer }) => sameAnswer),
-          ),
-      ),
-    ),
+    poolLengths(prompts.map((id) => findArm(result, id, 'clean')!.sameAnswer)),
   );
   const attacked = results.map((found) => drafters.map((measured) => lengthOf(found, measured)));
   return { drafters, prompts, attacked, clean };
@@ -111,8 +88,15 @@ export function listShared({ prompts }: AuditRequest, results: readonly AuditedD
   return prompts.map(({ id }) => id).filter((id) => results.every((result) => isAudited(result, id)));
 }
 
-export function attackOf({ prompts }: AuditedDrafter, id: string): PromptResult['arms'][number] | undefined {
-  return prompts.find(({ promptId }) => promptId === id)?.arms.find(({ arm }) => arm === 'attack');
+const isAudited = (result: AuditedDrafter, id: string): boolean =>
+  findPrompt(result, id)?.skipped === null && findArm(result, id, 'attack') !== undefined;
+
+const findPrompt = ({ prompts }: AuditedDrafter, id: string): PromptResult | undefined =>
+  prompts.find(({ promptId }) => promptId === id);
+
+/** The first of the prompt. */
+export function findArm(result: AuditedDrafter, id: string, name: ArmName): ArmResult | undefined {
+  return findPrompt(result, id)?.arms.find(({ arm }) => arm === name);
 }
 
 export const transferKey = (found: string, measured: string, promptId: string): string =>
@@ -133,11 +117,6 @@ function readTransfer(
       hint: 'It is not finished, or a line of its units.jsonl was removed.',
     });
   });
-}
-
-function isAudited({ prompts }: AuditedDrafter, id: string): boolean {
-  const prompt = prompts.find(({ promptId }) => promptId === id);
-  return prompt?.skipped === null && prompt.arms.some(({ arm }) => arm === 'attack');
 }
 
 export function splitPrompts<T>(prompts: readonly T[], seed: number): { trained: T[]; heldOut: T[] } {

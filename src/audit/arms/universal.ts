@@ -4,24 +4,20 @@
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
-import { always } from '../../decode/policies/policy-chooser.js';
-import type { KeptClass } from '../../measure/kept-class.js';
 import { type StepCounts, testSignedRanks } from '../../measure/statistics.js';
 import type { UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, keepRoundTrips, preparePrompt } from './audit-prompt.js';
-import { type LoadedDrafter, countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
-import { type Candidate, type RankedTokens, rankTokens } from '../search/candidates.js';
+import { countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
+import { type Candidate, rankAlong, type RankedTokens, rankTokens } from '../search/candidates.js';
 import { drawRandomSuffix } from './controls.js';
 import type { DrafterAudit } from './drafter-audit.js';
 import { decodeFreely, judgeAnswer } from './measure-arm.js';
-import { cosine, projectGradient } from '../search/projection.js';
-import { Interrupted } from './prompt-audit.js';
+import { type Projection, projectGradient } from '../search/projection.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
 import { Scorer } from '../search/scoring.js';
-import { type SearchPrograms, compileAudit } from '../search/search-programs.js';
 import { searchSuffix } from '../search/search.js';
-import type { Scored, SuffixGradients, SuffixScorer } from '../search/search-problem.js';
+import type { Scored, SuffixScorer } from '../search/search-problem.js';
 import { attackSearch } from '../settings.js';
 import { countClasses } from '../summary.js';
 
@@ -35,25 +31,17 @@ interface PreparedPrompt {
 }
 
 /** On the prompts of the request; undefined if no suffix is inside the bounds. */
-export async function searchUniversal(
-  audit: DrafterAudit,
-  policy: LoadedDrafter['policy'],
-): Promise<UniversalResult | undefined> {
-  const { target, drafter, request, draftLevels } = audit;
-  const programs = compileAudit({ target: target.model, drafter }, request.settings, draftLevels);
+export async function searchUniversal(audit: DrafterAudit): Promise<UniversalResult | undefined> {
+  const prepared = await prepareAll(audit);
   try {
-    const prepared = await prepareAll(audit, programs);
-    return await searchWith(audit, policy, prepared).finally(() => {
-      for (const { scorer } of prepared) scorer.dispose();
-    });
+    return await searchWith(audit, prepared);
   } finally {
-    await programs.dispose();
+    for (const { scorer } of prepared) scorer.dispose();
   }
 }
 
 async function searchWith(
   audit: DrafterAudit,
-  policy: LoadedDrafter['policy'],
   prepared: readonly PreparedPrompt[],
 ): Promise<UniversalResult | undefined> {
   const { target, request, allowed, id } = audit;
@@ -63,36 +51,33 @@ async function searchWith(
   if (first === undefined) return undefined;
   const random = createRandom(seed, 'universal', id);
   const start = await drawRandomSuffix(target, first.prompt, allowed, settings.suffixLength, random);
-  const outcome = await searchSuffix(
+  const { finalists } = await searchSuffix(
     {
       scorer: combineScorers(trained.map(({ scorer }) => scorer)),
       allowed,
       starts: [start],
       random,
       onStep: (point) => {
-        audit.onStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
-        audit.events.onStep?.(universalName(id), point, settings.steps);
+        audit.onStep(universalName(id), point);
       },
       signal: audit.signal,
     },
     attackSearch(settings),
   );
-  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
-  const [winner] = outcome.finalists;
+  const [winner] = finalists;
   if (winner === undefined) return undefined;
   return {
     drafter: id,
     suffix: target.tokenizer.decode(winner.suffixIds),
-    trained: await measureSplit(audit, policy, trained, winner.suffixIds),
-    heldOut: heldOut.length === 0 ? null : await measureSplit(audit, policy, heldOut, winner.suffixIds),
+    trained: await measureSplit(audit, trained, winner.suffixIds),
+    heldOut: heldOut.length === 0 ? null : await measureSplit(audit, heldOut, winner.suffixIds),
   };
 }
 
-async function prepareAll(
-  { target, drafter, request, passRows }: DrafterAudit,
-  programs: SearchPrograms,
-): Promise<PreparedPrompt[]> {
+async function prepareAll(audit: DrafterAudit): Promise<PreparedPrompt[]> {
+  const { target, drafter, request, passRows } = audit;
   const { settings, seed } = request;
+  const programs = audit.programs();
   const models = { target: target.model, drafter };
   const prepared: PreparedPrompt[] = [];
   for (const given of request.prompts) {
@@ -103,19 +88,12 @@ async function prepareAll(
   return prepared;
 }
 
-interface MeasuredPrompt {
-  readonly clean: StepCounts;
-  readonly attacked: StepCounts;
-  readonly divergence: number;
-  readonly kept: KeptClass;
-}
-
 async function measureSplit(
-  { target, drafter, request }: DrafterAudit,
-  policy: LoadedDrafter['policy'],
+  audit: DrafterAudit,
   prompts: readonly PreparedPrompt[],
   suffixIds: readonly number[],
 ): Promise<UniversalSplit> {
+  const { target, drafter, policy, request } = audit;
   const { settings, seed } = request;
   const survivors: { readonly prompt: AuditPrompt; readonly divergence: number }[] = [];
   for (const { prompt, scorer } of prompts) {
@@ -126,9 +104,9 @@ async function measureSplit(
   }
   const engine = new Engine();
   const countAlong = (prompt: AuditPrompt, ids: readonly number[]): Promise<StepCounts> =>
-    engine.run((scheduler) => countAlongAnswer(target, { drafter, policy }, request, prompt, ids, scheduler));
-  const measure = async ({ prompt, divergence }: (typeof survivors)[number]): Promise<MeasuredPrompt> => {
-    const setup = { target, drafter, policy: always(policy), prompt, ...settings, seed };
+    engine.run((scheduler) => countAlongAnswer(audit, prompt, ids, scheduler));
+  const measure = async ({ prompt, divergence }: (typeof survivors)[number]) => {
+    const setup = { target, drafter, policy, prompt, settings, seed };
     const [free, clean, attacked] = await Promise.all([
       engine.run((scheduler) => decodeFreely(setup, suffixIds, { scheduler })),
       countAlong(prompt, []),
@@ -152,6 +130,11 @@ async function measureSplit(
 
 export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
   const count = scorers.length;
+  const collect = async <Result>(read: (scorer: Scorer) => Promise<Result>): Promise<Result[]> => {
+    const all: Result[] = [];
+    for (const scorer of scorers) all.push(await read(scorer));
+    return all;
+  };
   return {
     answerLength: 1,
     async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
@@ -177,45 +160,28 @@ export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
       }
       return totals;
     },
-    async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
-      const all: SuffixGradients[] = [];
-      for (const scorer of scorers) all.push(await scorer.differentiate(suffixIds));
-      return {
-        degradation: all.reduce((total, { degradation }) => total + degradation / count, 0),
-        divergence: all.reduce((total, { divergence }) => total + divergence / count, 0),
-        degradationGradient: average(all.map(({ degradationGradient }) => degradationGradient)),
-        divergenceGradient: average(all.map(({ divergenceGradient }) => divergenceGradient)),
-      };
-    },
     async rankTokens(suffixIds, towards, ranking): Promise<RankedTokens> {
       if (towards.kind === 'restoreAnswer') {
-        const all: Float32Array[] = [];
-        for (const scorer of scorers) all.push(await scorer.differentiateMarginLoss(suffixIds));
+        const all = await collect((scorer) => scorer.differentiateMarginLoss(suffixIds));
         const promising = rankTokens(suffixIds, negate(average(all)), ranking);
         return { promising, before: 0, after: 0 };
       }
-      const { degradationGradient, divergenceGradient } = await this.differentiate(suffixIds);
-      const direction =
-        towards.kind === 'restoreDistribution'
-          ? negate(divergenceGradient)
-          : projectGradient(degradationGradient, [divergenceGradient], { ...towards, kind: 'direction' });
-      return {
-        promising: rankTokens(suffixIds, direction, ranking),
-        before: cosine(degradationGradient, divergenceGradient),
-        after: cosine(direction, divergenceGradient),
+      const all = await collect((scorer) => scorer.differentiate(suffixIds));
+      const degradationGradient = average(all.map((gradients) => gradients.degradationGradient));
+      const divergenceGradient = average(all.map((gradients) => gradients.divergenceGradient));
+      const project = async (projection: Projection): Promise<Float32Array> => {
+        const positions = (scorer: Scorer) => scorer.differentiatePositions(suffixIds);
+        const isSubspace = projection.kind === 'subspace';
+        const preservation = isSubspace ? (await collect(positions)).flat() : [divergenceGradient];
+        return projectGradient(degradationGradient, preservation, projection);
       };
+      const isRestoring = towards.kind === 'restoreDistribution';
+      const direction = isRestoring ? negate(divergenceGradient) : await project(towards.projection);
+      return rankAlong(suffixIds, direction, { degradationGradient, divergenceGradient }, ranking);
     },
-    async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
-      const all: Float32Array[] = [];
-      for (const scorer of scorers) all.push(...(await scorer.differentiatePositions(suffixIds)));
-      return all;
-    },
-    async keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<boolean[]> {
-      const kept = suffixes.map(() => true);
-      for (const scorer of scorers) {
-        (await scorer.keepRoundTrips(suffixes)).forEach((survives, index) => (kept[index] &&= survives));
-      }
-      return kept;
+    async keepRoundTrips(suffixes): Promise<boolean[]> {
+      const kept = await collect((scorer) => scorer.keepRoundTrips(suffixes));
+      return suffixes.map((_, index) => kept.every((survives) => survives[index]));
     },
   };
 }

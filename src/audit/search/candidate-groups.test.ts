@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Candidate } from './candidates.js';
-import { fillPasses, groupByBeginning, processorGroups, roundCopies } from './pass-rows.js';
+import { fillPasses, groupByBeginning, roundCopies } from './pass-rows.js';
 
 const editsAt = (...firsts: readonly number[]): Candidate[] =>
   firsts.map((first) => ({ suffixIds: [], first }));
@@ -10,14 +10,14 @@ const firstsOf = (groups: readonly (readonly Candidate[])[]): number[][] =>
 describe('groups of candidates', () => {
   it('are those of one position where those are many', () => {
     const edits = editsAt(...new Array<number>(9).fill(3), ...new Array<number>(8).fill(1));
-    expect(firstsOf(groupByBeginning(edits, processorGroups))).toEqual([
+    expect(firstsOf(groupByBeginning(edits))).toEqual([
       new Array<number>(8).fill(1),
       new Array<number>(9).fill(3),
     ]);
   });
 
   it('reach over positions where those are few', () => {
-    expect(firstsOf(groupByBeginning(editsAt(5, 0, 2), processorGroups))).toEqual([[0, 2, 5]]);
+    expect(firstsOf(groupByBeginning(editsAt(5, 0, 2)))).toEqual([[0, 2, 5]]);
   });
 
   it('fill passes of a device: the later they begin, the more of them', () => {

@@ -19,7 +19,7 @@ import { sum } from '../../graph/operations/reductions.js';
 import { reshape } from '../../graph/operations/shaping.js';
 import type { MixedValues, NamedTensors, NamedValues } from '../../runtime/program.js';
 import { float32, floatsOf, integersOf } from '../../runtime/program.js';
-import { least } from './projection.js';
+import { cosine, least, type Projection } from './projection.js';
 
 /** `first`: the earliest changed position. */
 export interface Candidate {
@@ -104,12 +104,9 @@ export const keyOf = (suffixIds: readonly number[]): string => suffixIds.join(' 
 // vocabulary] only ranks come back. With g the gradient to follow and h the one to preserve, the direction is
 // keep * g - (weight * <g,h> / <h,h> + turn) * h
 // A penalty excludes forbidden tokens and the suffix's own.
-/**
- * Raise the degradation with lambda of the preservation gradient projected out; lower the divergence; or lower the
- * answer margin loss.
- */
+/** Raise the degradation with the preservation projected out; lower the divergence; or lower the answer margin loss. */
 export type SearchDirection =
-  | { readonly kind: 'degrade'; readonly weight: number }
+  | { readonly kind: 'degrade'; readonly projection: Projection }
   | { readonly kind: 'restoreDistribution' }
   | { readonly kind: 'restoreAnswer' };
 
@@ -172,10 +169,11 @@ export function rankingInputs(
   for (const token of allowed) barred[token] = 0;
   const scalar = (value: number) => float32(Float32Array.of(value), [1, 1]);
   const degrades = towards.kind === 'degrade';
+  const isProjected = degrades && towards.projection.kind === 'direction';
   return {
     barred: float32(barred, [vocabularySize]),
     keep: scalar(degrades ? 1 : 0),
-    weight: scalar(degrades ? towards.weight : 0),
+    weight: scalar(isProjected ? towards.projection.weight : 0),
     turn: scalar(degrades ? 0 : 1),
   };
 }
@@ -190,6 +188,25 @@ export function readRanking(outputs: MixedValues, suffixLength: number): RankedT
     ),
   );
   return { promising, before: floatsOf(outputs, 'before')[0]!, after: floatsOf(outputs, 'after')[0]! };
+}
+
+export interface SuffixGradients {
+  readonly degradationGradient: Float32Array; // [suffix, vocabulary]
+  readonly divergenceGradient: Float32Array; // [suffix, vocabulary]
+}
+
+/** On the host, with the cosines of the direction. */
+export function rankAlong(
+  base: readonly number[],
+  direction: Float32Array,
+  { degradationGradient, divergenceGradient }: SuffixGradients,
+  ranking: TokenRanking,
+): RankedTokens {
+  return {
+    promising: rankTokens(base, direction, ranking),
+    before: cosine(degradationGradient, divergenceGradient),
+    after: cosine(direction, divergenceGradient),
+  };
 }
 
 /** On the host. */

@@ -113,27 +113,16 @@ export function acceptanceAlong(
 ): Tensor {
   const logits = pass.draftLogits[depth]!;
   const { scores, draftable } = draftedScores(pass, depth, answer);
-  const accepted =
-    temperature === 0
-      ? cast(equal(scores, reduceMaximum(logits)), 'float32')
-      : minimum(
-          1,
-          exponential(
-            subtract(draftLogProbability(logits, depth, answer), targetLogProbability(pass, depth, answer)),
-          ),
-        );
+  const fromDepth = (x: Tensor, axis: number): Tensor => slice(x, axis, 1 + depth);
+  const chance = (): Tensor => {
+    const targetLogProbabilities = fromDepth(logSoftmax(pass.targetLogits), 1);
+    const draftLog = pickTokens(logSoftmax(logits), fromDepth(answer.draftTokens, 0));
+    const targetLog = pickTokens(targetLogProbabilities, fromDepth(answer.tokens, 0));
+    return minimum(1, exponential(subtract(draftLog, targetLog)));
+  };
+  const accepted = temperature === 0 ? cast(equal(scores, reduceMaximum(logits)), 'float32') : chance();
   const [batch, row] = logits.shape as [Dimension, Dimension];
   return reshape(select(draftable, accepted, 0), [batch, row]);
-}
-
-/** log q of the answer's tokens. [batch, row, 1] */
-function draftLogProbability(logits: Tensor, depth: number, { draftTokens }: HeldAnswer): Tensor {
-  return pickTokens(logSoftmax(logits), slice(draftTokens, 0, 1 + depth));
-}
-
-/** log p of the answer's tokens. [batch, row, 1] */
-function targetLogProbability({ targetLogits }: ForcedPass, depth: number, { tokens }: HeldAnswer): Tensor {
-  return pickTokens(slice(logSoftmax(targetLogits), 1, 1 + depth), slice(tokens, 0, 1 + depth));
 }
 
 /** 1 if the answer's token is the target's most likely one. [batch, window] */

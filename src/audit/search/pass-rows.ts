@@ -12,27 +12,19 @@ import type { Candidate } from './candidates.js';
  */
 const step = 8;
 
-/** Small groups share more of the base, large groups the cost of a pass. */
-interface GroupSize {
-  readonly fewest: number;
-  readonly most: number;
-}
-
-/** For candidates that equal the base before this position. */
-export type SizeGroup = (first: number) => GroupSize;
-
-export const processorGroups: SizeGroup = () => ({ fewest: 8, most: Infinity });
+/** Copies that fill a pass of candidates which equal the base before this position. */
+export type FullPass = (first: number) => number;
 
 /** Later first edits need fewer rows, so more fit into a pass. */
-export function fillPasses(copiesOf: (first: number) => number): SizeGroup {
+export function fillPasses(copiesOf: FullPass): FullPass {
   return (first) => {
     const most = copiesOf(first);
-    const full = most < step ? most : Math.floor(most / step) * step;
-    return { fewest: full, most: full };
+    return most < step ? most : Math.floor(most / step) * step;
   };
 }
 
-export function groupByBeginning(candidates: readonly Candidate[], sizeOf: SizeGroup): Candidate[][] {
+/** `fullPass` is for devices. On a CPU, small groups share more of the base, large groups the cost of a pass. */
+export function groupByBeginning(candidates: readonly Candidate[], fullPass?: FullPass): Candidate[][] {
   const sorted = [...candidates].sort((left, right) => left.first - right.first);
   const groups: Candidate[][] = [];
   for (const candidate of sorted) {
@@ -44,8 +36,8 @@ export function groupByBeginning(candidates: readonly Candidate[], sizeOf: SizeG
 
   function hasRoom(group: readonly Candidate[], { first }: Candidate): boolean {
     const own = group[0]!.first;
-    const { fewest, most } = sizeOf(own);
-    return group.length < (own === first ? Math.max(fewest, most) : fewest);
+    if (fullPass !== undefined) return group.length < fullPass(own);
+    return own === first || group.length < step;
   }
 }
 

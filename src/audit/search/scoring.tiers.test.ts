@@ -80,9 +80,9 @@ describe.each(casesOfTier(variants, (name) => quickVariants.includes(name)))('sc
   });
 
   it.each([
-    { kind: 'degrade', weight: 0 },
-    { kind: 'degrade', weight: 1 },
-    { kind: 'degrade', weight: 2 },
+    { kind: 'degrade', projection: { kind: 'none' } },
+    { kind: 'degrade', projection: { kind: 'direction', weight: 1 } },
+    { kind: 'degrade', projection: { kind: 'direction', weight: 2 } },
     { kind: 'restoreDistribution' },
     { kind: 'restoreAnswer' },
   ] satisfies SearchDirection[])('rank tokens as their gradients do: %o', async (towards) => {
@@ -95,7 +95,7 @@ describe.each(casesOfTier(variants, (name) => quickVariants.includes(name)))('sc
     const answerMarginLoss = await scorer.differentiateMarginLoss(suffixIds);
     const direction =
       towards.kind === 'degrade'
-        ? projectGradient(degradationGradient, [divergenceGradient], { ...towards, kind: 'direction' })
+        ? projectGradient(degradationGradient, [divergenceGradient], towards.projection)
         : (towards.kind === 'restoreDistribution' ? divergenceGradient : answerMarginLoss).map(
             (value) => -value,
           );

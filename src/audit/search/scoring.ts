@@ -9,18 +9,20 @@ import { type AuditPrompt, joinPrompt, keepRoundTrips } from '../arms/audit-prom
 import {
   type Candidate,
   keyOf,
+  rankAlong,
   type RankedTokens,
   rankingInputs,
   readRanking,
   type SearchDirection,
+  type SuffixGradients,
   type TokenRanking,
 } from './candidates.js';
-import type { SizeGroup } from './pass-rows.js';
-import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } from './pass-rows.js';
+import { projectGradient } from './projection.js';
+import { fillPasses, type FullPass, groupByBeginning, PassRows, roundCopies } from './pass-rows.js';
 import { answerInputs, applyLookups, countDraftsAlong, walkAnswer } from './held-answer.js';
 import { type PromptState, extendState, passInputs, releaseState } from './prompt-state.js';
 import { type SearchModels, type SearchPrograms, declaredOf, runDeclared } from './search-programs.js';
-import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
+import type { AnswerScore, Scored, SuffixScorer } from './search-problem.js';
 import { acceptedLengthOf } from '../../measure/statistics.js';
 
 export class Scorer implements SuffixScorer {
@@ -48,7 +50,7 @@ export class Scorer implements SuffixScorer {
 
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
     if (candidates.length === 0) return [];
-    const groups = groupByBeginning(candidates, this.groupSize(base.length));
+    const groups = groupByBeginning(candidates, this.fullPass(base.length));
     // Reading the base must save more rows than it costs.
     const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
     const isShared = saved > base.length;
@@ -64,8 +66,8 @@ export class Scorer implements SuffixScorer {
     return (await runWithLimit(passes, mayOverlap ? 2 : 1)).flat();
   }
 
-  private groupSize(suffixLength: number): SizeGroup {
-    if (!this.isOnDevice) return processorGroups;
+  private fullPass(suffixLength: number): FullPass | undefined {
+    if (!this.isOnDevice) return undefined;
     return fillPasses((first) => this.passRows.countCopies(this.rowsBehind(first, suffixLength)));
   }
 
@@ -173,7 +175,9 @@ export class Scorer implements SuffixScorer {
   }
 
   /** With respect to the suffix's one-hot rows. */
-  async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
+  async differentiate(
+    suffixIds: readonly number[],
+  ): Promise<SuffixGradients & Pick<Scored, 'degradation' | 'divergence'>> {
     const outputs = await runDeclared(await this.programs.gradients(), this.gradientInputs(suffixIds));
     return {
       degradation: floatsOf(outputs, 'degradation')[0]!,
@@ -197,6 +201,12 @@ export class Scorer implements SuffixScorer {
     { allowed, count }: TokenRanking,
   ): Promise<RankedTokens> {
     const { programs, models } = this;
+    if (towards.kind === 'degrade' && towards.projection.kind === 'subspace') {
+      const gradients = await this.differentiate(suffixIds);
+      const positions = await this.differentiatePositions(suffixIds);
+      const direction = projectGradient(gradients.degradationGradient, positions, towards.projection);
+      return rankAlong(suffixIds, direction, gradients, { allowed, count });
+    }
     const restoresAnswer = towards.kind === 'restoreAnswer';
     const inputs = this.gradientInputs(suffixIds);
     const program = await (restoresAnswer ? programs.marginLossGradient() : programs.gradients());

@@ -4,11 +4,6 @@ import type { Candidate, RankedTokens, SearchDirection, TokenRanking } from './c
 import type { Projection } from './projection.js';
 import type { TracePoint } from '../result.js';
 
-interface Score {
-  readonly degradation: number;
-  readonly divergence: number;
-}
-
 /** Decoding along the clean answer, from the same pass. */
 export interface AnswerScore {
   readonly length: number;
@@ -18,14 +13,11 @@ export interface AnswerScore {
   readonly answerMarginLoss: number;
 }
 
-export interface Scored extends Score, AnswerScore {
+export interface Scored extends AnswerScore {
+  readonly degradation: number;
+  readonly divergence: number;
   readonly suffixIds: readonly number[];
   readonly first: number;
-}
-
-export interface SuffixGradients extends Score {
-  readonly degradationGradient: Float32Array; // [suffix, vocabulary]
-  readonly divergenceGradient: Float32Array; // [suffix, vocabulary]
 }
 
 /**
@@ -90,8 +82,6 @@ export interface SuffixScorer {
     towards: SearchDirection,
     ranking: TokenRanking,
   ): Promise<RankedTokens>;
-  differentiate(suffixIds: readonly number[]): Promise<SuffixGradients>;
-  differentiatePositions(suffixIds: readonly number[]): Promise<readonly Float32Array[]>;
   keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<readonly boolean[]>;
 }
 
@@ -102,6 +92,7 @@ export interface SearchProblem {
   readonly starts: readonly (readonly number[])[];
   readonly random: Random;
   readonly onStep?: ((point: TracePoint) => void) | undefined;
+  /** Once aborted, the next step throws its reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -111,5 +102,4 @@ export interface SearchOutcome {
   readonly trace: readonly TracePoint[];
   readonly scoredCandidates: number;
   readonly minDivergence: number;
-  readonly interrupted: boolean;
 }

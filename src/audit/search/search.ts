@@ -18,7 +18,6 @@ import {
   rankTokens,
   type SearchDirection,
 } from './candidates.js';
-import { cosine, projectGradient } from './projection.js';
 import type { Scored, SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
 import { isInside, violationOf } from './search-problem.js';
 
@@ -125,7 +124,7 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
   let ranked: (RankedTokens & { readonly from: Scored }) | undefined;
 
   for (let step = 1; step <= settings.steps; step++) {
-    if (problem.signal?.aborted === true) return { ...buffer.outcome(), trace, interrupted: true };
+    problem.signal?.throwIfAborted();
     if (stalled >= settings.patience) {
       current = buffer.takeNext() ?? current;
       stalled = 0;
@@ -161,7 +160,7 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
     trace.push(point);
     problem.onStep?.(point);
   }
-  return { ...buffer.outcome(), trace, interrupted: false };
+  return { ...buffer.outcome(), trace };
 }
 
 async function tryStarts(problem: SearchProblem, buffer: SuffixBuffer): Promise<Scored> {
@@ -193,7 +192,7 @@ async function chooseTokens(
   settings: SearchSettings,
   current: Scored,
 ): Promise<RankedTokens> {
-  const { projection, searchMode } = settings;
+  const { searchMode } = settings;
   const { suffixIds } = current;
   const ranking = { allowed, count: settings.topTokens };
   if (searchMode === 'undirected' || searchMode === 'unguided') {
@@ -201,17 +200,7 @@ async function chooseTokens(
     const direction = Float32Array.from({ length: suffixIds.length * width }, () => random.next());
     return { promising: rankTokens(suffixIds, direction, ranking), before: 0, after: 0 };
   }
-  const towards = chooseDirection(settings, current, scorer.answerLength);
-  if (towards.kind !== 'degrade' || projection.kind !== 'subspace')
-    return scorer.rankTokens(suffixIds, towards, ranking);
-  const { degradationGradient, divergenceGradient } = await scorer.differentiate(suffixIds);
-  const positions = await scorer.differentiatePositions(suffixIds);
-  const direction = projectGradient(degradationGradient, positions, projection);
-  return {
-    promising: rankTokens(suffixIds, direction, ranking),
-    before: cosine(degradationGradient, divergenceGradient),
-    after: cosine(direction, divergenceGradient),
-  };
+  return scorer.rankTokens(suffixIds, chooseDirection(settings, current, scorer.answerLength), ranking);
 }
 
 function chooseDirection(
@@ -222,5 +211,5 @@ function chooseDirection(
   const isOutside = !isInside(current, bounds, answerLength);
   if (isOutside && current.divergence <= bounds.epsilon) return { kind: 'restoreAnswer' };
   if (searchMode === 'preservation' || isOutside) return { kind: 'restoreDistribution' };
-  return { kind: 'degrade', weight: projection.kind === 'direction' ? projection.weight : 0 };
+  return { kind: 'degrade', projection };
 }

@@ -3,10 +3,9 @@
  * their clean arm decides whether the prompt counts. Then every search is a unit. The suffix for many prompts needs all
  * prompts of its drafter; transfer needs all drafters. What can run follows from what is recorded, not from when it was.
  */
-import { deviceOf } from '../../runs/run-device.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { UnitSchedule } from '../../runs/unit.js';
-import { isSearched, transferSchema, unitSchema, universalSchema } from '../result.js';
+import { isSearched } from '../result.js';
 import type { RequestPrompt } from '../arms/drafter-units.js';
 import {
   armKeys,
@@ -18,9 +17,10 @@ import {
   unitKey,
 } from '../arms/drafter-units.js';
 import type { ArmKey } from '../arms/measure-arm.js';
-import { attackOf, listShared, transferKey, transferName } from '../arms/transfer.js';
+import { findArm, listShared, transferKey, transferName } from '../arms/transfer.js';
 import { universalKey, universalName } from '../arms/universal.js';
 import type { AuditUnit, AuditUnitInput, UnitName } from './audit-unit.js';
+import { shareRequest, transferSchema, unitSchema, universalSchema } from './audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
 
 type RequestDrafter = AuditRequest['drafters'][number];
@@ -183,7 +183,7 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
         (id) => recorded.get(transferKey(found.id, measured.id, id), transferSchema) === undefined,
       );
       const own = results.find(({ drafter }) => drafter === found.id)!;
-      const suffixes = missing.map((id) => [...attackOf(own, id)!.suffixIds]);
+      const suffixes = missing.map((id) => [...findArm(own, id, 'attack')!.suffixIds]);
       const prompts = missing.map((id) => request.prompts.find((prompt) => prompt.id === id)!);
       const work = { kind: 'transfer', found: found.id, suffixes } as const;
       const unit = this.handOut(key(found.id, measured.id), this.inputOf(measured, prompts, [], work));
@@ -211,17 +211,10 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
     suffixes: AuditRequest['suffixes'],
     work: AuditUnitInput['work'],
   ): AuditUnitInput {
-    const { version, settings, seed, target, taps, chatTemplate, date } = this.request;
+    const drafter = { id, name, parameterCount, sha256, system, policy };
     return {
       command: 'audit',
-      request: {
-        ...{ version, settings, seed, device: deviceOf(this.request), target },
-        drafter: { id, name, parameterCount, sha256, system, policy },
-        ...(taps === undefined ? {} : { taps }),
-        prompts: [...prompts],
-        suffixes: [...suffixes],
-        ...{ chatTemplate, date },
-      },
+      request: { ...shareRequest(this.request), drafter, prompts: [...prompts], suffixes: [...suffixes] },
       work,
     };
   }

@@ -4,10 +4,12 @@
  * and no paths at all.
  */
 import { z } from 'zod';
-import { fileLimits, maxThreads } from '../../core/limits.js';
+import { fileLimits } from '../../core/limits.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { Unit, WorkerName } from '../../runs/unit.js';
-import { arms, type TracePoint } from '../result.js';
+import { deviceOf } from '../../runs/run-device.js';
+import type { TracePoint } from '../result.js';
+import { armSchema, arms, tracePointSchema, traceSchema, universalResultSchema } from '../result.js';
 import { type AuditRequest, requestSchema } from '../audit-request.js';
 
 /** Without a file: a worker on another machine does not have it. */
@@ -61,41 +63,53 @@ export const strangeUnitSchema = auditUnitSchema.refine(
   'a policy without a file and a chat template of usual size were expected',
 );
 
-interface ModelFolders {
-  readonly target: string;
-  readonly drafter: string;
+// The parts of units, as data.
+/** A measured arm, or why it was skipped. */
+export const unitSchema = z.union([
+  z.object({ result: armSchema, trace: traceSchema.nullable() }),
+  z.object({
+    skipped: z.string(),
+    /** Its worker ended again and again, or reported an error. */
+    failed: z.literal(true).exactOptional(),
+  }),
+]);
+export type UnitData = z.infer<typeof unitSchema>;
+
+/** What is recorded of a failed unit that is not an arm. */
+const failureSchema = z.strictObject({ failed: z.string() });
+
+const countsSchema = z.object({ accepted: z.number(), steps: z.number() });
+export const transferSchema = z.union([failureSchema, countsSchema]);
+
+/** Null if no suffix was inside the bounds. */
+export const universalSchema = z.union([failureSchema, universalResultSchema]).nullable();
+
+/** What all units of a run have in common. */
+export function shareRequest(
+  request: AuditRequest,
+): Omit<AuditUnitInput['request'], 'drafter' | 'prompts' | 'suffixes'> {
+  const { version, settings, seed, target, taps, chatTemplate, date } = request;
+  const device = deviceOf(request);
+  return { version, settings, seed, device, target, ...(taps && { taps }), chatTemplate, date };
 }
 
-/** The request of a unit as the rest of the audit knows it. */
-export function toRequest({ request }: AuditUnitInput, folders: ModelFolders, threads: number): AuditRequest {
-  const { drafter, ...rest } = request;
-  return {
-    ...rest,
-    schema: requestShape.schema.value,
-    node: process.version,
-    preset: '',
-    threads: Math.min(threads, maxThreads),
-    targetFolder: folders.target,
-    drafters: [{ ...drafter, folder: folders.drafter }],
-    transfer: false,
-    universal: false,
-    command: '',
-  };
-}
-
-// Progress events of an audit.
-/** An arm of a prompt on a drafter, the universal search, or a transfer measurement. */
-export interface UnitName {
-  readonly drafter: string;
-  readonly prompt: string;
+// Progress of a unit on its way to the display. Through a queue it is untrusted, like everything else.
+const nameSchema = z.object({
+  drafter: z.string(),
+  prompt: z.string(),
   /** An arm with its number (`attack`, `attack#2`), `universal` or `transfer`. */
-  readonly arm: string;
-}
+  arm: z.string(),
+});
+/** An arm of a prompt on a drafter, the universal search, or a transfer measurement. */
+export type UnitName = Readonly<z.infer<typeof nameSchema>>;
 
-export interface UnitEvents {
-  onStep?(unit: UnitName, point: TracePoint, steps: number): void;
-  onNotice?(message: string): void;
-}
+export const progressSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('start'), name: nameSchema }),
+  z.object({ kind: z.literal('step'), name: nameSchema, point: tracePointSchema, steps: z.number() }),
+  /** The accepted length is null if the unit was skipped. */
+  z.object({ kind: z.literal('end'), name: nameSchema, acceptedLength: z.number().nullable() }),
+]);
+export type UnitProgress = Readonly<z.infer<typeof progressSchema>>;
 
 export interface AuditPlanned {
   readonly target: string;

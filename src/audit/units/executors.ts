@@ -4,8 +4,7 @@ import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { MistletoeError } from '../../core/errors.js';
 import { countGpuBytes } from '../../decode/gpu-fit.js';
-import { openRuntime } from '../../runtime/create-runtime.js';
-import { thisMachine } from '../../runtime/device-choice.js';
+import { type RecordedDevice, thisMachine } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';
 import { asSaved } from '../../runs/resumed-run.js';
 import { parseQueueUrl, QueueConnection } from '../../runs/queue/queue-connection.js';
@@ -21,22 +20,52 @@ import {
   type WorkerPlan,
 } from '../../runs/run-device.js';
 import { UnitPool } from '../../runs/unit-pool.js';
+import type { UnitExecutor } from '../../runs/unit.js';
 import { armKeys } from '../arms/drafter-units.js';
-import { openModels } from '../audit-models.js';
 import { type AuditRequest, requestSchema } from '../audit-request.js';
-import { type Effort, estimateEffort } from '../effort.js';
+import type { Effort } from '../effort.js';
 import { isSearched } from '../result.js';
-import type { AuditBackend, BackendOptions } from './run-units.js';
-import { type AuditUnitInput, policySchema } from './audit-unit.js';
-import { hooksFor, UnitRunner } from './unit-runner.js';
-import type { ProcessSetup } from './unit-process.js';
+import { type AuditEvents, type AuditUnitInput, policySchema } from './audit-unit.js';
+import { AuditWorker, type WorkerSetup } from './audit-worker.js';
 
-export async function openBackend(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
+export interface AuditOptions {
+  readonly events?: AuditEvents | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly cacheFolder?: string | undefined;
+  /** Read all of the converted weights before they are used. */
+  readonly verifyCache?: boolean | undefined;
+  /** Used and left open; by default one for this audit alone, with the device and the threads of the request. */
+  readonly runtime?: Runtime | undefined;
+  /** Workers on this machine. Default: several threads on a GPU, none on the CPU or with a given runtime. */
+  readonly workers?: WorkerPlan | undefined;
+  /** URL of a Redis or Valkey server whose workers run the units; `mistletoe worker` is one. */
+  readonly queue?: string | undefined;
+}
+
+// What runs the units of an audit, whichever it is.
+/** Opened before the run's folder is made: what is refused leaves nothing behind. */
+export interface AuditBackend {
+  readonly executor: UnitExecutor<AuditUnitInput>;
+  /** Null if no model was opened. */
+  readonly effort: Effort | null;
+  /** For the machine in reports; empty for this process. */
+  readonly label: string;
+  /** Called once everything is recorded. */
+  finish?(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function openBackend(request: AuditRequest, options: AuditOptions): Promise<AuditBackend> {
   const { queue, runtime } = options;
-  if (queue !== undefined) return openQueue(request, queue, options);
+  if (queue !== undefined) return openQueue(request, queue, noticesOf(options));
   const plan = options.workers ?? { count: runtime === undefined ? await countWorkers(request) : 1 };
   return plan.count === 1 ? openInProcess(request, options) : openPool(request, plan, options);
 }
+
+const noticesOf =
+  ({ events }: AuditOptions) =>
+  (message: string): void =>
+    events?.onNotice?.(message);
 
 /** The default: several threads on a GPU, because one cannot keep it busy. */
 export async function countWorkers(request: AuditRequest): Promise<number> {
@@ -53,49 +82,37 @@ export async function countWorkers(request: AuditRequest): Promise<number> {
   });
 }
 
-export async function findRuntime(request: AuditRequest, runtime: Runtime | undefined): Promise<Runtime> {
-  if (runtime === undefined) return openRuntime(await findSameDevice(request), request.threads);
-  requireSameKind(request, runtime);
-  return runtime;
+function createSetup(request: AuditRequest, device: RecordedDevice, options: AuditOptions): WorkerSetup {
+  const { cacheFolder, verifyCache } = options;
+  const models = [{ ...request.target, folder: request.targetFolder }, ...request.drafters];
+  const folders = Object.fromEntries(models.map(({ sha256, folder }) => [sha256, folder]));
+  return { folders, device, threads: request.threads, cacheFolder, verifyCache };
 }
 
 const thisProcess = { name: '', pid: process.pid };
 
-async function openInProcess(request: AuditRequest, options: BackendOptions): Promise<AuditBackend> {
-  const runtime = await findRuntime(request, options.runtime);
-  const release = async (): Promise<void> => {
-    if (options.runtime === undefined) await runtime.dispose();
+export async function openInProcess(request: AuditRequest, options: AuditOptions) {
+  const { runtime, signal } = options;
+  if (runtime !== undefined) requireSameKind(request, runtime);
+  const device = runtime === undefined ? await findSameDevice(request) : deviceOf(request);
+  const onNotice = noticesOf(options);
+  const worker = new AuditWorker(createSetup(request, device, options), { runtime, signal, onNotice });
+  const executor: UnitExecutor<AuditUnitInput> = {
+    capacity: 1,
+    run: ({ input }, hooks) =>
+      worker.run(input, new Set(), {
+        onPart: (part) => {
+          hooks.onPart(part, thisProcess);
+        },
+        onProgress: (progress) => hooks.onProgress?.(progress, thisProcess),
+      }),
+    close: () => Promise.resolve(),
   };
+  const close = (): Promise<void> => worker.close();
   try {
-    const { target, drafters } = await openModels(request, runtime, options.cache);
-    const runner = new UnitRunner((input) => {
-      const { prompts, suffixes, drafter: wanted } = input.request;
-      const drafter = drafters.find(({ id }) => id === wanted.id)!;
-      return Promise.resolve({ request: { ...request, prompts, suffixes }, target, drafter });
-    });
-    return {
-      effort: await estimateEffort(request, target, drafters),
-      label: '',
-      executor: {
-        capacity: 1,
-        run: ({ input }, hooks) =>
-          runner.run(input, {
-            signal: options.signal,
-            onPart: (part) => {
-              hooks.onPart(part, thisProcess);
-            },
-            ...hooksFor((progress) => hooks.onProgress?.(progress, thisProcess)),
-            onNotice: options.onNotice,
-          }),
-        close: () => Promise.resolve(),
-      },
-      async close() {
-        await runner.dispose();
-        await release();
-      },
-    };
+    return { executor, effort: await worker.ask(request), label: '', close };
   } catch (cause) {
-    await release();
+    await close();
     throw cause;
   }
 }
@@ -106,26 +123,20 @@ export const unitProcess = fileURLToPath(new URL('./unit-process.js', import.met
 async function openPool(
   request: AuditRequest,
   plan: WorkerPlan,
-  { cache, onNotice }: BackendOptions,
+  options: AuditOptions,
 ): Promise<AuditBackend> {
-  const seats = seatWorkers(plan, await findSameDevice(request), request.threads);
-  const folders = Object.fromEntries(
-    [{ sha256: request.target.sha256, folder: request.targetFolder }, ...request.drafters].map(
-      ({ sha256, folder }) => [sha256, folder],
-    ),
-  );
-  await requireRoom(
-    seats.map(({ device }) => device),
-    Object.values(folders),
-  );
-  const { cacheFolder = null, verifyCache = false } = cache;
+  const ownDevice = await findSameDevice(request);
+  const setup = createSetup(request, ownDevice, options);
+  const seats = seatWorkers(plan, ownDevice, request.threads);
+  const devices = seats.map(({ device }) => device);
+  await requireRoom(devices, Object.values(setup.folders));
   const pool = new UnitPool<AuditUnitInput>({
     program: unitProcess,
     workers: seats.map(({ name, gpu, device, threads }) => {
-      const setup: ProcessSetup = { folders, threads, device, cacheFolder, verifyCache };
-      return { name, gpu, setup };
+      const own: WorkerSetup = { ...setup, device, threads };
+      return { name, gpu, setup: own };
     }),
-    onNotice,
+    onNotice: noticesOf(options),
   });
   try {
     const effort = (await pool.ask(request)) as Effort;
@@ -145,7 +156,7 @@ async function openPool(
 async function openQueue(
   request: AuditRequest,
   url: string,
-  { onNotice }: Pick<BackendOptions, 'onNotice'>,
+  onNotice: (message: string) => void,
 ): Promise<AuditBackend> {
   refuseTreeFiles(request);
   const connection = await QueueConnection.open(parseQueueUrl(url), onNotice);

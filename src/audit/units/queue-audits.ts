@@ -13,7 +13,7 @@ import type { UnitExecutor } from '../../runs/unit.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import { type AuditUnitInput, strangeUnitSchema } from './audit-unit.js';
 import { unitProcess } from './executors.js';
-import type { ProcessSetup } from './unit-process.js';
+import type { WorkerSetup } from './audit-worker.js';
 
 export interface QueueAuditOptions {
   /** Folders with models: each is one, or has some. */
@@ -71,10 +71,7 @@ export async function openAuditPool(
     program: unitProcess,
     attempts: 1,
     workers: placed.map((place, index) => {
-      const setup: ProcessSetup = {
-        ...{ folders, threads, device: place },
-        ...{ cacheFolder: cacheFolder ?? null, verifyCache: false },
-      };
+      const setup: WorkerSetup = { folders, threads, device: place, cacheFolder };
       return { name: `process ${index + 1}`, setup };
     }),
     onNotice: options.onNotice,

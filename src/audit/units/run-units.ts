@@ -1,54 +1,24 @@
 /** Runs the units of an audit and records them: whichever worker computed a part, it counts once it is in the folder. */
-import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import type { RunFolder } from '../../runs/run-folder.js';
-import {
-  driveUnits,
-  type UnitExecutor,
-  UnitFailed,
-  type UnitPart,
-  type WorkerName,
-} from '../../runs/unit.js';
-import type { WorkerPlan } from '../../runs/run-device.js';
-import type { Runtime } from '../../runtime/program.js';
+import { driveUnits, UnitFailed, type UnitPart, type WorkerName } from '../../runs/unit.js';
 import { withoutFolders } from '../arms/drafter-audit.js';
-import type { AuditEvents, AuditUnit, AuditUnitInput } from './audit-unit.js';
+import type { AuditUnit, AuditUnitInput } from './audit-unit.js';
+import { progressSchema, transferSchema, unitSchema, universalSchema } from './audit-unit.js';
+import type { AuditBackend, AuditOptions } from './executors.js';
 import type { AuditRequest } from '../audit-request.js';
-import type { Effort } from '../effort.js';
-import { type FailedUnit, transferSchema, unitSchema, universalSchema } from '../result.js';
+import type { FailedUnit } from '../result.js';
 import { AuditSchedule } from './audit-schedule.js';
-import { progressSchema } from './unit-runner.js';
-
-// What runs the units of an audit, whichever it is.
-/** Opened before the run's folder is made: what is refused leaves nothing behind. */
-export interface AuditBackend {
-  readonly executor: UnitExecutor<AuditUnitInput>;
-  /** Null if no model was opened. */
-  readonly effort: Effort | null;
-  /** For the machine in reports; empty for this process. */
-  readonly label: string;
-  /** Called once everything is recorded. */
-  finish?(): Promise<void>;
-  close(): Promise<void>;
-}
-
-export interface BackendOptions {
-  readonly signal?: AbortSignal | undefined;
-  readonly cache: CacheOptions;
-  readonly runtime?: Runtime | undefined;
-  readonly workers?: WorkerPlan | undefined;
-  readonly queue?: string | undefined;
-  readonly onNotice: (message: string) => void;
-}
 
 export async function runUnits(
   folder: RunFolder,
   request: AuditRequest,
   { executor, effort }: AuditBackend,
-  { events, signal }: { readonly events: AuditEvents; readonly signal: AbortSignal | undefined },
+  { events = {}, signal }: Pick<AuditOptions, 'events' | 'signal'>,
 ): Promise<readonly FailedUnit[]> {
   const schedule = new AuditSchedule(request, folder);
   const names = schedule.listNames();
   const failures: FailedUnit[] = [];
+  const models = [{ ...request.target, folder: request.targetFolder }, ...request.drafters];
   events.onPlan?.({
     target: request.target.name,
     drafters: request.drafters.map(({ id, policy }) => `${id} (${policy})`),
@@ -85,10 +55,9 @@ export async function runUnits(
         record(unit, part, worker);
       },
       onProgress: show,
-      onNotice: (message) => events.onNotice?.(message),
     }),
     onFailure: (unit, failure) => {
-      const error = withoutFolders(failure.message, request);
+      const error = withoutFolders(failure.message, models);
       failures.push({ unit: unit.key, error });
       events.onNotice?.(`${unit.key} failed: ${error}`);
       const sentence = `It failed: ${error}`;

@@ -1,6 +1,7 @@
 import { relative } from 'node:path';
 import { createRequest, type AuditRequest } from '../../audit/audit-request.js';
-import { type AuditOptions, type AuditOutcome, resumeAudit, startAudit } from '../../audit/run-audit.js';
+import { type AuditOutcome, resumeAudit, startAudit } from '../../audit/run-audit.js';
+import type { AuditOptions } from '../../audit/units/executors.js';
 import { MistletoeError } from '../../core/errors.js';
 import { quoteWord, shortenPath } from '../../core/files.js';
 import { createAuditReport } from '../../report/audit/audit-report.js';

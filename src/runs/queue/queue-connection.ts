@@ -1,4 +1,5 @@
 /** Connections to a queue. BullMQ and the Redis client are loaded here, and only if a queue is used. */
+import { setTimeout } from 'node:timers/promises';
 import type * as bullmq from 'bullmq';
 import type { Redis } from 'ioredis';
 import { describeCause, MistletoeError } from '../../core/errors.js';
@@ -112,16 +113,12 @@ const closeMs = 2000;
 
 /** False if it took longer: while Redis is away, nothing it was asked for ends. */
 export async function withLimit(work: Promise<unknown>, limitMs = closeMs): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<boolean>((resolve) => {
-    timer = setTimeout(() => {
-      resolve(false);
-    }, limitMs);
-  });
+  const timer = new AbortController();
   try {
+    const limit = setTimeout(limitMs, false, { signal: timer.signal });
     return await Promise.race([work.then(() => true), limit]);
   } finally {
-    clearTimeout(timer);
+    timer.abort();
   }
 }
 

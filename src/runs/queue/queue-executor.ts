@@ -4,12 +4,11 @@
  * again. Outputs stay in the queue until they are recorded, so a submitter that was killed finds them when it resumes.
  */
 import type { Queue, QueueEvents } from 'bullmq';
-import { describeCause } from '../../core/errors.js';
 import { readVersion } from '../identity.js';
 import { type Unit, type UnitExecutor, type UnitHooks, UnitFailed } from '../unit.js';
 import { type QueueConnection, withLimit } from './queue-connection.js';
 import type { QueueJob, RunNotice } from './queue-messages.js';
-import { jobId, packJob, progressSchema, unpackOutput } from './queue-messages.js';
+import { jobId, maxReasonLength, packJob, progressSchema, unpackOutput } from './queue-messages.js';
 
 export interface QueueRun {
   /** Named after the run, so that a resumed run finds its units. */
@@ -34,7 +33,6 @@ const lookMs = 15_000;
 const refusalMs = 2000;
 const finishMs = 30_000;
 const attempts = 3;
-const maxReason = 500;
 
 export class QueueExecutor<Input> implements UnitExecutor<Input> {
   /** Enough for any number of workers, and little enough to resubmit. */
@@ -145,12 +143,7 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
       } catch (cause) {
         if (!this.hasEnded()) this.connection.noteError(cause);
       }
-      let timer: NodeJS.Timeout | undefined;
-      const timeout = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, pollMs);
-      });
-      if (this.unsent.size === 0 && !this.hasEnded()) await Promise.race([woken, timeout]);
-      clearTimeout(timer);
+      if (this.unsent.size === 0 && !this.hasEnded()) await withLimit(woken, pollMs);
     }
   }
 
@@ -212,8 +205,8 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
     if (entry === undefined) return;
     this.submitted.delete(id);
     try {
-      if ('failure' in outcome) throw new UnitFailed(outcome.failure.slice(0, maxReason));
-      const { worker, parts } = readOutput(outcome.output);
+      if ('failure' in outcome) throw new UnitFailed(outcome.failure.slice(0, maxReasonLength));
+      const { worker, parts } = unpackOutput(outcome.output);
       for (const part of parts) entry.hooks.onPart(part, { name: worker, pid: null });
       this.recorded.push(id);
       entry.resolve();
@@ -232,15 +225,5 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
       this.refusals.set(worker, reason);
       this.announced.onNotice(`The worker ${worker} does not serve this run: ${reason}`);
     }
-  }
-}
-
-function readOutput(output: unknown): ReturnType<typeof unpackOutput> {
-  try {
-    return unpackOutput(output);
-  } catch (cause) {
-    throw new UnitFailed(
-      `a worker sent an output that cannot be read: ${describeCause(cause)}`.slice(0, maxReason),
-    );
   }
 }

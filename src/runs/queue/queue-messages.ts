@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { describeCause } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
-import { type UnitPart, partSchema } from '../unit.js';
+import { partSchema, UnitFailed, type UnitPart } from '../unit.js';
 
 const nameSchema = z.string().min(1).max(200);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
@@ -57,13 +57,21 @@ export function packOutput(worker: string, parts: readonly UnitPart[]): QueueOut
   return { schema: 'mistletoe.output/1', worker, output: pack(parts) };
 }
 
-/** Throws a phrase that says what is wrong. */
+/** Of failures that workers report. */
+export const maxReasonLength = 500;
+
+/** An output that is not one fails its unit. */
 export function unpackOutput(value: unknown): {
   readonly worker: string;
   readonly parts: readonly UnitPart[];
 } {
-  const { worker, output } = outputSchema.parse(value);
-  return { worker, parts: z.array(partSchema).parse(unpack(output, fileLimits.unitOutput)) };
+  try {
+    const { worker, output } = outputSchema.parse(value);
+    return { worker, parts: z.array(partSchema).parse(unpack(output, fileLimits.unitOutput)) };
+  } catch (cause) {
+    const reason = `a worker sent an output that cannot be read: ${describeCause(cause)}`;
+    throw new UnitFailed(reason.slice(0, maxReasonLength));
+  }
 }
 
 export function unpackInput({ input }: QueueJob): unknown {

@@ -126,7 +126,7 @@ async function serveRun<Input>(
     });
     const work = executor.run(
       { key, input },
-      { onPart: (part) => void parts.push(part), onProgress: report, onNotice: options.onNotice },
+      { onPart: (part) => void parts.push(part), onProgress: report },
     );
     running.add(work);
     try {

@@ -22,7 +22,7 @@ class HuntProcess implements ProcessWork {
 
   constructor(
     private readonly setup: HuntSetup,
-    private readonly hooks: ProcessHooks,
+    private readonly onNotice: (message: string) => void,
   ) {}
 
   async prepare(input: unknown): Promise<void> {
@@ -47,7 +47,7 @@ class HuntProcess implements ProcessWork {
   private async open(): Promise<HuntWorker> {
     const { request, folder, device, threads, cacheFolder, verifyCache } = this.setup;
     const { targetFolder, chatTemplate, date, from } = request;
-    const { onNotice } = this.hooks;
+    const { onNotice } = this;
     const cache = { cacheFolder, verifyCache, taps: from.taps, onNotice };
     this.runtime = await openRuntime(device, threads);
     const target = await openTarget(targetFolder, { runtime: this.runtime, chatTemplate, date, ...cache });
@@ -55,4 +55,4 @@ class HuntProcess implements ProcessWork {
   }
 }
 
-serveUnits((setup, hooks) => new HuntProcess(setup as HuntSetup, hooks));
+serveUnits((setup, onNotice) => new HuntProcess(setup as HuntSetup, onNotice));
