@@ -128,7 +128,7 @@ export class CudaProgram implements Program {
     const { plan, laid } = this.layOut(destinations, bindings, sent);
     const { layout } = laid;
     const base = this.memory.reserveArena(layout.sentBytes + layout.totalBytes);
-    this.memory.upload(base, packValues(sent, values, layout, bindings));
+    this.memory.device.upload(base, packValues(sent, values, layout, bindings));
     const work = base + BigInt(layout.sentBytes);
     const addressOf = this.findAddresses(values, layout, base);
     const launch = (): void => {
@@ -276,7 +276,8 @@ export class CudaProgram implements Program {
           ? allocateRows(this.memory, width === 0 ? 0 : count / width, width)
           : deviceRowsOf(destination, this.memory);
       buffer.requireSize(count);
-      if (count > 0) this.memory.copy(buffer.address, addressOf(schedule.outputs.get(name)!), 4 * count);
+      if (count > 0)
+        this.memory.device.copy(buffer.address, addressOf(schedule.outputs.get(name)!), 4 * count);
       outputs[name] = resident(buffer, shape);
     }
     return outputs;
@@ -291,7 +292,7 @@ export class CudaProgram implements Program {
   ): Promise<void> {
     const measure = measureWith(bindings);
     const bytes = new Uint8Array(layout.hostBytes);
-    if (bytes.length > 0) await this.memory.download(work + BigInt(layout.hostOffset), bytes);
+    if (bytes.length > 0) await this.memory.device.download(work + BigInt(layout.hostOffset), bytes);
     for (const [name, offset] of layout.hostOffsets) {
       const shape = schedule.shapes.get(name)!;
       const { type } = schedule.outputs.get(name)!;
