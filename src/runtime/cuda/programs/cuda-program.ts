@@ -18,54 +18,15 @@ import { resident } from '../../program.js';
 import { countElements } from '../../weights.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';
-import type { Address, Kernel, Recording } from '../driver/device.js';
+import type { Address, Kernel } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
 import { layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
 import type { RowForms, RunPlan } from './run-plan.js';
 import { describeForms, findExact, listForms, planRun } from './run-plan.js';
+import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
-
-/** Several times what a sequence with drafts or an audit step needs. */
-const maxRecordings = 96;
-
-export interface RecordedRun {
-  recording: Recording | undefined;
-}
-
-/**
- * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
- * sequences need new ones all the time, so the least recently replayed is dropped.
- */
-export class RecordingShelf {
-  /** The least recently used first. */
-  private readonly runs = new Set<RecordedRun>();
-
-  constructor(private readonly most = maxRecordings) {}
-
-  get size(): number {
-    return this.runs.size;
-  }
-
-  use(run: RecordedRun): void {
-    this.runs.delete(run);
-    this.runs.add(run);
-    if (this.runs.size <= this.most) return;
-    const [oldest] = this.runs;
-    this.drop(oldest!);
-  }
-
-  drop(run: RecordedRun): void {
-    this.runs.delete(run);
-    run.recording?.free();
-    run.recording = undefined;
-  }
-
-  clear(): void {
-    for (const run of this.runs) this.drop(run);
-  }
-}
 
 export interface ProgramParts {
   readonly inputs: readonly InputDescription[];
