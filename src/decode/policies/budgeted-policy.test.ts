@@ -156,7 +156,7 @@ describe('the guarded policy', () => {
       let hasRead = false;
       for (let step = 0; step < 100 && taken.length < 2; step++) {
         const choice = policy.choose();
-        if (step === 0) policy.begin?.(promptMs);
+        if (step === 0) policy.begin(promptMs);
         const proposed = choice.policy === undefined ? 0 : 4;
         const reading: number = choice.drafter === 1 && !hasRead ? promptMs / 2 : 0;
         hasRead ||= reading > 0;
