@@ -9,7 +9,7 @@
  */
 import { deepStrictEqual } from 'node:assert';
 import { parseArgs } from 'node:util';
-import { createAdaptivePolicy } from '../src/decode/policies/adaptive-policy.js';
+import { AdaptivePolicy } from '../src/decode/policies/adaptive-policy.js';
 import { bundledTarget, findDrafter } from '../src/decode/bundled-models.js';
 import { Engine } from '../src/decode/engine/engine.js';
 import { type GenerationRequest, decodePlain } from '../src/decode/plain.js';
@@ -135,7 +135,7 @@ async function compare(drafter: Drafter, requests: readonly GenerationRequest[],
   const contenders = [
     createContender('plain'),
     ...fitting.map((length) => createContender(`chain:${length}`, always({ kind: 'chain', length }))),
-    createContender('auto', createAdaptivePolicy(drafter)),
+    createContender('auto', new AdaptivePolicy(drafter)),
   ];
   let turn = 0;
   const allRounds = sequences === 1 ? rounds : 4 * rounds;

@@ -3,7 +3,7 @@ import type { Drafter } from '../draft/drafter.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
 import { parseDraftPolicy, type DraftPolicy } from '../draft/tree/policy.js';
 import type { ChatMessage } from '../text/template/chat-template.js';
-import { createAdaptivePolicy } from './policies/adaptive-policy.js';
+import { AdaptivePolicy } from './policies/adaptive-policy.js';
 import type { Generation } from './plain.js';
 import { always, type PolicyChooser } from './policies/policy-chooser.js';
 import { decodeSpeculative, type SpeculativeGeneration } from './speculative.js';
@@ -62,7 +62,7 @@ export function defaultDraftPolicy(
 }
 
 export function createPolicy(policy: DraftPolicy, drafter: Drafter): PolicyChooser {
-  return policy.kind === 'auto' ? createAdaptivePolicy(drafter) : always(resolvePolicy(policy, drafter));
+  return policy.kind === 'auto' ? new AdaptivePolicy(drafter) : always(resolvePolicy(policy, drafter));
 }
 
 export function isSpeculative(generation: Generation): generation is SpeculativeGeneration {

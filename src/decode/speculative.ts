@@ -4,6 +4,7 @@
  */
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { createRandom, type Random } from '../core/random.js';
+import { sum } from '../core/vector.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
 import { chainTree, isGrownAtOnce, type TokenTree } from '../draft/tree/token-tree.js';
 import { growTree } from '../draft/tree/grow-tree.js';
@@ -13,13 +14,13 @@ import type { KvCache } from '../model/cache/kv-cache.js';
 import { pickRows } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import { summariseAcceptance, type AcceptanceRecord, type StepRecord } from './acceptance.js';
-import type { LikelihoodReader, TokenLikelihood, TokenOrigin } from './answer.js';
+import type { LikelihoodReader, TokenEvent } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
 import type { DraftChoice, Guarding, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
 import type { Chooser, Generation, GenerationRequest, LogitsOnDevice } from './plain.js';
 import { createChooser, finishGeneration, locateLogits, prefill } from './plain.js';
 import type { VerificationRule } from './verification/verification.js';
-import { checkRule, createHeldVerifier, createVerifier, type Verifier } from './verification/verifier.js';
+import { createVerifier, type Verifier } from './verification/verifier.js';
 
 export interface SpeculativeRequest extends GenerationRequest {
   readonly policy: PolicyChooser;
@@ -67,10 +68,8 @@ export async function decodeSpeculative(
   }
 }
 
-interface Root {
+interface Root extends Pick<TokenEvent, 'origin' | 'likelihood'> {
   readonly token: number;
-  readonly origin: TokenOrigin;
-  readonly likelihood: TokenLikelihood | undefined;
 }
 
 class SpeculativeSequence {
@@ -96,14 +95,9 @@ class SpeculativeSequence {
   ) {
     const { promptIds, sampling, seed, held, topLikelihoods } = request;
     this.rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
-    checkRule(this.rule, sampling);
     this.onDevice = locateLogits(model, request);
+    this.verifier = createVerifier(this.rule, request, createRandom(seed, 'verify'), this.onDevice);
     this.chooser = createChooser(sampling, createRandom(seed, 'decode'), this.onDevice);
-    const random = createRandom(seed, 'verify');
-    this.verifier =
-      held === undefined
-        ? createVerifier(this.rule, sampling, random, this.onDevice)
-        : createHeldVerifier(held, sampling, random);
     this.likelihoods = createLikelihoodReader(topLikelihoods, model.configuration.vocabularySize);
     this.draftRandom = createRandom(seed, 'draft');
     const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
@@ -112,7 +106,17 @@ class SpeculativeSequence {
 
   async decode(): Promise<SpeculativeGeneration> {
     const { answer, request } = this;
-    await this.prepare();
+    const { chainLengths, trees } = request.policy;
+    const isGreedy = request.sampling.temperature === 0;
+    await Promise.all([
+      this.model.prepare(this.drafter.taps),
+      this.onDevice?.draws.prepare(),
+      this.drafter.prepare({
+        chains: isGreedy ? chainLengths : [],
+        drawnChains: isGreedy ? [] : chainLengths,
+        trees: trees?.filter(isGrownAtOnce),
+      }),
+    ]);
     const startMs = performance.now();
     let root = await this.readPrompt();
     // A drafter that is about to draft reads the prompt as part of the prefill.
@@ -124,26 +128,26 @@ class SpeculativeSequence {
     if (root !== undefined && !this.push(root)) root = undefined;
     while (root !== undefined) {
       root = await this.step(root, choice);
-      if (root === undefined) break;
-      choice = this.session === undefined ? { policy: undefined } : request.policy.choose();
+      if (root !== undefined)
+        choice = this.session === undefined ? { policy: undefined } : request.policy.choose();
     }
     const clock = { startMs, firstMs, endMs: performance.now() };
-    return this.summarize(finishGeneration(request.promptIds, answer, clock));
-  }
-
-  private async prepare(): Promise<void> {
-    const { policy, sampling } = this.request;
-    const isGreedy = sampling.temperature === 0;
-    const drafts = {
-      chains: isGreedy ? policy.chainLengths : [],
-      drawnChains: isGreedy ? [] : policy.chainLengths,
-      trees: policy.trees?.filter(isGrownAtOnce),
+    const generation = finishGeneration(request.promptIds, answer, clock);
+    const { steps, rule, targetPasses, drafterPasses } = this;
+    const draftMs = sum(steps.map((step) => step.draftMs));
+    const verifyMs = sum(steps.map((step) => step.verifyMs));
+    return {
+      ...generation,
+      acceptance: summariseAcceptance(steps, generation.tokenIds.length),
+      rule,
+      steps,
+      targetPasses,
+      drafterPasses,
+      draftMs,
+      verifyMs,
+      overheadMs: generation.decodeMs - draftMs - verifyMs,
+      drafterFailed: this.session === undefined,
     };
-    await Promise.all([
-      this.model.prepare(this.drafter.taps),
-      this.onDevice?.draws.prepare(),
-      this.drafter.prepare(drafts),
-    ]);
   }
 
   /** Undefined if the request was aborted before the last chunk. */
@@ -186,7 +190,7 @@ class SpeculativeSequence {
     const outcome: StepOutcome = {
       proposed: tree.tokens.length - 1,
       accepted: path.length,
-      depth: tree.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0),
+      depth: Math.max(...tree.depths),
       draftMs,
       verifyMs,
       own: log && { draftMs: passesAtVerify - passesBefore, verifyMs: log.ms - passesAtVerify },
@@ -275,24 +279,6 @@ class SpeculativeSequence {
   private outputsWith(logits: ForwardOutput): readonly ForwardOutput[] {
     const { reads } = this.drafter;
     return [...new Set([logits, ...this.likelihoods.want, ...(reads === 'tokens' ? [] : [reads])])];
-  }
-
-  private summarize(generation: Generation): SpeculativeGeneration {
-    const { steps, rule, targetPasses, drafterPasses } = this;
-    const draftMs = steps.reduce((total, step) => total + step.draftMs, 0);
-    const verifyMs = steps.reduce((total, step) => total + step.verifyMs, 0);
-    return {
-      ...generation,
-      acceptance: summariseAcceptance(steps, generation.tokenIds.length),
-      rule,
-      steps,
-      targetPasses,
-      drafterPasses,
-      draftMs,
-      verifyMs,
-      overheadMs: generation.decodeMs - draftMs - verifyMs,
-      drafterFailed: this.session === undefined,
-    };
   }
 }
 

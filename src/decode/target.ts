@@ -108,8 +108,7 @@ async function encodeConversation(
   prompt: string | readonly ChatMessage[],
   name: string,
 ): Promise<number[]> {
-  const messages: readonly ChatMessage[] =
-    typeof prompt === 'string' ? [{ role: 'user', content: prompt }] : prompt;
+  const messages = typeof prompt === 'string' ? [{ role: 'user', content: prompt } as const] : prompt;
   const template = target.template ?? (await requireChatTemplate(target.folder));
   const rendered = renderChat(template, messages);
   refuseLongText(target, rendered, name);

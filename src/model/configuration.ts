@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import { findPositions, readContext, type ContextReach } from './context-length.js';
-import { parseExperts, type Experts } from './experts.js';
-import { families, type FamilyName, type FamilyTraits } from './families.js';
+import { createExperts, expertSchema, type Experts } from './experts.js';
+import { contextFields, families, readContext } from './families.js';
+import type { ContextReach, FamilyName, FamilyTraits } from './families.js';
 import type { RotaryScaling } from './rotary/rotary.js';
 import { parseRotary } from './rotary/rotary-settings.js';
 
@@ -30,20 +30,14 @@ const tokenId = z.number().int().nonnegative();
 const schema = z.object({
   hidden_size: count,
   intermediate_size: count,
-  num_hidden_layers: count,
+  ...contextFields,
   num_attention_heads: count,
   num_key_value_heads: count.nullish(),
   head_dim: count.nullish(),
   vocab_size: count,
-  max_position_embeddings: count.nullish(),
-  max_sequence_length: count.nullish(),
   rms_norm_eps: z.number().positive(),
   hidden_act: z.string().default('silu'),
   tie_word_embeddings: z.boolean().default(false),
-  sliding_window: count.nullish(),
-  use_sliding_window: z.boolean().nullish(),
-  max_window_layers: z.number().int().nonnegative().nullish(),
-  layer_types: z.array(z.enum(['full_attention', 'sliding_attention'])).nullish(),
   mlp_bias: z.boolean().nullish(),
   partial_rotary_factor: z.number().nullish(),
   quantization_config: z.looseObject({ quant_method: z.string().nullish() }).nullish(),
@@ -56,18 +50,7 @@ export function parseConfiguration(
   place: string,
 ): ModelConfiguration {
   const name = findFamily(config, place);
-  const parsed = schema.safeParse(config);
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const key = issue?.path.join('.') ?? '';
-    const isMissing = issue?.path.length === 1 && config[key] === undefined;
-    if (isMissing) {
-      const hint = 'Take the value from the config.json that the weights were published or trained with.';
-      throw unusable(place, `lacks "${key}"`, hint);
-    }
-    throw unusable(place, `has a bad "${key}": ${issue?.message ?? 'not readable'}`);
-  }
-  const fields = parsed.data;
+  const fields = readFields(schema, config, place);
   checkSupport(fields, place);
   const headCount = fields.num_attention_heads;
   const keyValueHeadCount = fields.num_key_value_heads ?? headCount;
@@ -81,8 +64,8 @@ export function parseConfiguration(
       `has ${headCount} heads for ${keyValueHeadCount} key-value heads; a multiple was expected`,
     );
   }
-  const positions = findPositions(fields);
-  if (positions === undefined) {
+  const positions = fields.max_position_embeddings ?? fields.max_sequence_length;
+  if (positions == null) {
     throw unusable(
       place,
       'has neither "max_position_embeddings" nor "max_sequence_length"; one was expected',
@@ -95,7 +78,7 @@ export function parseConfiguration(
     family: name,
     hiddenSize: fields.hidden_size,
     intermediateSize: fields.intermediate_size,
-    ...(families[name].hasExperts === true ? { experts: parseExperts(config, place) } : {}),
+    ...(families[name].hasExperts === true ? { experts: readExperts(config, place) } : {}),
     layerCount: fields.num_hidden_layers,
     headCount,
     keyValueHeadCount,
@@ -113,6 +96,34 @@ export function parseConfiguration(
 }
 
 type Fields = z.infer<typeof schema>;
+
+function readFields<Schema extends z.ZodType>(
+  schema: Schema,
+  config: Readonly<Record<string, unknown>>,
+  place: string,
+): z.infer<Schema> {
+  const parsed = schema.safeParse(config);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const key = issue?.path.join('.') ?? '';
+  if (issue?.path.length === 1 && config[key] === undefined) {
+    const hint = 'Take the value from the config.json that the weights were published or trained with.';
+    throw unusable(place, `lacks "${key}"`, hint);
+  }
+  throw unusable(place, `has a bad "${key}": ${issue?.message ?? 'not readable'}`);
+}
+
+/** transformers 5 writes the number of experts as `num_local_experts`. */
+function readExperts(config: Readonly<Record<string, unknown>>, place: string): Experts {
+  const named = { ...config, num_experts: config.num_experts ?? config.num_local_experts };
+  const experts = createExperts(readFields(expertSchema, named, place));
+  const { count: all, perToken } = experts;
+  if (perToken <= all) return experts;
+  throw unusable(
+    place,
+    `chooses ${perToken} experts per token (num_experts_per_tok) of ${all} (num_experts)`,
+  );
+}
 
 function checkSupport(fields: Fields, place: string): void {
   const method = fields.quantization_config?.quant_method ?? undefined;

@@ -3,7 +3,6 @@
  * itself is constant in gradients; the weights are not.
  */
 import { z } from 'zod';
-import { MistletoeError } from '../core/errors.js';
 import { multiplyDimensions, type Dimension } from '../graph/dimension.js';
 import { matmul, expertProduct } from '../graph/operations/contraction.js';
 import { divide, multiply, silu } from '../graph/operations/elementwise.js';
@@ -27,7 +26,7 @@ export interface Experts {
 const maxExperts = 4096;
 
 const count = z.number().int().positive();
-const schema = z.object({
+export const expertSchema = z.object({
   num_experts: count.max(maxExperts),
   num_experts_per_tok: count,
   moe_intermediate_size: count,
@@ -36,37 +35,16 @@ const schema = z.object({
   mlp_only_layers: z.array(z.number().int().nonnegative()).nullish(),
 });
 
-/** transformers 5 writes the number of experts as `num_local_experts`. */
-export function parseExperts(config: Readonly<Record<string, unknown>>, place: string): Experts {
-  const named = { ...config, num_experts: config.num_experts ?? config.num_local_experts };
-  const parsed = schema.safeParse(named);
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const key = String(issue?.path[0]);
-    const isMissing = named[key as keyof typeof named] === undefined;
-    throw unusable(place, isMissing ? `lacks "${key}"` : `has a bad "${key}": ${issue?.message ?? ''}`);
-  }
-  const { num_experts: all, num_experts_per_tok: perToken } = parsed.data;
-  if (perToken > all) {
-    throw unusable(
-      place,
-      `chooses ${perToken} experts per token (num_experts_per_tok) of ${all} (num_experts)`,
-    );
-  }
+export function createExperts(fields: z.infer<typeof expertSchema>): Experts {
   return {
-    count: all,
-    perToken,
-    intermediateSize: parsed.data.moe_intermediate_size,
-    normalizesWeights: parsed.data.norm_topk_prob,
-    step: parsed.data.decoder_sparse_step,
-    denseLayers: [...new Set(parsed.data.mlp_only_layers ?? [])],
+    count: fields.num_experts,
+    perToken: fields.num_experts_per_tok,
+    intermediateSize: fields.moe_intermediate_size,
+    normalizesWeights: fields.norm_topk_prob,
+    step: fields.decoder_sparse_step,
+    denseLayers: [...new Set(fields.mlp_only_layers ?? [])],
   };
 }
-
-const unusable = (place: string, fault: string): MistletoeError =>
-  new MistletoeError('checkpoint', `${place} ${fault}.`, {
-    hint: 'Take the value from the config.json that the weights were published or trained with.',
-  });
 
 /** Undefined for a layer with a single MLP. */
 export function expertsOf(

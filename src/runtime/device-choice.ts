@@ -128,12 +128,12 @@ export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine
     );
   }
   if (device === 'auto' && !host.hasDriver()) return processor(dtype, 'This machine has no NVIDIA driver');
-  const { devices, ...search } = await host.find();
+  const { devices, reason = 'The driver sees none.', hint = '' } = await host.find();
   if (device === 'auto') {
     const [first] = devices;
     if (first !== undefined) return gpu(first, dtype, dtype === undefined || dtype === 'float32');
-    const reason = sentences(search.reason, 'hint' in search ? search.hint : undefined);
-    return { ...processor(dtype, reason.replace(/\.?$/, '')), reason: `Runs on the CPU. ${reason}` };
+    const why = `${reason} ${hint}`.trim();
+    return { ...processor(dtype, why.replace(/\.$/, '')), reason: `Runs on the CPU. ${why}` };
   }
   const ordinal = Number(device.split(':')[1] ?? 0);
   const named = devices.find((found) => found.ordinal === ordinal);
@@ -144,10 +144,8 @@ export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine
       hint: 'Choose one of these, or leave --device out.',
     });
   }
-  const remedy = 'hint' in search && search.hint !== undefined ? `${search.hint} ` : '';
-  const reason = search.reason ?? 'The driver sees none.';
   throw new MistletoeError('usage', `The device is ${device}, but no GPU can be used: ${reason}`, {
-    hint: `${remedy}Without --device, the CPU is used where there is no GPU.`,
+    hint: `${hint} Without --device, the CPU is used where there is no GPU.`.trim(),
   });
 }
 
@@ -158,20 +156,18 @@ export async function keepIfRoom(
   host: GpuHost = thisMachine,
 ): Promise<DeviceChoice> {
   if (choice.kind === 'cpu' || !choice.isAutomatic) return choice;
-  const onProcessor = (why: string): DeviceChoice => {
-    return { kind: 'cpu', dtype: 'float32', reason: `Runs on the CPU: ${sentences(why)}` };
-  };
-  const needed = await countBytes(choice.dtype);
+  const { name, dtype, ordinal } = choice;
+  const needed = await countBytes(dtype);
+  let fault: string;
   try {
-    const free = await host.freeBytes(choice.ordinal);
+    const free = await host.freeBytes(ordinal);
     if (needed <= free) return choice;
-    return onProcessor(
-      `${choice.name} has ${formatBytes(free)} free, and the model needs ${formatBytes(needed)} in ${choice.dtype}`,
-    );
+    fault = `has ${formatBytes(free)} free, and the model needs ${formatBytes(needed)} in ${dtype}`;
   } catch (cause) {
     // Another process may hold all memory or have exclusive access.
-    return onProcessor(`${choice.name} cannot be opened: ${describeCause(cause)}`);
+    fault = `cannot be opened: ${describeCause(cause).replace(/\.$/, '')}`;
   }
+  return { kind: 'cpu', dtype: 'float32', reason: `Runs on the CPU: ${name} ${fault}.` };
 }
 
 function processor(dtype: DeviceWish['dtype'], why: string): ProcessorChoice {
@@ -222,9 +218,3 @@ export function recordDevice(choice: DeviceChoice): RecordedDevice {
   const { kind, dtype } = choice;
   return kind === 'cpu' ? { kind, dtype } : { kind, dtype, ordinal: choice.ordinal, name: choice.name };
 }
-
-const sentences = (...parts: readonly (string | undefined)[]): string =>
-  parts
-    .filter((part) => part !== undefined)
-    .map((part) => part.replace(/(?<![.!?])$/, '.'))
-    .join(' ');

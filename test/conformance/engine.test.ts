@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../src/core/errors.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
-import { createAdaptivePolicy } from '../../src/decode/policies/adaptive-policy.js';
+import { AdaptivePolicy } from '../../src/decode/policies/adaptive-policy.js';
 import { Engine } from '../../src/decode/engine/engine.js';
 import { decodePlain, type Generation, type GenerationRequest, readPrefix } from '../../src/decode/plain.js';
 import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
@@ -61,7 +61,7 @@ function drawSequence(random: Random, index: number): Sequence {
       const changed = { ...request, ...changes };
       if (!isSpeculative) return decodePlain(target, changed);
       const chooser = isAdaptive
-        ? createAdaptivePolicy(drafter)
+        ? new AdaptivePolicy(drafter)
         : always(resolveText(fitting(policy, drafter), drafter));
       return decodeSpeculative(target, drafter, { ...changed, policy: chooser });
     },

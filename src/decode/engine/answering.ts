@@ -1,66 +1,20 @@
 /**
  * Answers tasks through one engine: finds the drafter, encodes the prompt, reads it once for several answers, and
- * reports progress per pass.
+ * posts progress per pass.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { spellToken, type TokenSpelling } from '../../text/text-stream.js';
-import type { StepRecord } from '../acceptance.js';
-import type { TokenEvent } from '../answer.js';
+import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import type { Generation, GenerationRequest, ReadPrefix } from '../plain.js';
 import { decodePlain, readPrefix } from '../plain.js';
 import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
 import type { PolicyChooser } from '../policies/policy-chooser.js';
 import { choosePolicy } from '../speculative-text.js';
-import { decodeSpeculative, type SpeculativeRequest } from '../speculative.js';
+import { decodeSpeculative } from '../speculative.js';
 import { completeRequest, requestFor, type Target } from '../target.js';
-import type { AnswerProgress, EngineTask, SpelledLikelihood, WorkerTokenEvent } from './engine-messages.js';
-import { sequenceBytes, type Engine } from './engine.js';
-
-/**
- * Combines what one pass brings to an answer into one message. Tokens of a pass arrive without an await between them,
- * so a microtask marks the end of the pass.
- */
-class ProgressReport {
-  private tokens: WorkerTokenEvent[] = [];
-  private steps: StepRecord[] = [];
-
-  constructor(
-    private readonly send: (progress: AnswerProgress) => void,
-    private readonly spell: (id: number) => TokenSpelling,
-  ) {}
-
-  readonly addToken = (event: TokenEvent): void => {
-    this.plan();
-    const { likelihood } = event;
-    this.tokens.push({ ...event, likelihood: likelihood && this.spellLikelihood(event.id, likelihood) });
-  };
-
-  readonly addStep = ({ proposed, accepted, depth, drafter }: StepRecord): void => {
-    this.plan();
-    this.steps.push({ proposed, accepted, depth, drafter });
-  };
-
-  flush(): void {
-    const { tokens, steps } = this;
-    if (tokens.length === 0 && steps.length === 0) return;
-    [this.tokens, this.steps] = [[], []];
-    this.send({ tokens, steps });
-  }
-
-  private plan(): void {
-    if (this.tokens.length > 0 || this.steps.length > 0) return;
-    queueMicrotask(() => {
-      this.flush();
-    });
-  }
-
-  private spellLikelihood(id: number, likelihood: NonNullable<TokenEvent['likelihood']>): SpelledLikelihood {
-    const spell = (token: number, logprob: number) => ({ id: token, ...this.spell(token), logprob });
-    const top = likelihood.top.map((other) => spell(other.id, other.logprob));
-    return { ...spell(id, likelihood.logprob), top };
-  }
-}
+import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages.js';
+import { describeFailure, ProgressReport } from './engine-messages.js';
+import { Engine, sequenceBytes } from './engine.js';
 
 export interface OpenedModels {
   readonly target: Target;
@@ -68,28 +22,23 @@ export interface OpenedModels {
   readonly guarding: BudgetedDrafting;
 }
 
-export interface AnswerListener {
-  readonly signal: AbortSignal;
-  readonly onProgress: (progress: AnswerProgress) => void;
-  readonly onNotice: (text: string) => void;
-}
-
 interface Drafting {
   readonly drafter: Drafter;
   /** All drafters that keep state for the request. */
   readonly members: readonly Drafter[];
   /** Called per answer; `end` exists if the answer is guarded. */
-  readonly begin: (
-    hasSharedPrompt: boolean,
-  ) => Pick<SpeculativeRequest, 'policy'> & { readonly drafter: Drafter } & Partial<
-      Pick<BudgetedRequest, 'end'>
-    >;
+  readonly begin: (hasSharedPrompt: boolean) => {
+    readonly drafter: Drafter;
+    readonly policy: PolicyChooser;
+    readonly end?: BudgetedRequest['end'];
+  };
 }
 
 interface PreparedTask {
   readonly request: GenerationRequest;
+  /** Undefined for plain decoding. */
   readonly drafting: Drafting | undefined;
-  readonly task: EngineTask;
+  readonly rule: EngineTask['rule'];
 }
 
 /** Forks copy shorter prompts anyway (model/cache/cache-pool.ts), so each answer reads them itself. */
@@ -97,37 +46,72 @@ const minShared = 33;
 const maxPolicies = 64;
 
 export class Answering {
-  /** What `auto` learns in one request helps the next. */
+  private readonly engine: Engine;
+  /** What `auto` learns in one request helps the next. The least recently used first. */
   private readonly policies = new Map<string, PolicyChooser>();
+  private readonly running = new Map<number, AbortController>();
+  private readonly tasks = new Set<Promise<void>>();
 
   constructor(
     private readonly models: OpenedModels,
-    private readonly engine: Engine,
-  ) {}
+    { concurrency, memoryBytes }: EngineSettings,
+    private readonly post: (answer: EngineAnswer) => void,
+  ) {
+    this.engine = new Engine({ concurrency, memoryBytes });
+  }
 
-  start(task: EngineTask, listeners: readonly AnswerListener[]): readonly Promise<Generation>[] {
-    const prepared = this.prepare(task);
-    const prefix = listeners.length > 1 ? this.readShared(prepared, listeners) : Promise.resolve(undefined);
-    prefix.catch(() => undefined); // each answer tells of it
-    const answers = listeners.map(async (listener, index) =>
-      this.answer(await prepared, await prefix, listener, index),
-    );
-    void Promise.allSettled(answers).then(async () => {
-      const read = await prefix.catch(() => undefined);
-      read?.cache.release();
-      read?.states?.free();
+  get load() {
+    return this.engine.load;
+  }
+
+  /** Starts an answer per id. */
+  start(ids: readonly number[], task: EngineTask): void {
+    const answering = this.answerAll(ids, task).finally(() => this.tasks.delete(answering));
+    this.tasks.add(answering);
+  }
+
+  abort(id: number): void {
+    this.running.get(id)?.abort();
+  }
+
+  async finish(): Promise<void> {
+    for (const controller of this.running.values()) controller.abort();
+    await Promise.all(this.tasks);
+  }
+
+  private async answerAll(ids: readonly number[], task: EngineTask): Promise<void> {
+    const signals = ids.map((id) => {
+      const controller = new AbortController();
+      this.running.set(id, controller);
+      return controller.signal;
     });
-    return answers;
+    const prepared = this.prepare(task);
+    const prefix = ids.length > 1 ? this.readShared(prepared, signals) : Promise.resolve(undefined);
+    prefix.catch(() => undefined); // each answer reports it
+    const answers = ids.map(async (id, index) => {
+      try {
+        const place = { id, index, signal: signals[index]! };
+        const generation = await this.answer(await prepared, await prefix, place);
+        this.post({ kind: 'done', id, generation });
+      } catch (cause) {
+        this.post({ kind: 'failed', id, failure: describeFailure(cause) });
+      }
+      this.running.delete(id);
+    });
+    await Promise.all(answers);
+    const read = await prefix.catch(() => undefined);
+    read?.cache.release();
+    read?.states?.free();
   }
 
   private async prepare(task: EngineTask): Promise<PreparedTask> {
-    const { prompt, drafter: name, policy, maxPromptTokens = Infinity, needsRoom = false, ...options } = task;
+    const { prompt, rule, maxPromptTokens = Infinity, needsRoom = false } = task;
     const { target } = this.models;
-    const drafter = name === undefined ? undefined : this.findDrafter(name);
+    const drafting = this.findDrafting(task);
     const isEncoded = Array.isArray(prompt) && typeof prompt[0] === 'number';
     const request = isEncoded
-      ? completeRequest(target, prompt as number[], options)
-      : await requestFor(target, prompt as Exclude<typeof prompt, number[]>, options);
+      ? completeRequest(target, prompt as number[], task)
+      : await requestFor(target, prompt as Exclude<typeof prompt, number[]>, task);
     const { length } = request.promptIds;
     if (length > maxPromptTokens) {
       throw new MistletoeError(
@@ -146,103 +130,80 @@ export class Answering {
         { hint: 'Shorten the prompt, or request fewer new tokens.' },
       );
     }
-    if (name === undefined || drafter === undefined) return { request, drafting: undefined, task };
-    if (task.guarded === true) return { request, drafting: this.guard(name, drafter, policy, request), task };
-    const chooser = this.findPolicy(name, drafter, policy, options);
-    const drafting = { drafter, members: [drafter], begin: () => ({ drafter, policy: chooser }) };
-    return { request, drafting, task };
+    return { request, drafting, rule };
   }
 
-  private guard(
-    name: string,
-    drafter: Drafter,
-    policy: string | undefined,
-    { sampling }: GenerationRequest,
-  ): Drafting {
-    const { guarding } = this.models;
-    const isGreedy = sampling.temperature === 0;
-    return {
-      drafter,
-      members: guarding.membersOf(name),
-      begin: (hasSharedPrompt) => guarding.begin({ name, policy, isGreedy, hasSharedPrompt }),
-    };
+  private findDrafting({ drafter: name, policy, guarded, sampling }: EngineTask): Drafting | undefined {
+    if (name === undefined) return undefined;
+    const { drafters, guarding } = this.models;
+    const drafter = drafters.get(name);
+    if (drafter === undefined) {
+      const known = drafters.size === 0 ? 'It has none.' : `It has ${[...drafters.keys()].join(', ')}.`;
+      throw new MistletoeError('usage', `The engine was opened without a drafter "${name}". ${known}`, {
+        hint: 'Name it in the drafters of createEngineWorker.',
+      });
+    }
+    const isGreedy = (sampling?.temperature ?? 0) === 0;
+    if (guarded === true) {
+      return {
+        drafter,
+        members: guarding.membersOf(name),
+        begin: (hasSharedPrompt) => guarding.begin({ name, policy, isGreedy, hasSharedPrompt }),
+      };
+    }
+    const key = `${name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`;
+    const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, { sampling });
+    this.policies.delete(key);
+    this.policies.set(key, chooser);
+    const [oldest] = this.policies.keys();
+    if (this.policies.size > maxPolicies) this.policies.delete(oldest!);
+    return { drafter, members: [drafter], begin: () => ({ drafter, policy: chooser }) };
   }
 
   /** Without the last token, whose logits each answer needs. */
   private async readShared(
     prepared: Promise<PreparedTask>,
-    listeners: readonly AnswerListener[],
+    signals: readonly AbortSignal[],
   ): Promise<ReadPrefix | undefined> {
     const { request, drafting } = await prepared;
     if (request.promptIds.length < minShared) return undefined;
-    const tokenIds = request.promptIds.slice(0, -1);
-    const signal = whenAll(listeners.map((listener) => listener.signal));
+    const promptIds = request.promptIds.slice(0, -1);
+    const signal = whenAll(signals);
     const { model } = this.models.target;
     const reader = drafting?.drafter ?? { reads: 'tokens', taps: [] };
-    const bytes = sequenceBytes(
-      { promptIds: tokenIds, maxNewTokens: 0 },
-      model,
-      ...(drafting?.members ?? []),
-    );
+    const bytes = sequenceBytes({ promptIds, maxNewTokens: 0 }, model, drafting?.members);
     const read = await this.engine.run(
-      (scheduler) => readPrefix(model, reader, tokenIds, { scheduler, signal }),
+      (scheduler) => readPrefix(model, reader, promptIds, { scheduler, signal }),
       { bytes, signal },
     );
     return read.cache.length === 0 ? undefined : read;
   }
 
   private async answer(
-    { request, drafting, task: { rule } }: PreparedTask,
+    { request, drafting, rule }: PreparedTask,
     prefix: ReadPrefix | undefined,
-    { signal, onProgress, onNotice }: AnswerListener,
-    index: number,
+    { id, index, signal }: { readonly id: number; readonly index: number; readonly signal: AbortSignal },
   ): Promise<Generation> {
     const { model, tokenizer } = this.models.target;
-    const report = new ProgressReport(onProgress, (id) => spellToken(tokenizer, id));
-    const own = { ...request, seed: request.seed + index, prefix, signal, onToken: report.addToken };
-    const room = { bytes: sequenceBytes(request, model, ...(drafting?.members ?? [])), signal };
-    const generation = await this.engine.run(async (scheduler) => {
+    const report = new ProgressReport((progress) => {
+      this.post({ kind: 'progress', id, progress });
+    }, tokenizer);
+    const { addToken: onToken, addStep: onStep } = report;
+    const onNotice = (text: string): void => {
+      this.post({ kind: 'notice', id, text });
+    };
+    const own = { ...request, seed: request.seed + index, prefix, signal, onToken };
+    const decode = async (scheduler: PassScheduler) => {
       if (drafting === undefined) return decodePlain(model, { ...own, scheduler });
       const { drafter, policy, end } = drafting.begin(prefix !== undefined);
-      const drafted = await decodeSpeculative(model, drafter, {
-        ...own,
-        scheduler,
-        policy,
-        onNotice,
-        onStep: report.addStep,
-        rule,
-      });
-      return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };
-    }, room);
+      const drafted = { ...own, scheduler, policy, rule, onNotice, onStep };
+      const generation = await decodeSpeculative(model, drafter, drafted);
+      return end === undefined ? generation : { ...generation, guarding: end(generation.steps) };
+    };
+    const bytes = sequenceBytes(request, model, drafting?.members);
+    const generation = await this.engine.run(decode, { bytes, signal });
     report.flush();
     return generation;
-  }
-
-  private findPolicy(
-    name: string,
-    drafter: Drafter,
-    policy: string | undefined,
-    options: Pick<EngineTask, 'sampling'>,
-  ): PolicyChooser {
-    const isGreedy = (options.sampling?.temperature ?? 0) === 0;
-    const key = `${name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`;
-    const { sampling } = options;
-    const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, { sampling });
-    this.policies.delete(key);
-    this.policies.set(key, chooser);
-    const [oldest] = this.policies.keys();
-    if (this.policies.size > maxPolicies) this.policies.delete(oldest!);
-    return chooser;
-  }
-
-  private findDrafter(name: string): Drafter {
-    const { drafters } = this.models;
-    const found = drafters.get(name);
-    if (found !== undefined) return found;
-    const known = drafters.size === 0 ? 'It has none.' : `It has ${[...drafters.keys()].join(', ')}.`;
-    throw new MistletoeError('usage', `The engine was opened without a drafter "${name}". ${known}`, {
-      hint: 'Name it in the drafters of createEngineWorker.',
-    });
   }
 }
 

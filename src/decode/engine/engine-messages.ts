@@ -8,7 +8,8 @@ import { maxNewTokensLimit } from '../../core/limits.js';
 import { tapConventions } from '../../draft/draft-system.js';
 import { computeTypes, deviceForm, deviceForms } from '../../runtime/device-choice.js';
 import { quantizedTypes } from '../../runtime/weights.js';
-import type { TokenSpelling } from '../../text/text-stream.js';
+import { spellToken, type TokenSpelling } from '../../text/text-stream.js';
+import type { Tokenizer } from '../../text/tokenizer/tokenizer.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
 import type { Generation } from '../plain.js';
@@ -106,6 +107,44 @@ export interface WorkerTokenEvent extends Omit<TokenEvent, 'likelihood'> {
 export interface AnswerProgress {
   readonly tokens: readonly WorkerTokenEvent[];
   readonly steps: readonly StepRecord[];
+}
+
+/**
+ * Combines what one pass brings to an answer into one message. Tokens of a pass arrive without an await between them,
+ * so a microtask marks the end of the pass.
+ */
+export class ProgressReport {
+  private pending: { readonly tokens: WorkerTokenEvent[]; readonly steps: StepRecord[] } | undefined;
+
+  constructor(
+    private readonly send: (progress: AnswerProgress) => void,
+    private readonly tokenizer: Tokenizer,
+  ) {}
+
+  readonly addToken = ({ likelihood, ...event }: TokenEvent): void => {
+    const spell = (id: number, logprob: number) => ({ id, ...spellToken(this.tokenizer, id), logprob });
+    this.gather().tokens.push({
+      ...event,
+      likelihood: likelihood && {
+        ...spell(event.id, likelihood.logprob),
+        top: likelihood.top.map(({ id, logprob }) => spell(id, logprob)),
+      },
+    });
+  };
+
+  readonly addStep = ({ proposed, accepted, depth, drafter }: StepRecord): void => {
+    this.gather().steps.push({ proposed, accepted, depth, drafter });
+  };
+
+  readonly flush = (): void => {
+    if (this.pending !== undefined) this.send(this.pending);
+    this.pending = undefined;
+  };
+
+  private gather() {
+    if (this.pending === undefined) queueMicrotask(this.flush);
+    return (this.pending ??= { tokens: [], steps: [] });
+  }
 }
 
 export type EngineAnswer =

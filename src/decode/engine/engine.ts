@@ -10,7 +10,6 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { SharedPrefix } from '../../model/cache/cache-pool.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { BatchStep, LaneProgram, LaneRun, PassScheduler } from '../../model/lanes/lane-program.js';
 import { countRows, countSelected } from '../../model/lanes/lane-program.js';
@@ -24,7 +23,7 @@ import type { GenerationRequest } from '../plain.js';
 export function sequenceBytes(
   { promptIds, maxNewTokens }: Pick<GenerationRequest, 'promptIds' | 'maxNewTokens'>,
   { configuration }: Pick<CausalModel, 'configuration'>,
-  ...drafters: readonly Drafter[]
+  drafters: readonly Drafter[] = [],
 ): number {
   const positions = Math.min(promptIds.length + maxNewTokens, configuration.contextLength);
   const drafting = drafters.flatMap(({ cacheSizes, graph }) => cacheSizes ?? graph?.attention?.sizes ?? []);
@@ -120,7 +119,10 @@ export class Engine {
       run: (program, run, outputs) => {
         if (!sequence.hasJoined) this.joined += 1;
         sequence.hasJoined = true;
-        return this.ask({ program, run, outputs, log });
+        return new Promise((resolve, reject) => {
+          this.asks.push({ program, run, outputs, log, resolve, reject });
+          this.stepIfReady();
+        });
       },
     };
     try {
@@ -169,13 +171,6 @@ export class Engine {
       this.usedBytes += next.bytes;
       next.start();
     }
-  }
-
-  private ask(asked: Omit<Ask, 'resolve' | 'reject'>): Promise<MixedValues> {
-    return new Promise((resolve, reject) => {
-      this.asks.push({ ...asked, resolve, reject });
-      this.stepIfReady();
-    });
   }
 
   private stepIfReady(): void {
@@ -244,17 +239,14 @@ function readsPrompt({ run }: Ask): boolean {
 }
 
 function groupAsks(asks: readonly Ask[]): readonly (readonly Ask[])[] {
-  const groups: {
-    readonly program: LaneProgram;
-    readonly prefix: SharedPrefix | undefined;
-    readonly asks: Ask[];
-  }[] = [];
+  const groups: Ask[][] = [];
   for (const ask of asks) {
-    const { program } = ask;
-    const prefix = program.prefixOf(ask.run);
-    const group = groups.find((other) => other.program === program && other.prefix === prefix);
-    if (group === undefined) groups.push({ program, prefix, asks: [ask] });
-    else group.asks.push(ask);
+    const prefix = ask.program.prefixOf(ask.run);
+    const group = groups.find(
+      ([first]) => first!.program === ask.program && first!.program.prefixOf(first!.run) === prefix,
+    );
+    if (group === undefined) groups.push([ask]);
+    else group.push(ask);
   }
-  return groups.map((group) => group.asks);
+  return groups;
 }

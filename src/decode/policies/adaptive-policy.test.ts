@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { createAdaptivePolicy } from './adaptive-policy.js';
+import { AdaptivePolicy } from './adaptive-policy.js';
 import type { PolicyChooser } from './policy-chooser.js';
 import { always } from './policy-chooser.js';
 import type { BatchRun, BatchWorld } from '../../../test/support/decode/simulated-batch.js';
@@ -36,8 +36,12 @@ const measured = (lanes: number, rate: number): BatchWorld => ({
   draftMs: (count, levels) => (0.9 + 0.8 * Math.abs(levels)) * (1 + 0.35 * (count - 1)),
 });
 
-const run = (world: BatchWorld, steps: number, seed = 1, chooser = createAdaptivePolicy(drafter)): BatchRun =>
-  runBatch(chooser, world, steps, createRandom(seed, 'world'));
+const run = (
+  world: BatchWorld,
+  steps: number,
+  seed = 1,
+  chooser: PolicyChooser = new AdaptivePolicy(drafter),
+): BatchRun => runBatch(chooser, world, steps, createRandom(seed, 'world'));
 
 const countDrafts = (choices: readonly number[]): number => choices.filter((levels) => levels !== 0).length;
 
@@ -93,7 +97,7 @@ describe('the adaptive policy', () => {
   });
 
   it('stays within the depth of the drafter', () => {
-    const chooser = createAdaptivePolicy({ ...drafter, maximumDepth: 2 });
+    const chooser = new AdaptivePolicy({ ...drafter, maximumDepth: 2 });
     expect(chooser.chainLengths).toEqual([1, 2]);
     expect(chooser.trees).toEqual([]);
     const { choices } = run(alone({ rate: 1, draftMs: 0, rowMs: 0 }), 50, 1, chooser);
@@ -103,14 +107,14 @@ describe('the adaptive policy', () => {
   it('has longer chains where the drafter has no weights', () => {
     const weightless = { ...drafter, parameterCount: 0, isChainOnly: true };
     const world = alone({ rate: 0.98, draftMs: 0, rowMs: 0.01 });
-    const { choices } = run(world, 300, 1, createAdaptivePolicy(weightless));
+    const { choices } = run(world, 300, 1, new AdaptivePolicy(weightless));
     expect(choices.slice(-50).filter((levels) => levels === 8).length).toBeGreaterThan(35);
   });
 });
 
 describe('the adaptive policy with several sequences', () => {
   it('makes one decision for all sequences of a pass', () => {
-    const chooser = createAdaptivePolicy(drafter);
+    const chooser = new AdaptivePolicy(drafter);
     const outcome = { proposed: 0, accepted: 0, depth: 0, draftMs: 1, verifyMs: 9 };
     let chosen = Array.from({ length: 8 }, () => chooser.choose());
     for (let round = 0; round < 60; round++) {
@@ -175,7 +179,7 @@ describe('the adaptive policy with several sequences', () => {
   });
 
   it('follows sequences that come and go', () => {
-    const chooser = createAdaptivePolicy(drafter);
+    const chooser = new AdaptivePolicy(drafter);
     const random = createRandom(1, 'world');
     for (let turn = 0; turn < 3; turn++) {
       runBatch(chooser, measured(8, 0.65), 60, random);
@@ -186,7 +190,7 @@ describe('the adaptive policy with several sequences', () => {
   });
 
   it('does not learn costs from steps in which sequences join', () => {
-    const chooser = createAdaptivePolicy(drafter);
+    const chooser = new AdaptivePolicy(drafter);
     for (let batchSize = 1; batchSize <= 8; batchSize++) {
       const choice = chooser.choose();
       const depth = choice.policy?.kind === 'chain' ? choice.policy.length : 0;

@@ -61,11 +61,7 @@ const defaultLengths = [1, 2, 3, 4];
 const weightlessLengths = [...defaultLengths, 6, 8];
 const smallTree = { kind: 'dynamic', total: 8, depth: 2, topK: 2 } as const;
 
-export function createAdaptivePolicy(drafter: DrafterTraits): PolicyChooser {
-  return new AdaptivePolicy(listChoices(drafter));
-}
-
-class AdaptivePolicy implements PolicyChooser {
+export class AdaptivePolicy implements PolicyChooser {
   private readonly plain: Choice;
   private readonly acceptance = new DraftAcceptance();
   /** [batch size, rounded up to a power of two] */
@@ -82,9 +78,11 @@ class AdaptivePolicy implements PolicyChooser {
   /** Applies to all sequences until the next target pass. */
   private decision: Decision | undefined;
   private current: Choice;
+  private readonly choices: readonly Choice[];
 
-  constructor(private readonly choices: readonly Choice[]) {
-    this.plain = this.current = choices[0]!;
+  constructor(drafter: DrafterTraits) {
+    this.choices = listChoices(drafter);
+    this.plain = this.current = this.choices[0]!;
   }
 
   get chainLengths(): readonly number[] {

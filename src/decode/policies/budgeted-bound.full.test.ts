@@ -1,7 +1,7 @@
 /** The promise of the guarded policy on a simulated clock, held against every step of thousands of requests. */
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { createBudgetedPolicy } from './budgeted-policy.js';
+import { BudgetedPolicy, type Rung } from './budgeted-policy.js';
 import type { Weather } from '../../../test/support/decode/simulated-decoding.js';
 import { drawWorld, simulate } from '../../../test/support/decode/simulated-decoding.js';
 
@@ -9,7 +9,8 @@ const slowdown = 0.05;
 const grant = 8;
 const requests = 500;
 const length = 4;
-const ladder = [0, 1, 2].map((drafter) => ({ policy: { kind: 'chain', length } as const, drafter }));
+const createLadder = (floor: number): Rung[] =>
+  [0, 1, 2].map(() => ({ policy: { kind: 'chain', length }, floor }));
 
 interface Played {
   /** The most by which the bound was broken, in plain steps, and as a part of the tokens until then. */
@@ -21,8 +22,8 @@ interface Played {
 function play(seed: number, weather: Weather): Played {
   const world = drawWorld(createRandom(seed, 'bound'), weather);
   let current = 0;
-  const policy = createBudgetedPolicy(ladder, {
-    ...{ floor: [0, 0.3, 0.6][seed % 3]!, slowdown, grant },
+  const policy = new BudgetedPolicy(createLadder([0, 0.3, 0.6][seed % 3]!), {
+    ...{ slowdown, grant },
     use: (drafter) => (current = drafter),
   });
   const made = simulate(policy, () => current, 400, world);
@@ -77,8 +78,13 @@ describe('the bound of the guarded policy', () => {
     const rates = [0, 0.8];
     const random = createRandom(1, 'two');
     const moves = rates.map((): number[] => []);
-    const policies = moves.map((list) =>
-      createBudgetedPolicy(ladder.slice(0, 1), { slowdown, grant, onSwitch: ({ step }) => list.push(step) }),
+    const policies = moves.map(
+      (list) =>
+        new BudgetedPolicy(createLadder(0).slice(0, 1), {
+          slowdown,
+          grant,
+          onSwitch: ({ step }) => list.push(step),
+        }),
     );
     const sums = rates.map(() => ({ cost: 0, tokens: 0, dearest: 0 }));
     for (let step = 0; step < 400; step++) {
@@ -110,7 +116,7 @@ describe('the bound of the guarded policy', () => {
 
   it('is one that an unguarded chain breaks', () => {
     const world = drawWorld(createRandom(1, 'bound'), calm);
-    const policy = { chainLengths: [], choose: () => ladder[0]!, learn: () => undefined };
+    const policy = { chainLengths: [], choose: () => createLadder(0)[0]!, learn: () => undefined };
     const made = simulate(policy, () => 0, 400, { ...world, accept: () => 0 });
     const cost = made.reduce((sum, step) => sum + step.cost, 0);
     expect(cost).toBeGreaterThan((1 + slowdown) * made.length + grant + made[0]!.cost);

@@ -11,7 +11,7 @@ import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { mlpWidthPerToken } from '../../model/experts.js';
 import type { StepRecord } from '../acceptance.js';
-import { createBudgetedPolicy, type Rung } from './budgeted-policy.js';
+import { BudgetedPolicy, checkBudget, type Rung } from './budgeted-policy.js';
 import type { DrafterSwitch, Guarding, PolicyChooser } from './policy-chooser.js';
 
 /**
@@ -149,7 +149,7 @@ export class BudgetedDrafting {
     }
     this.misfits = misfits;
     // Refuse invalid settings now, not in a request.
-    createBudgetedPolicy([], { slowdown: settings.slowdown });
+    checkBudget({ slowdown: settings.slowdown });
   }
 
   membersOf(name: string): readonly Drafter[] {
@@ -165,14 +165,13 @@ export class BudgetedDrafting {
     const kinds = ladder.map((each) => `${each.name} ${each.policy.kind} ${isGreedy ? 'greedy' : 'drawn'}`);
     const rungs = ladder.map((member, place): Rung => ({
       policy: member.policy,
-      drafter: place,
       floor: this.settings.floor ?? this.shares.floorOf(kinds[place]!),
       readingShare: Math.min(1, member.drafter.parameterCount / this.targetWeights),
     }));
     const nameOf = (place: number | undefined): string | null =>
       place === undefined ? null : ladder[place]!.name;
     const switches: DrafterSwitch[] = [];
-    const chooser = createBudgetedPolicy(rungs, {
+    const chooser = new BudgetedPolicy(rungs, {
       slowdown: this.settings.slowdown,
       use: (place) => {
         drafter.use(place);

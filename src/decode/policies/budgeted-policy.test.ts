@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
 import type { BudgetOptions, Rung, RungChange } from './budgeted-policy.js';
-import { createBudgetedPolicy } from './budgeted-policy.js';
+import { BudgetedPolicy } from './budgeted-policy.js';
 
 const ladder: readonly Rung[] = [
-  { policy: { kind: 'chain', length: 4 }, drafter: 0 },
-  { policy: { kind: 'chain', length: 2 }, drafter: 1 },
+  { policy: { kind: 'chain', length: 4 }, floor: 0.3 },
+  { policy: { kind: 'chain', length: 2 }, floor: 0.3 },
 ];
 
 interface World {
@@ -23,8 +23,7 @@ function play(steps: number, world: World, options: Partial<BudgetOptions> = {},
   const random = createRandom(1, 'guarded');
   const switches: RungChange[] = [];
   let drafter = 0;
-  const policy = createBudgetedPolicy(rungs, {
-    floor: 0.3,
+  const policy = new BudgetedPolicy(rungs, {
     use: (place) => (drafter = place),
     onSwitch: (change) => switches.push(change),
     ...options,
@@ -131,8 +130,8 @@ describe('the guarded policy', () => {
     let left = 0;
     for (let seed = 0; seed < 300; seed++) {
       const random = createRandom(seed, 'usual');
-      const policy = createBudgetedPolicy(ladder, {
-        ...{ floor: 0.3, level: 0.05 },
+      const policy = new BudgetedPolicy(ladder, {
+        level: 0.05,
         onSwitch: ({ reason }) => (left += Number(reason === 'evidence')),
       });
       for (let step = 0; step < 150; step++) {
@@ -150,14 +149,14 @@ describe('the guarded policy', () => {
       const taken: (number | undefined)[] = [];
       const rungs = [0, 1, 2].map((drafter) => ({
         ...ladder[0]!,
-        drafter,
+        floor: 0,
         readingShare: drafter === 1 ? 0.5 : 0,
       }));
-      const policy = createBudgetedPolicy(rungs, { onSwitch: ({ to }) => taken.push(to) });
+      const policy = new BudgetedPolicy(rungs, { onSwitch: ({ to }) => taken.push(to) });
       let hasRead = false;
       for (let step = 0; step < 100 && taken.length < 2; step++) {
         const choice = policy.choose();
-        if (step === 0) policy.begin?.(promptMs);
+        if (step === 0) policy.begin(promptMs);
         const proposed = choice.policy === undefined ? 0 : 4;
         const reading: number = choice.drafter === 1 && !hasRead ? promptMs / 2 : 0;
         hasRead ||= reading > 0;
@@ -174,6 +173,6 @@ describe('the guarded policy', () => {
   it('is plain decoding without rungs, and refuses what is no budget', () => {
     const { drafters } = play(20, { rate: () => 1 }, {}, []);
     expect(share(drafters, undefined)).toBe(1);
-    expect(() => createBudgetedPolicy(ladder, { floor: 0.3, slowdown: 0 })).toThrow(/slowdown 0/);
+    expect(() => new BudgetedPolicy(ladder, { slowdown: 0 })).toThrow(/slowdown 0/);
   });
 });

@@ -17,25 +17,22 @@ import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import type { DraftChoice, PolicyChooser, StepOutcome, SwitchReason } from './policy-chooser.js';
 import { minMeasures, StepPrices } from './step-prices.js';
 
+/** One for each drafter of a rotating drafter. */
 export interface Rung {
   readonly policy: ResolvedPolicy;
-  /** Index in a rotating drafter. */
-  readonly drafter?: number | undefined;
-  /** The lowest share of steps that accept a draft token in usual requests; 0 if unknown. */
-  readonly floor?: number | undefined;
+  /** The lowest share of steps that accept a draft token in usual requests; 0 leaves the decision to the account. */
+  readonly floor: number;
   /** Time to read a prompt relative to the target; default 0. */
   readonly readingShare?: number | undefined;
 }
 
 export interface BudgetOptions {
-  /** For rungs without their own; 0 leaves the decision to the account. */
-  readonly floor?: number | undefined;
   /** Probability that a usual request leaves a rung without reason. */
   readonly level?: number | undefined;
   readonly slowdown?: number | undefined;
   /** Plain steps that it may cost in addition. */
   readonly grant?: number | undefined;
-  readonly use?: ((drafter: number) => void) | undefined;
+  readonly use?: ((rung: number) => void) | undefined;
   readonly onSwitch?: ((change: RungChange) => void) | undefined;
 }
 
@@ -68,11 +65,7 @@ const maxProbeWait = 1024;
 const maxGrants = 4;
 const unknownCost = 2;
 
-export function createBudgetedPolicy(ladder: readonly Rung[], options: BudgetOptions = {}): PolicyChooser {
-  return new BudgetedPolicy(ladder, options);
-}
-
-class BudgetedPolicy implements PolicyChooser {
+export class BudgetedPolicy implements PolicyChooser {
   private readonly level: number;
   private readonly slowdown: number;
   private readonly grant: number;
@@ -84,6 +77,7 @@ class BudgetedPolicy implements PolicyChooser {
   /** The step that the next change applies to. */
   private upcoming = 1;
   private promptMs = 0;
+  /** [rung] */
   private readonly lastSteps = new Map<number, number>();
   private sincePlain = { steps: 0, gain: 0 };
   /** Steps with drafts on the present rung. */
@@ -94,14 +88,13 @@ class BudgetedPolicy implements PolicyChooser {
 
   constructor(
     private readonly ladder: readonly Rung[],
-    private readonly options: BudgetOptions,
+    private readonly options: BudgetOptions = {},
   ) {
-    const { floor = 0, level = 0.01, slowdown = 0.05, grant = 8 } = options;
-    checkOptions(level, slowdown, grant);
+    const { level, slowdown, grant } = checkBudget(options);
     this.level = level;
     this.slowdown = slowdown;
     this.grant = this.account = grant;
-    this.evidences = ladder.map((rung) => new ShareEvidence(rung.floor ?? floor));
+    this.evidences = ladder.map(({ floor }) => new ShareEvidence(floor));
     this.rung = ladder.length > 0 ? 0 : undefined;
   }
 
@@ -126,10 +119,14 @@ class BudgetedPolicy implements PolicyChooser {
     const { rung } = this;
     if (rung === undefined || this.isPlainDue(rung))
       return { policy: undefined, rung: undefined, missed: 0, reading: 0 };
-    const { policy, drafter } = this.ladder[rung]!;
-    if (drafter !== undefined) this.options.use?.(drafter);
-    const needs = { missed: this.missedBy(rung), reading: this.promptCostOf(rung) };
-    return { policy, rung, ...needs, drafter };
+    this.options.use?.(rung);
+    return {
+      policy: this.ladder[rung]!.policy,
+      rung,
+      drafter: rung,
+      missed: this.missedBy(rung),
+      reading: this.promptCostOf(rung),
+    };
   }
 
   learn(made: DraftChoice, outcome: StepOutcome): void {
@@ -144,7 +141,7 @@ class BudgetedPolicy implements PolicyChooser {
       return;
     }
     this.sincePlain = { steps: this.sincePlain.steps + 1, gain: this.sincePlain.gain + gain };
-    this.lastSteps.set(this.drafterOf(rung), this.step);
+    this.lastSteps.set(rung, this.step);
     if (rung === this.rung && outcome.proposed > 0) this.judgeRung(rung, outcome.accepted, cost);
   }
 
@@ -224,25 +221,20 @@ class BudgetedPolicy implements PolicyChooser {
     return (this.grant / 2) * (1 - rung / (this.ladder.length - 1));
   }
 
-  private drafterOf(rung: number): number {
-    return this.ladder[rung]?.drafter ?? 0;
-  }
-
   private missedBy(rung: number): number {
-    return this.step - 1 - (this.lastSteps.get(this.drafterOf(rung)) ?? 0);
+    return this.step - 1 - (this.lastSteps.get(rung) ?? 0);
   }
 
   private promptCostOf(rung: number): number {
-    const drafter = this.drafterOf(rung);
     const { plainMs } = this.prices;
-    if (this.lastSteps.has(drafter) || drafter === this.drafterOf(0) || plainMs === undefined) return 0;
+    if (this.lastSteps.has(rung) || rung === 0 || plainMs === undefined) return 0;
     return (this.promptMs * (this.ladder[rung]!.readingShare ?? 0)) / plainMs;
   }
 }
 
-function checkOptions(level: number, slowdown: number, grant: number): void {
+export function checkBudget({ level = 0.01, slowdown = 0.05, grant = 8 }: BudgetOptions) {
   if (level > 0 && level < 1 && slowdown > 0 && slowdown <= 10 && grant >= 0 && Number.isFinite(grant))
-    return;
+    return { level, slowdown, grant };
   throw new MistletoeError(
     'usage',
     `The budgeted policy has level ${level}, slowdown ${slowdown} and grant ${grant}; expected a level between 0 and 1, a slowdown from 0 to 10 and a finite grant of at least 0 plain steps.`,

@@ -47,7 +47,7 @@ export interface StepOutcome extends StepRecord {
   readonly draftMs: number;
   readonly verifyMs: number;
   /** Without waiting for other sequences. */
-  readonly own?: { readonly draftMs: number; readonly verifyMs: number } | undefined;
+  readonly own?: Pick<StepOutcome, 'draftMs' | 'verifyMs'> | undefined;
   readonly batch?: BatchStep | undefined;
 }
 

@@ -7,17 +7,13 @@
  * median).
  */
 import { median } from './draft-estimates.js';
+import type { StepOutcome } from './policy-chooser.js';
 
 const ratioWindow = 8;
 const paceWindow = 3;
 const draftWindow = 7;
 /** From this many on, at least two plain steps were measured. */
 export const minMeasures = 3;
-
-export interface StepTimes {
-  readonly draftMs: number;
-  readonly verifyMs: number;
-}
 
 export class StepPrices {
   private readonly paces: number[] = [];
@@ -62,7 +58,7 @@ export class StepPrices {
    */
   learn(
     rung: number | undefined,
-    { draftMs, verifyMs }: StepTimes,
+    { draftMs, verifyMs }: Pick<StepOutcome, 'draftMs' | 'verifyMs'>,
     proposed: number,
     missed: number,
   ): number {

@@ -49,10 +49,12 @@ export interface Verifier {
 
 export function createVerifier(
   rule: VerificationRule,
-  sampling: SamplingOptions,
+  { sampling, held }: { readonly sampling: SamplingOptions; readonly held?: readonly number[] | undefined },
   random: Random,
   onDevice?: LogitsOnDevice,
 ): Verifier {
+  checkRule(rule, sampling);
+  if (held !== undefined) return createHeldVerifier(held, sampling, random);
   if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
   if (rule === 'rejection' && onDevice !== undefined) {
     return {
@@ -94,11 +96,7 @@ async function bringToHost(tree: TokenTree): Promise<TokenTree> {
 }
 
 /** Judges drafts along a given answer, so that two prompts can be compared along the same answer. */
-export function createHeldVerifier(
-  answer: readonly number[],
-  sampling: SamplingOptions,
-  random: Random,
-): Verifier {
+function createHeldVerifier(answer: readonly number[], sampling: SamplingOptions, random: Random): Verifier {
   const isGreedy = sampling.temperature === 0;
   return {
     want: isGreedy ? 'argmax' : 'logits',

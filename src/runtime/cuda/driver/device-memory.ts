@@ -3,8 +3,21 @@
  * kept by size and reused: all work is on one stream, so a new owner writes only after the last reader is done. Owners
  * free their rows.
  */
-import type { Allocation, RowCopy, RowMemory } from './device-rows.js';
-import type { Address, Device, Kernel, KernelModule } from './device.js';
+import type { Address, Device, KernelModule } from './device.js';
+
+export interface Allocation {
+  readonly address: Address;
+  readonly bytes: number;
+  free(): void;
+}
+
+export interface RowCopy {
+  readonly to: Address;
+  readonly from: Address;
+  readonly width: number;
+  readonly picks: Int32Array;
+  readonly places: Int32Array;
+}
 
 /**
  * Reuses device memory by size. An allocation takes 0.1 ms or more, which is a lot for a pass of 4 ms, so the more
@@ -29,7 +42,7 @@ export class PiecePool {
 
   take(size: number): Address {
     const known = this.idle.get(size)?.pop();
-    const address = known ?? this.allocate(size);
+    const address = known ?? this.allocateSlab(size);
     this.slabs.get(address)!.idle -= 1;
     return address;
   }
@@ -37,16 +50,15 @@ export class PiecePool {
   giveBack(address: Address): void {
     const slab = this.slabs.get(address)!;
     slab.idle += 1;
-    const list = this.idle.get(slab.size);
-    if (list === undefined) this.idle.set(slab.size, [address]);
-    else list.push(address);
+    this.idle.get(slab.size)!.push(address);
   }
 
   /** Frees slabs without a piece in use; returns whether there was any. */
   release(): boolean {
     const free = [...new Set(this.slabs.values())].filter(({ idle, count }) => idle === count);
-    for (const { address, size, count } of free) {
-      const own = new Set(piecesOf(address, size, count));
+    for (const slab of free) {
+      const { address, size, count } = slab;
+      const own = new Set(piecesOf(slab));
       for (const piece of own) this.slabs.delete(piece);
       this.idle.set(size, this.idle.get(size)!.filter((piece) => !own.has(piece))); // prettier-ignore
       this.counts.set(size, this.counts.get(size)! - count);
@@ -60,33 +72,40 @@ export class PiecePool {
     for (const { address } of new Set(this.slabs.values())) this.device.free(address);
   }
 
+  /** Frees idle slabs if there is no room. */
+  allocate(bytes: number): Address {
+    try {
+      return this.device.allocate(bytes);
+    } catch (cause) {
+      if (!this.release()) throw cause;
+      return this.device.allocate(bytes);
+    }
+  }
+
   /** One piece for the caller; the others are idle. */
-  private allocate(size: number): Address {
+  private allocateSlab(size: number): Address {
     const known = this.counts.get(size) ?? 0;
     const room = Math.min(maxBytes, this.device.totalBytes * shareOfDevice);
     const count = Math.max(1, Math.min(known, maxPieces, Math.floor(room / size)));
-    const { address, made } = this.allocateOr(size, count);
-    const slab: Slab = { address, size, count: made, idle: made };
-    this.counts.set(size, known + made);
-    const [first, ...others] = piecesOf(address, size, made);
+    const slab = this.tryAllocate(size, count) ?? { address: this.allocate(size), size, count: 1, idle: 1 };
+    this.counts.set(size, (this.counts.get(size) ?? 0) + slab.count);
+    const [first, ...others] = piecesOf(slab);
     for (const piece of [first!, ...others]) this.slabs.set(piece, slab);
     this.idle.set(size, [...(this.idle.get(size) ?? []), ...others]);
     return first!;
   }
 
-  /** Falls back to one piece, then to freeing idle slabs. */
-  private allocateOr(size: number, count: number): { readonly address: Address; readonly made: number } {
+  private tryAllocate(size: number, count: number): Slab | undefined {
+    if (count === 1) return undefined;
     try {
-      return { address: this.device.allocate(size * count), made: count };
-    } catch (cause) {
-      if (count > 1) return this.allocateOr(size, 1);
-      if (!this.release()) throw cause;
-      return { address: this.device.allocate(size), made: 1 };
+      return { address: this.device.allocate(size * count), size, count, idle: count };
+    } catch {
+      return undefined; // there may be room for one
     }
   }
 }
 
-const piecesOf = (address: Address, size: number, count: number): readonly Address[] =>
+const piecesOf = ({ address, size, count }: Slab): readonly Address[] =>
   Array.from({ length: count }, (_, index) => address + BigInt(index * size));
 
 const copyRowsSource = `
@@ -113,20 +132,14 @@ function roundUp(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
-interface Piece {
-  readonly address: Address;
-  readonly bytes: number;
-}
-
-export class DeviceMemory implements RowMemory {
+export class DeviceMemory {
   private readonly pieces: PiecePool;
   /** For rows whose owner forgot to free them. */
   private readonly collected = new FinalizationRegistry<Address>((address) => {
     this.pieces.giveBack(address);
   });
-  private arena: Piece = { address: 0n, bytes: 0 };
-  private module: KernelModule | undefined;
-  private copyKernel: Kernel | undefined;
+  private arena: Pick<Allocation, 'address' | 'bytes'> = { address: 0n, bytes: 0 };
+  private copying: KernelModule | undefined;
 
   constructor(readonly device: Device) {
     this.pieces = new PiecePool(device);
@@ -156,25 +169,12 @@ export class DeviceMemory implements RowMemory {
     if (this.arena.bytes > 0) this.device.free(this.arena.address);
     this.arena = { address: 0n, bytes: 0 };
     const size = roundUp(bytes);
-    this.arena = { address: this.allocate(size), bytes: size };
+    this.arena = { address: this.pieces.allocate(size), bytes: size };
     return this.arena.address;
   }
 
-  upload(to: Address, values: ArrayBufferView): void {
-    this.device.upload(to, values);
-  }
-
-  download(from: Address, into: ArrayBufferView): Promise<void> {
-    return this.device.download(from, into);
-  }
-
-  copy(to: Address, from: Address, bytes: number): void {
-    this.device.copy(to, from, bytes);
-  }
-
   copyRows({ to, from, width, picks, places }: RowCopy): void {
-    this.module ??= this.device.compile(copyRowsSource);
-    this.copyKernel ??= this.module.kernel('copyRows');
+    this.copying ??= this.device.compile(copyRowsSource);
     const count = picks.length;
     const sizes = new Int32Array(2 + 2 * count);
     sizes.set([count, width]);
@@ -184,7 +184,7 @@ export class DeviceMemory implements RowMemory {
     this.device.upload(list.address, sizes);
     const at = (index: number): Address => list.address + BigInt(4 * index);
     this.device.launch({
-      kernel: this.copyKernel,
+      kernel: this.copying.kernel('copyRows'),
       grid: [Math.max(1, Math.min(65_535, Math.ceil((count * width) / 256))), 1, 1],
       block: 256,
       arguments: [list.address, to, from, at(2), at(2 + count)],
@@ -196,15 +196,6 @@ export class DeviceMemory implements RowMemory {
     this.pieces.dispose();
     if (this.arena.bytes > 0) this.device.free(this.arena.address);
     this.arena = { address: 0n, bytes: 0 };
-    this.module?.unload();
-  }
-
-  private allocate(size: number): Address {
-    try {
-      return this.device.allocate(size);
-    } catch (cause) {
-      if (!this.pieces.release()) throw cause;
-      return this.device.allocate(size);
-    }
+    this.copying?.unload();
   }
 }

@@ -1,35 +1,14 @@
 /** Rows in device memory. Views share an allocation, which is returned when freed or when no view is left. */
 import { MistletoeError } from '../../../core/errors.js';
 import { type RowBuffer, countRows, requireRows } from '../../row-buffer.js';
+import type { Allocation, DeviceMemory } from './device-memory.js';
 import type { Address } from './device.js';
-
-export interface RowMemory {
-  take(bytes: number): Allocation;
-  upload(to: Address, values: ArrayBufferView): void;
-  download(from: Address, into: ArrayBufferView): Promise<void>;
-  copy(to: Address, from: Address, bytes: number): void;
-  copyRows(request: RowCopy): void;
-}
-
-export interface Allocation {
-  readonly address: Address;
-  readonly bytes: number;
-  free(): void;
-}
-
-export interface RowCopy {
-  readonly to: Address;
-  readonly from: Address;
-  readonly width: number;
-  readonly picks: Int32Array;
-  readonly places: Int32Array;
-}
 
 const floatBytes = 4;
 
 export class DeviceRows implements RowBuffer {
   constructor(
-    readonly memory: RowMemory,
+    readonly memory: DeviceMemory,
     /** Keeps the memory alive while a view exists. */
     private readonly allocation: Allocation,
     readonly address: Address,
@@ -50,13 +29,13 @@ export class DeviceRows implements RowBuffer {
   write(values: Float32Array | RowBuffer, at = 0): void {
     if (values instanceof Float32Array) {
       requireRows(this, at, values.length / this.width);
-      if (values.length > 0) this.memory.upload(this.addressOf(at), values);
+      if (values.length > 0) this.memory.device.upload(this.addressOf(at), values);
       return;
     }
     const source = deviceRowsOf(values, this.memory);
     const count = source.rowCount * source.width;
     requireRows(this, at, count / this.width);
-    if (count > 0) this.memory.copy(this.addressOf(at), source.address, floatBytes * count);
+    if (count > 0) this.memory.device.copy(this.addressOf(at), source.address, floatBytes * count);
   }
 
   copyRows(source: RowBuffer, picks: ArrayLike<number>, places: ArrayLike<number>): void {
@@ -74,7 +53,7 @@ export class DeviceRows implements RowBuffer {
 
   async read(): Promise<Float32Array> {
     const values = new Float32Array(this.rowCount * this.width);
-    if (values.length > 0) await this.memory.download(this.address, values);
+    if (values.length > 0) await this.memory.device.download(this.address, values);
     return values;
   }
 
@@ -96,12 +75,12 @@ function requireRow(row: number, count: number): void {
   throw new MistletoeError('shape', `Row ${row} was asked for in a buffer of ${count}.`);
 }
 
-export function allocateRows(memory: RowMemory, rowCount: number, width: number): DeviceRows {
+export function allocateRows(memory: DeviceMemory, rowCount: number, width: number): DeviceRows {
   const allocation = memory.take(floatBytes * rowCount * width);
   return new DeviceRows(memory, allocation, allocation.address, rowCount, width);
 }
 
-export function deviceRowsOf(buffer: RowBuffer, memory: RowMemory): DeviceRows {
+export function deviceRowsOf(buffer: RowBuffer, memory: DeviceMemory): DeviceRows {
   if (buffer instanceof DeviceRows && buffer.memory === memory) return buffer;
   throw new MistletoeError('runtime', 'A buffer was used with another runtime than the one that made it.', {
     hint: 'Load target and drafter with one and the same runtime.',

@@ -126,7 +126,13 @@ export class Driver {
 
   allocate(bytes: number): bigint {
     const status = this.status('cuMemAlloc_v2', this.#pointer, bytes);
-    if (status === statusCodes.outOfMemory) throw outOfMemory(bytes, this.memory());
+    if (status === statusCodes.outOfMemory) {
+      const { freeBytes, totalBytes } = this.memory();
+      throw new OutOfMemoryError(
+        `The GPU has no room for ${bytes} bytes: ${freeBytes} of its ${totalBytes} bytes are free.`,
+        memoryHint,
+      );
+    }
     if (status !== 0) throw this.failure('cuMemAlloc_v2', status, `${bytes} bytes`);
     return this.#pointer[0]!;
   }
@@ -147,14 +153,4 @@ export class Driver {
     const name = read('cuGetErrorName');
     return name === '' ? `status ${status}` : `${name} (${read('cuGetErrorString')})`;
   }
-}
-
-export function outOfMemory(
-  bytes: number,
-  { freeBytes, totalBytes }: { readonly freeBytes: number; readonly totalBytes: number },
-): MistletoeError {
-  return new OutOfMemoryError(
-    `The GPU has no room for ${bytes} bytes: ${freeBytes} of its ${totalBytes} bytes are free.`,
-    memoryHint,
-  );
 }

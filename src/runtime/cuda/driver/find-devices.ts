@@ -25,34 +25,33 @@ export const driverLibrary: LibraryDescription = {
 };
 
 /** A library newer than the driver would load and then fail. */
-export function compilerLibrary(driverMajor: number): LibraryDescription {
+function describeLibrary(
+  purpose: string,
+  file: string,
+  packageName: string,
+  driverMajor: number,
+): LibraryDescription {
+  const versions = [13, 12].filter((major) => major <= driverMajor);
+  const wheel = `nvidia-${packageName}${driverMajor < 13 ? '-cu12' : ''}`;
   return {
-    purpose: "CUDA's compiler at run time, NVRTC,",
-    names: versions(driverMajor).map((major) => `libnvrtc.so.${major}`),
-    hint: `Install the CUDA toolkit or "pip install ${wheel('cuda-nvrtc', driverMajor)}", or add its folder to LD_LIBRARY_PATH.`,
+    purpose,
+    names: versions.map((major) => `${file}.so.${major}`),
+    hint: `Install the CUDA toolkit or "pip install ${wheel}", or add its folder to LD_LIBRARY_PATH.`,
   };
 }
 
-export function productLibrary(driverMajor: number): LibraryDescription {
-  return {
-    purpose: "CUDA's library of matrix products, cuBLASLt,",
-    names: versions(driverMajor).map((major) => `libcublasLt.so.${major}`),
-    hint: `Install the CUDA toolkit or "pip install ${wheel('cublas', driverMajor)}", or add its folder to LD_LIBRARY_PATH.`,
-  };
-}
+export const compilerLibrary = (driverMajor: number): LibraryDescription =>
+  describeLibrary("CUDA's compiler at run time, NVRTC,", 'libnvrtc', 'cuda-nvrtc', driverMajor);
 
-const versions = (driverMajor: number): number[] => [13, 12].filter((major) => major <= driverMajor);
-const wheel = (name: string, driverMajor: number): string =>
-  `nvidia-${name}${driverMajor < 13 ? '-cu12' : ''}`;
+export const productLibrary = (driverMajor: number): LibraryDescription =>
+  describeLibrary("CUDA's library of matrix products, cuBLASLt,", 'libcublasLt', 'cublas', driverMajor);
 
-/** Inputs of the search; tests use a temporary root. */
+/** Inputs of the search. */
 export interface Places {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly root: string;
   readonly home: string;
 }
-
-export const systemPlaces = (): Places => ({ environment: process.env, root: '/', home: homedir() });
 
 const systemFolders = [
   'usr/local/cuda*/lib64',
@@ -66,11 +65,12 @@ const wheelFolders = ['cuda_nvrtc', 'cublas', 'cu13'].map((name) => `nvidia/${na
 const pythonPackages = ['lib/python3*/site-packages', 'lib/python3*/dist-packages'];
 
 /** Existing folders, those named by the user first. */
-export function libraryFolders({ environment, root, home }: Places): string[] {
+function libraryFolders({ environment, root, home }: Places): string[] {
   const named = (environment.LD_LIBRARY_PATH ?? '').split(':').filter(Boolean);
   const toolkits = [environment.CUDA_HOME, environment.CUDA_PATH].filter((path) => path !== undefined);
+  const environments = [environment.VIRTUAL_ENV, environment.CONDA_PREFIX];
   const pythons = [
-    ...[environment.VIRTUAL_ENV, environment.CONDA_PREFIX].filter((path) => path !== undefined),
+    ...environments.filter((path) => path !== undefined),
     join(root, 'usr/local'),
     join(root, 'usr'),
     ...expand(root, 'opt/*'),
@@ -91,11 +91,9 @@ export function libraryFolders({ environment, root, home }: Places): string[] {
 
 /** Expands a pattern with stars, the highest version first. */
 function expand(base: string, pattern: string): string[] {
-  const [head, ...rest] = pattern.split('/');
   let paths = [base];
-  for (const part of [head!, ...rest]) {
+  for (const part of pattern.split('/'))
     paths = paths.flatMap((path) => (part.includes('*') ? matches(path, part) : [join(path, part)]));
-  }
   return paths.filter((path) => existsSync(path));
 }
 
@@ -121,7 +119,7 @@ export function libraryCandidates(names: readonly string[], places: Places): str
 export function openLibrary(
   native: Pick<Native, 'open'>,
   { purpose, names, hint }: LibraryDescription,
-  places: Places = systemPlaces(),
+  places: Places = { environment: process.env, root: '/', home: homedir() },
 ): NativeLibrary {
   const failures: string[] = [];
   for (const path of libraryCandidates(names, places)) {
@@ -146,9 +144,12 @@ export interface FoundDevice {
   readonly computeCapability: readonly [major: number, minor: number];
 }
 
-export type DeviceSearch =
-  | { readonly devices: readonly FoundDevice[]; readonly reason?: undefined }
-  | { readonly devices: readonly []; readonly reason: string; readonly hint: string | undefined };
+export interface DeviceSearch {
+  readonly devices: readonly FoundDevice[];
+  /** Why there are none. */
+  readonly reason?: string;
+  readonly hint?: string | undefined;
+}
 
 export interface Cuda {
   readonly native: Native;

@@ -193,14 +193,20 @@ export class KernelCompiler {
     capability: readonly [major: number, minor: number],
   ): MistletoeError {
     const bytes = this.#read('nvrtcGetProgramLogSize', 'nvrtcGetProgramLog', program);
-    const log = Buffer.from(bytes).toString('utf8').replace(/\0+$/, '').trim();
-    return compileFailure({
-      version: this.version,
-      architecture: architectureOf(capability),
-      reason: this.#describe(status),
-      log,
-      refusedSource: status === compilationFailed,
-    });
+    const whole = Buffer.from(bytes).toString('utf8').replace(/\0+$/, '').trim();
+    const log = whole.length > longestLog ? `${whole.slice(0, longestLog)}…` : whole;
+    const architecture = architectureOf(capability);
+    const reason = `${this.#describe(status)}.${log === '' ? '' : `\n${log}`}`;
+    return new MistletoeError(
+      'runtime',
+      `NVRTC ${this.version} could not compile the kernels for ${architecture}: ${reason}`,
+      {
+        hint:
+          status === compilationFailed
+            ? 'The lines named are those of kernels that Mistletoe wrote itself: please report this message.'
+            : `Install CUDA libraries that know ${architecture}, or run on the CPU.`,
+      },
+    );
   }
 
   #read(sizeCall: CompilerCall, contentCall: CompilerCall, program: bigint): Uint8Array {
@@ -221,24 +227,4 @@ const architectureOf = ([major, minor]: readonly [number, number]): string => `s
 
 export function compilerOptions(capability: readonly [major: number, minor: number]): string[] {
   return [`--gpu-architecture=${architectureOf(capability)}`, '--std=c++17', '-default-device'];
-}
-
-export function compileFailure(failure: {
-  readonly version: string;
-  readonly architecture: string;
-  readonly reason: string;
-  readonly log: string;
-  readonly refusedSource: boolean;
-}): MistletoeError {
-  const { version, architecture, reason, refusedSource } = failure;
-  const log = failure.log.length > longestLog ? `${failure.log.slice(0, longestLog)}…` : failure.log;
-  return new MistletoeError(
-    'runtime',
-    `NVRTC ${version} could not compile the kernels for ${architecture}: ${reason}.${log === '' ? '' : `\n${log}`}`,
-    {
-      hint: refusedSource
-        ? 'The lines named are those of kernels that Mistletoe wrote itself: please report this message.'
-        : `Install CUDA libraries that know ${architecture}, or run on the CPU.`,
-    },
-  );
 }

@@ -15,63 +15,18 @@ import type {
   TensorValue,
 } from '../../program.js';
 import { resident } from '../../program.js';
+import { countElements } from '../../weights.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';
-import type { Address, Kernel, Recording } from '../driver/device.js';
+import type { Address, Kernel } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
 import { layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
-import {
-  type OutputKind,
-  type RowForms,
-  type RunPlan,
-  describeForms,
-  findExact,
-  listForms,
-  planRun,
-} from './run-plan.js';
+import type { RowForms, RunPlan } from './run-plan.js';
+import { describeForms, findExact, listForms, planRun } from './run-plan.js';
+import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
-
-/** Several times what a sequence with drafts or an audit step needs. */
-const maxRecordings = 96;
-
-export interface RecordedRun {
-  recording: Recording | undefined;
-}
-
-/**
- * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
- * sequences need new ones all the time, so the least recently replayed is dropped.
- */
-export class RecordingShelf {
-  /** The least recently used first. */
-  private readonly runs = new Set<RecordedRun>();
-
-  constructor(private readonly most = maxRecordings) {}
-
-  get size(): number {
-    return this.runs.size;
-  }
-
-  use(run: RecordedRun): void {
-    this.runs.delete(run);
-    this.runs.add(run);
-    if (this.runs.size <= this.most) return;
-    const [oldest] = this.runs;
-    this.drop(oldest!);
-  }
-
-  drop(run: RecordedRun): void {
-    this.runs.delete(run);
-    run.recording?.free();
-    run.recording = undefined;
-  }
-
-  clear(): void {
-    for (const run of this.runs) this.drop(run);
-  }
-}
 
 export interface ProgramParts {
   readonly inputs: readonly InputDescription[];
@@ -81,11 +36,6 @@ export interface ProgramParts {
   readonly constantAddresses: ReadonlyMap<object, Address>;
   readonly recordings: RecordingShelf;
   readonly dispose: () => void;
-}
-
-interface PlannedRuns {
-  readonly plan: RunPlan;
-  readonly layouts: Map<string, LaidRun>;
 }
 
 /** Recorded when a run repeats with everything at the same addresses. */
@@ -99,7 +49,11 @@ const maxLayouts = 64;
 
 export class CudaProgram implements Program {
   readonly inputs: readonly InputDescription[];
-  private readonly runs = new Map<string, PlannedRuns>();
+  /** By kernels, outputs and inputs from the host; the layouts by lengths. */
+  private readonly runs = new Map<
+    string,
+    { readonly plan: RunPlan; readonly layouts: Map<string, LaidRun> }
+  >();
   /** Symbols whose lengths are not rounded. */
   private readonly exact: ReadonlySet<string>;
   private readonly forms: readonly RowForms[];
@@ -125,73 +79,56 @@ export class CudaProgram implements Program {
     const bindings = bindInputs(this.inputs, values);
     checkTypes(this.inputs, values);
     const sent = this.inputs.filter(({ name }) => 'data' in values[name]!);
-    const { plan, laid } = this.layOut(destinations, bindings, sent);
+    const laid = this.layOut(destinations, bindings, sent);
     const { layout } = laid;
     const base = this.memory.reserveArena(layout.sentBytes + layout.totalBytes);
-    this.memory.upload(base, packValues(sent, values, layout, bindings));
-    const work = base + BigInt(layout.sentBytes);
+    this.memory.device.upload(base, packValues(sent, values, layout, bindings));
     const addressOf = this.findAddresses(values, layout, base);
     const launch = (): void => {
       for (const step of layout.steps) this.launch(step, addressOf, base);
     };
     const places = this.listPlaces(values, base);
-    const isAgain = layout.steps.length > 1 && places.every((place, at) => place === laid.places[at]);
-    if (isAgain) this.replay(laid, launch);
-    else {
-      this.parts.recordings.drop(laid);
+    const { recordings } = this.parts;
+    if (layout.steps.length > 1 && places.every((place, at) => place === laid.places[at])) {
+      laid.recording ??= this.memory.device.record(launch);
+      recordings.use(laid);
+      this.memory.device.replay(laid.recording);
+    } else {
+      recordings.drop(laid);
       laid.places = places;
       launch();
     }
-    const outputs = this.keepOutputs(destinations, plan, bindings, addressOf);
-    if (layout.hostOffsets.size > 0) await this.readBack(plan, layout, work, bindings, outputs);
+    const outputs = this.keepOutputs(destinations, bindings, addressOf);
+    if (layout.hostOffsets.size > 0) await this.readBack(layout, base, bindings, outputs);
     return outputs;
-  }
-
-  private replay(laid: LaidRun, launch: () => void): void {
-    laid.recording ??= this.memory.device.record(launch);
-    this.parts.recordings.use(laid);
-    this.memory.device.replay(laid.recording);
   }
 
   private readDestinations(wanted: Wanted): ReadonlyMap<string, Destination> {
     const { outputs } = this.parts.schedule;
-    return new Map(
-      namesOf(wanted).map((name) => {
-        const destination = Array.isArray(wanted)
-          ? 'host'
-          : (wanted as Readonly<Record<string, Destination>>)[name]!;
-        if (destination !== 'host' && outputs.get(name)!.type !== 'float32') {
-          throw new MistletoeError(
-            'runtime',
-            `The program has no float32 output "${name}"; it has ${[...outputs.keys()].join(', ')}.`,
-          );
-        }
-        return [name, destination] as const;
-      }),
-    );
+    const all: Readonly<Record<string, Destination>> = Array.isArray(wanted) ? {} : (wanted as typeof all);
+    const destinations = new Map(namesOf(wanted).map((name) => [name, all[name] ?? 'host']));
+    for (const [name, destination] of destinations) {
+      if (destination === 'host' || outputs.get(name)!.type === 'float32') continue;
+      const names = [...outputs.keys()].join(', ');
+      throw new MistletoeError('runtime', `The program has no float32 output "${name}"; it has ${names}.`);
+    }
+    return destinations;
   }
 
   private layOut(
     destinations: ReadonlyMap<string, Destination>,
     bindings: DimensionBindings,
     sent: readonly InputDescription[],
-  ) {
-    const kinds = new Map(
-      [...destinations].map(([name, destination]): [string, OutputKind] => [
-        name,
-        destination === 'host' ? 'host' : 'buffer',
-      ]),
-    );
+  ): LaidRun {
     const rounded = roundLengths(bindings, this.exact);
     const { size } = measureWith(rounded);
-    const { schedule } = this.parts;
     const outputsKey = [
       describeForms(this.forms, size),
-      ...[...kinds].map(([name, kind]) => `${name} ${kind}`),
+      ...[...destinations].map(([name, to]) => `${name} ${to === 'host' ? 'host' : 'buffer'}`),
       ...sent.map(({ name }) => name),
     ].join();
     const planned = this.runs.get(outputsKey) ?? {
-      plan: planRun(schedule, kinds, size),
+      plan: planRun(this.parts.schedule, destinations, size),
       layouts: new Map<string, LaidRun>(),
     };
     this.runs.set(outputsKey, planned);
@@ -209,7 +146,7 @@ export class CudaProgram implements Program {
       this.parts.recordings.drop(oldest![1]);
       layouts.delete(oldest![0]);
     }
-    return { plan, laid };
+    return laid;
   }
 
   private listPlaces(values: MixedValues, base: Address): readonly Address[] {
@@ -254,44 +191,46 @@ export class CudaProgram implements Program {
       left: { ...product.left, address: left! },
       right: { ...product.right, address: right! },
       result: { ...product.result, address: result! },
-      ...(places.addend === undefined ? {} : { addend: addressOf(places.addend) }),
+      addend: places.addend && addressOf(places.addend),
     });
   }
 
   private keepOutputs(
     destinations: ReadonlyMap<string, Destination>,
-    { schedule }: RunPlan,
     bindings: DimensionBindings,
     addressOf: (place: Place) => Address,
   ): Record<string, TensorValue | ResidentValue> {
     const outputs: Record<string, TensorValue | ResidentValue> = {};
+    const { schedule } = this.parts;
     const measure = measureWith(bindings);
     for (const [name, destination] of destinations) {
       if (destination === 'host') continue;
       const shape = measure.sizes(schedule.shapes.get(name)!);
-      const count = measure.count(schedule.shapes.get(name)!);
+      const count = countElements(shape);
       const width = shape.at(-1) ?? 1;
       const buffer =
         destination === 'runtime'
           ? allocateRows(this.memory, width === 0 ? 0 : count / width, width)
           : deviceRowsOf(destination, this.memory);
       buffer.requireSize(count);
-      if (count > 0) this.memory.copy(buffer.address, addressOf(schedule.outputs.get(name)!), 4 * count);
+      if (count > 0)
+        this.memory.device.copy(buffer.address, addressOf(schedule.outputs.get(name)!), 4 * count);
       outputs[name] = resident(buffer, shape);
     }
     return outputs;
   }
 
   private async readBack(
-    { schedule }: RunPlan,
     layout: RunLayout,
-    work: Address,
+    base: Address,
     bindings: DimensionBindings,
     outputs: Record<string, TensorValue | ResidentValue>,
   ): Promise<void> {
+    const { schedule } = this.parts;
     const measure = measureWith(bindings);
     const bytes = new Uint8Array(layout.hostBytes);
-    if (bytes.length > 0) await this.memory.download(work + BigInt(layout.hostOffset), bytes);
+    const from = base + BigInt(layout.sentBytes + layout.hostOffset);
+    if (bytes.length > 0) await this.memory.device.download(from, bytes);
     for (const [name, offset] of layout.hostOffsets) {
       const shape = schedule.shapes.get(name)!;
       const { type } = schedule.outputs.get(name)!;

@@ -9,24 +9,10 @@ import {
   type WeightStore,
   findWeight,
 } from '../../weights.js';
-import type { DeviceMemory } from '../driver/device-memory.js';
-import type { Allocation } from '../driver/device-rows.js';
+import type { Allocation, DeviceMemory } from '../driver/device-memory.js';
 import type { Address, ElementType, FloatType, KernelModule } from '../driver/device.js';
 import { halfCode } from '../kernels/device-code.js';
 import { bytesOf } from '../kernels/kernel-text.js';
-
-/** Places rows of a stored tensor into a weight on the device, which converts and transposes them. */
-interface PlacedRows {
-  readonly bytes: Uint8Array; // [rows, columns]
-  readonly type: FloatType;
-  readonly rows: number;
-  readonly columns: number;
-  /** Address of the first value, and stride between rows of the weight. */
-  readonly to: Address;
-  readonly width: number;
-  readonly wanted: FloatType;
-  readonly isTransposed: boolean;
-}
 
 const words: Readonly<
   Record<FloatType, { readonly type: string; readonly from: string; readonly to: string }>
@@ -57,45 +43,6 @@ extern "C" __global__ void place(${words[wanted].type}* to, const ${words[stored
 /** Smaller pieces share one staging allocation. */
 const stagingBytes = 8 * 1024 * 1024;
 
-class PartPlacement {
-  private readonly modules = new Map<string, KernelModule>();
-
-  constructor(private readonly memory: DeviceMemory) {}
-
-  place({ bytes, type, rows, columns, to, width, wanted, isTransposed }: PlacedRows): void {
-    const isInPlace = type === wanted && !isTransposed && (columns === width || rows === 1);
-    if (isInPlace) {
-      this.memory.upload(to, bytes);
-      return;
-    }
-    const staging = this.memory.take(Math.max(stagingBytes, bytes.byteLength));
-    try {
-      this.memory.upload(staging.address, bytes);
-      this.memory.device.launch({
-        kernel: this.findModule(type, wanted).kernel('place'),
-        grid: [Math.max(1, Math.min(65_535, Math.ceil((rows * columns) / 256))), 1, 1],
-        block: 256,
-        arguments: [to, staging.address, rows, columns, width, isTransposed ? 1 : 0],
-      });
-    } finally {
-      // The next user writes after this kernel, on the same stream.
-      staging.free();
-    }
-  }
-
-  dispose(): void {
-    for (const module of this.modules.values()) module.unload();
-    this.modules.clear();
-  }
-
-  private findModule(stored: FloatType, wanted: FloatType): KernelModule {
-    const key = `${stored} ${wanted}`;
-    const module = this.modules.get(key) ?? this.memory.device.compile(writeSource(stored, wanted));
-    this.modules.set(key, module);
-    return module;
-  }
-}
-
 const addressOf = (weight: Address, type: FloatType, index: number): Address =>
   weight + BigInt(index * bytesOf(type));
 
@@ -103,11 +50,10 @@ const chunkBytes = 8 * 1024 * 1024;
 
 export class DeviceWeights {
   private readonly held = new Map<WeightStore, Map<string, Promise<Allocation>>>();
-  private readonly placement: PartPlacement;
+  /** [types] Kernels that convert and transpose rows of a stored tensor. */
+  private readonly modules = new Map<string, KernelModule>();
 
-  constructor(private readonly memory: DeviceMemory) {
-    this.placement = new PartPlacement(memory);
-  }
+  constructor(private readonly memory: DeviceMemory) {}
 
   async find(
     stores: readonly WeightStore[],
@@ -159,25 +105,39 @@ export class DeviceWeights {
     { to, width, wanted }: { readonly to: Address; readonly width: number; readonly wanted: FloatType },
   ): Promise<void> {
     const columns = shape.at(-1) ?? 1;
+    // Contiguous data is one long row.
     const isWhole = !isTransposed && columns === width;
     let done = 0;
     for await (const bytes of read()) {
       const elements = bytes.byteLength / bytesOf(dtype);
-      // Contiguous data is one long row.
       const [rows, inRow] = isWhole ? [1, elements] : [elements / columns, columns];
-      const start = isWhole ? done : (done / columns) * (isTransposed ? 1 : width);
-      this.placement.place({
-        bytes,
-        type: dtype,
-        rows,
-        columns: inRow,
-        wanted,
-        isTransposed,
-        to: addressOf(to, wanted, start),
-        width: isWhole ? elements : width,
-      });
+      const start = addressOf(to, wanted, isWhole ? done : (done / columns) * (isTransposed ? 1 : width));
       done += elements;
+      if (dtype === wanted && !isTransposed && rows === 1) {
+        this.memory.device.upload(start, bytes);
+        continue;
+      }
+      const staging = this.memory.take(Math.max(stagingBytes, bytes.byteLength));
+      try {
+        this.memory.device.upload(staging.address, bytes);
+        this.memory.device.launch({
+          kernel: this.findModule(dtype, wanted).kernel('place'),
+          grid: [Math.max(1, Math.min(65_535, Math.ceil(elements / 256))), 1, 1],
+          block: 256,
+          arguments: [start, staging.address, rows, inRow, isWhole ? elements : width, Number(isTransposed)],
+        });
+      } finally {
+        // The next user writes after this kernel, on the same stream.
+        staging.free();
+      }
     }
+  }
+
+  private findModule(stored: FloatType, wanted: FloatType): KernelModule {
+    const key = `${stored} ${wanted}`;
+    const module = this.modules.get(key) ?? this.memory.device.compile(writeSource(stored, wanted));
+    this.modules.set(key, module);
+    return module;
   }
 
   async dispose(): Promise<void> {
@@ -185,7 +145,7 @@ export class DeviceWeights {
       for (const uploading of ofStore.values()) (await uploading.catch(() => undefined))?.free();
     }
     this.held.clear();
-    this.placement.dispose();
+    for (const module of this.modules.values()) module.unload();
   }
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { RecordedRun } from './cuda-program.js';
-import { RecordingShelf } from './cuda-program.js';
+import type { RecordedRun } from './recording-shelf.js';
+import { RecordingShelf } from './recording-shelf.js';
 
 function createRuns(count: number) {
   const freed: number[] = [];

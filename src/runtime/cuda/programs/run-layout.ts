@@ -134,7 +134,7 @@ export function roundLengths(bindings: DimensionBindings, exact: ReadonlySet<str
 }
 
 export function layOutRun(
-  { schedule, wanted, steps, values }: RunPlan,
+  { schedule, hosted, steps, values }: RunPlan,
   sent: readonly InputDescription[], // what comes from the host
   bindings: DimensionBindings,
 ): RunLayout {
@@ -173,8 +173,7 @@ export function layOutRun(
   const hostOffset = planned.totalBytes;
   const hostOffsets = new Map<string, number>();
   let hostBytes = 0;
-  for (const [name, kind] of wanted) {
-    if (kind !== 'host') continue;
+  for (const name of hosted) {
     const place = schedule.outputs.get(name)!;
     hostOffsets.set(name, hostBytes);
     offsets.set(place.key, hostOffset + hostBytes);

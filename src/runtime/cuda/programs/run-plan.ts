@@ -1,22 +1,23 @@
 /** What a run of certain outputs does, for any lengths. */
 import { type Dimension, formatDimension } from '../../../graph/dimension.js';
+import type { Destination } from '../../program.js';
 import type { Schedule } from './schedule.js';
 import { type Place, type Step, readsOf, resultsOf } from './step.js';
 
-export type OutputKind = 'host' | 'buffer';
-
 export interface RunPlan {
   readonly schedule: Schedule;
-  readonly wanted: ReadonlyMap<string, OutputKind>;
+  /** Outputs for the host. */
+  readonly hosted: readonly string[];
   readonly steps: readonly Step[];
   readonly values: readonly { readonly place: Place; readonly from: number; readonly until: number }[];
 }
 
 export function planRun(
   schedule: Schedule,
-  wanted: ReadonlyMap<string, OutputKind>,
+  destinations: ReadonlyMap<string, Destination>,
   sizeOf: (dimension: Dimension) => number,
 ): RunPlan {
+  const wanted = [...destinations.keys()];
   const chosen = schedule.steps.flatMap((step): readonly Step[] => {
     if (step.kind !== 'small-batch') return [step];
     const form = step.forms.find(({ rows }) => rows >= sizeOf(step.rows));
@@ -28,15 +29,16 @@ export function planRun(
   steps.forEach((step, at) => {
     for (const { key } of readsOf(step)) until.set(key, at);
   });
-  const end = steps.length;
-  const kinds = new Map([...wanted].map(([name, kind]) => [schedule.outputs.get(name)!.key, kind]));
-  for (const key of kinds.keys()) until.set(key, end);
+  const keyOf = (name: string): object => schedule.outputs.get(name)!.key;
+  for (const name of wanted) until.set(keyOf(name), steps.length);
+  const hosted = wanted.filter((name) => destinations.get(name) === 'host');
+  const placedApart = new Set(hosted.map(keyOf));
   const values = steps.flatMap((step, at) =>
     resultsOf(step)
-      .filter(({ key }) => kinds.get(key) !== 'host')
+      .filter(({ key }) => !placedApart.has(key))
       .map((place) => ({ place, from: at, until: until.get(place.key) ?? at })),
   );
-  return { schedule, wanted, steps, values };
+  return { schedule, hosted, steps, values };
 }
 
 export interface RowForms {
@@ -64,7 +66,7 @@ export const describeForms = (forms: readonly RowForms[], sizeOf: (dimension: Di
 function findNeeded(
   steps: readonly Step[],
   schedule: Schedule,
-  wanted: ReadonlyMap<string, OutputKind>,
+  wanted: readonly string[],
 ): ReadonlySet<Step> {
   const needed = new Set<Step>();
   const makers = new Map(steps.flatMap((step) => resultsOf(step).map(({ key }) => [key, step] as const)));
@@ -74,7 +76,7 @@ function findNeeded(
     needed.add(step);
     for (const read of readsOf(step)) visit(read);
   };
-  for (const name of wanted.keys()) visit(schedule.outputs.get(name)!);
+  for (const name of wanted) visit(schedule.outputs.get(name)!);
   return needed;
 }
 

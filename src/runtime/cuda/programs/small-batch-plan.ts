@@ -192,15 +192,13 @@ function groupUnits(units: readonly Unit[], steps: readonly PlainStep[]): readon
   const groups = new Map<object, Unit[][]>(); // by what all of them read
   for (const unit of [...units].sort((a, b) => a.first - b.first)) {
     const { left } = unit.products[0]!;
-    const own = new Set(unit.products.map(({ result }) => result.key));
-    const read = unit.map === undefined ? [] : readsOf(unit.map).filter(({ key }) => !own.has(key));
     const known = groups.get(left.key) ?? [];
     groups.set(left.key, known);
     const fitting = known.find(
       ([first]) =>
         first!.products.length === unit.products.length &&
         isReady(first!, first!.first) &&
-        read.every(({ key }) => (makers.get(key) ?? -1) < first!.first),
+        isReady(unit, first!.first),
     );
     if (fitting === undefined) known.push([unit]);
     else fitting.push(unit);

@@ -36,8 +36,8 @@ export function fuseAttention(steps: readonly Step[], find: FindOperand): readon
       seen.set(mask, findSeen(mask, find));
       before.set(isReady ? keys : step, seen.get(mask)!);
     }
-    const common = { counters, seen: seen.get(mask)!.result, find };
-    const fused = planStep(step, attention, { ...common, keys: isReady ? keys : undefined });
+    const operands = { counters, seen: seen.get(mask)!.result };
+    const fused = planStep(step, attention, operands, isReady ? keys : undefined, find);
     if (isReady) {
       moved.set(at, fused);
       gone.add(step);
@@ -79,17 +79,9 @@ function findOwnKeys(
 function planStep(
   step: KernelStep,
   tensor: TensorOf<'attention'>,
-  {
-    counters,
-    seen,
-    keys,
-    find,
-  }: {
-    readonly counters: Place;
-    readonly seen: Place;
-    readonly keys: KernelStep | undefined;
-    readonly find: FindOperand;
-  },
+  operands: { readonly counters: Place; readonly seen: Place },
+  keys: KernelStep | undefined,
+  find: FindOperand,
 ): SmallBatchStep {
   const { shape, atMost } = scratchShapes(tensor);
   const scratch: Place = {
@@ -100,7 +92,7 @@ function planStep(
     key: {},
   };
   const ownKeys = keys && { tensor: keys.result.tensor, result: keys.result };
-  const work = { tensor, result: step.result, seen, scratch, counters, ownKeys };
+  const work = { ...operands, tensor, result: step.result, scratch, ownKeys };
   return {
     kind: 'small-batch',
     purpose: 'attention',
