@@ -195,4 +195,4 @@ function describeDoubts({ summaries, interrupted }: BenchmarkResult): readonly s
 }
 
 const nameOf = ({ set, system, policy }: Pick<SystemSummary, 'set' | 'system' | 'policy'>): string =>
-  `${system} ${policy} on ${set}`;
+  `${policy === 'none' ? system : `${system} ${policy}`} on ${set}`;

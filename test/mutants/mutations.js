@@ -138,8 +138,8 @@ export const mutations = [
   {
     name: 'the checksum of cached weights is not compared',
     file: 'src/checkpoint/cache/cache-file.ts',
-    search: '=== found.sha256 ? found : undefined',
-    replace: "!== '' ? found : undefined",
+    search: '(await hashBeginning(file, footer.dataBytes)) === footer.sha256',
+    replace: "(await hashBeginning(file, footer.dataBytes)) !== ''",
     tests: ['src/checkpoint/cache/cache-check.test.ts', 'src/checkpoint/cache/weight-cache.test.ts'],
   },
   // text
@@ -337,7 +337,7 @@ export const mutations = [
     file: 'src/report/markup.ts',
     search: 'return escapeMarkup(showInvisible(content));',
     replace: 'return showInvisible(content);',
-    tests: ['src/report/audit/audit-page.test.ts'],
+    tests: ['src/report/audit/audit-report.test.ts'],
   },
   {
     name: 'a failed gate exits with 0',
@@ -349,8 +349,8 @@ export const mutations = [
   {
     name: 'an attack needs to beat only its weakest control',
     file: 'src/report/audit/evidence.ts',
-    search: 'test.pValue >= largest.pValue ? test : largest',
-    replace: 'test.pValue < largest.pValue ? test : largest',
+    search: 'tests.toSorted(byPValue).at(-1)',
+    replace: 'tests.toSorted(byPValue).at(0)',
     tests: ['src/report/audit/verdict.test.ts'],
   },
   // serve
