@@ -128,6 +128,13 @@ describe('a target', () => {
     expect(problems.map(({ problem }) => problem)).toContainEqual(expect.stringMatching(message));
   });
 
+  it('with more experts per token than experts is refused with the place of the right number', async () => {
+    const folder = write(change(mixture, { config: { num_experts_per_tok: 9 } }));
+    await expect(loadModel(folder, options)).rejects.toThrow(
+      expect.objectContaining({ hint: expect.stringMatching(/^Take the value from/) as string }) as Error,
+    );
+  });
+
   it('is refused: GGUF', async () => {
     const folder = join(temporary.path, 'gguf');
     mkdirSync(folder);
