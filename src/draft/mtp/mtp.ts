@@ -152,7 +152,10 @@ async function loadMtp(checkpoint: Checkpoint, options: DrafterOptions): Promise
   const parts = { configuration, ownVocabulary: undefined };
   return createAttentionDrafter({
     ...openHead({ folder: checkpoint.folder, scope, target, weights }, parts),
-    ...{ system: mtp.name, name: 'MTP', reads: 'features', taps: [] },
+    system: mtp.name,
+    name: 'MTP',
+    reads: 'features',
+    taps: [],
     step(embeddings, features, context, memory) {
       const read = hideFirstToken(embeddings, context, memory);
       const tokens = normalise(read, `${scope}token_layernorm`, configuration);
@@ -192,7 +195,9 @@ function createMtp(target: NewTarget): NewCheckpoint {
   return {
     config: {
       ...headConfig(target, { ...sizes, layers: 1 }),
-      ...{ architectures: ['MiMoMTPModel'], model_type: 'mimo_mtp', num_nextn_predict_layers: 1 },
+      architectures: ['MiMoMTPModel'],
+      model_type: 'mimo_mtp',
+      num_nextn_predict_layers: 1,
       attention_bias: true,
     },
     tensors: makeFresh(target, mtpRecipes(sizes)),
