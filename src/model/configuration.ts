@@ -106,10 +106,8 @@ function readFields<Schema extends z.ZodType>(
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const key = issue?.path.join('.') ?? '';
-  if (issue?.path.length === 1 && config[key] === undefined) {
-    const hint = 'Take the value from the config.json that the weights were published or trained with.';
-    throw unusable(place, `lacks "${key}"`, hint);
-  }
+  if (issue?.path.length === 1 && config[key] === undefined)
+    throw unusable(place, `lacks "${key}"`, originalValue);
   throw unusable(place, `has a bad "${key}": ${issue?.message ?? 'not readable'}`);
 }
 
@@ -122,6 +120,7 @@ function readExperts(config: Readonly<Record<string, unknown>>, place: string): 
   throw unusable(
     place,
     `chooses ${perToken} experts per token (num_experts_per_tok) of ${all} (num_experts)`,
+    originalValue,
   );
 }
 
@@ -170,6 +169,8 @@ function findFamily(config: Readonly<Record<string, unknown>>, place: string): F
     { hint: `Supported: ${supported.join(', ')}.` },
   );
 }
+
+const originalValue = 'Take the value from the config.json that the weights were published or trained with.';
 
 function unusable(
   place: string,

@@ -128,6 +128,13 @@ describe('a target', () => {
     expect(problems.map(({ problem }) => problem)).toContainEqual(expect.stringMatching(message));
   });
 
+  it('with more experts per token than experts is refused with the place of the right number', async () => {
+    const folder = write(change(mixture, { config: { num_experts_per_tok: 9 } }));
+    await expect(loadModel(folder, options)).rejects.toThrow(
+      expect.objectContaining({ hint: expect.stringMatching(/^Take the value from/) as string }) as Error,
+    );
+  });
+
   it('is refused: GGUF', async () => {
     const folder = join(temporary.path, 'gguf');
     mkdirSync(folder);
@@ -282,7 +289,9 @@ describe('a drafter', () => {
   ];
   it.each(otherModules)('is refused: the MTP module of %s', async (family, tensor, config) => {
     const target = await loadModel(write(drafterTarget.folder), options);
-    const folder = write({ config, file: 'model.safetensors', tensors: one(tensor) });
+    // It is also wider than the target; naming that would send the user to look for another target.
+    const wide = { hidden_size: 7168, ...config };
+    const folder = write({ config: wide, file: 'model.safetensors', tensors: one(tensor) });
     const sentence = new RegExp(`has the MTP module of ${family}, which is not supported: [^.]+\\.$`);
     await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(
       expect.objectContaining({ message: expect.stringMatching(sentence) as string }) as Error,

@@ -104,7 +104,10 @@ async function openModel(
   const targetTokens =
     draftSize === targetSize ? undefined : Int32Array.from({ length: draftSize }, (_, token) => token);
   return {
-    ...{ system: draftModel.name, name: 'draft model', reads: 'tokens', taps: [] },
+    system: draftModel.name,
+    name: 'draft model',
+    reads: 'tokens',
+    taps: [],
     parameterCount: countParameters(weights),
     title: `the draft model ${model.name}`,
     runtime,

@@ -111,7 +111,10 @@ async function loadEagle(checkpoint: Checkpoint, options: DrafterOptions): Promi
   const weights = await prepareDrafterWeights(checkpoint, description, options);
   return createAttentionDrafter({
     ...openHead({ folder, scope, target, weights }, parts),
-    ...{ system: eagle.name, name: 'EAGLE', reads: 'features', taps: [] },
+    system: eagle.name,
+    name: 'EAGLE',
+    reads: 'features',
+    taps: [],
     step(embeddings, features, context, memory) {
       const joined = concatenate([embeddings, features!], -1);
       const fused = project(joined, `${scope}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias);

@@ -79,7 +79,10 @@ async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Prom
   };
   const common = {
     ...openHead({ folder, scope, target, weights }, parts, stateWidth),
-    ...{ system: eagle3.name, name: 'EAGLE-3', reads: 'taps' as const, taps },
+    system: eagle3.name,
+    name: 'EAGLE-3',
+    reads: 'taps' as const,
+    taps,
     vocabularies: { targetSize: vocabularySize, draftSize, targetTokens },
     fuse,
     step: (...given: Parameters<AttentionHead['step']>) => runLayers(parts, finish, ...given),
@@ -91,7 +94,9 @@ async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Prom
   if (maskToken === undefined) return createAttentionDrafter(common);
   return createAttentionDrafter({
     ...common,
-    ...{ system: pEagle.name, name: 'P-EAGLE', featureWidth: 0 },
+    system: pEagle.name,
+    name: 'P-EAGLE',
+    featureWidth: 0,
     mask: { token: maskToken, features: fuse(weight(`${scope}mask_hidden`, [1, 1, stateWidth])) },
   });
 }

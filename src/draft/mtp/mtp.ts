@@ -87,17 +87,18 @@ const otherFamilies: readonly OtherFamily[] = [
 ];
 
 function describeMtp(checkpoint: Checkpoint, context: DescribingContext = {}) {
-  const reading = startReading(checkpoint, context);
-  const { tensors, settings, target, reject } = reading;
   const names = namesOf(checkpoint);
   const other = otherFamilies.find(({ isSeen }) => isSeen(names, checkpoint.config));
   if (other !== undefined && !isMimo(names)) {
-    reject(
+    // Without the target: a difference in size would be named first, and no target would help.
+    startReading(checkpoint, { refuse: context.refuse }).reject(
       `has the MTP module of ${other.name}, which is not supported: ${other.reason}`,
       "MiMo's module (model.mtp_layers.0) is supported.",
     );
     return { recipes: [], unread: [], facts: { expects: {} } };
   }
+  const reading = startReading(checkpoint, context);
+  const { tensors, settings, target, reject } = reading;
   if (target !== undefined) requireWidth(checkpoint, fusionName, 0, target.hiddenSize);
   const { num_nextn_predict_layers: modules = 1, use_sliding_window: hasWindow } = settings;
   if (modules !== 1 || names.some(/^model\.mtp_layers\.[1-9]/))
@@ -151,7 +152,10 @@ async function loadMtp(checkpoint: Checkpoint, options: DrafterOptions): Promise
   const parts = { configuration, ownVocabulary: undefined };
   return createAttentionDrafter({
     ...openHead({ folder: checkpoint.folder, scope, target, weights }, parts),
-    ...{ system: mtp.name, name: 'MTP', reads: 'features', taps: [] },
+    system: mtp.name,
+    name: 'MTP',
+    reads: 'features',
+    taps: [],
     step(embeddings, features, context, memory) {
       const read = hideFirstToken(embeddings, context, memory);
       const tokens = normalise(read, `${scope}token_layernorm`, configuration);
@@ -191,7 +195,9 @@ function createMtp(target: NewTarget): NewCheckpoint {
   return {
     config: {
       ...headConfig(target, { ...sizes, layers: 1 }),
-      ...{ architectures: ['MiMoMTPModel'], model_type: 'mimo_mtp', num_nextn_predict_layers: 1 },
+      architectures: ['MiMoMTPModel'],
+      model_type: 'mimo_mtp',
+      num_nextn_predict_layers: 1,
       attention_bias: true,
     },
     tensors: makeFresh(target, mtpRecipes(sizes)),

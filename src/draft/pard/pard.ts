@@ -29,7 +29,9 @@ export const pard: DraftSystem = {
     const [vocabularySize] = head.embedding.shape as [number];
     return createAttentionDrafter({
       ...head,
-      ...{ system: pard.name, name: 'PARD', title: `the PARD model in ${checkpoint.folder}` },
+      system: pard.name,
+      name: 'PARD',
+      title: `the PARD model in ${checkpoint.folder}`,
       mask: { token: readMaskToken(startReading(checkpoint, {}), vocabularySize) },
     });
   },

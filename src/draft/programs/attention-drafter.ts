@@ -43,7 +43,11 @@ export function createAttentionDrafter(head: AttentionHead): Drafter {
   };
   const siblings = createSiblingDraws(runtime, vocabularies);
   return {
-    ...{ system, name, reads, taps, parameterCount },
+    system,
+    name,
+    reads,
+    taps,
+    parameterCount,
     maximumDepth: Infinity,
     vocabularySize: vocabularies.draftSize,
     async prepare(drafts = {}) {

@@ -134,6 +134,16 @@ describe('cross-entropies of several levels with one distribution', () => {
     expect(products).toHaveLength(1);
   });
 
+  it('keep the logarithm where a part of the distribution counts, which does not sum to 1', () => {
+    const names = ['some', 'others'];
+    const parts = names.map((name) => {
+      const scores = logSoftmax(matmul(features, weight(name, [width, 3])));
+      return sum(sum(multiply(slice(taught, 2, 0, 3), scores), [-1]), [0, 1, 2]);
+    });
+    const shared = shareFrozenProducts({ loss: add(parts[0]!, parts[1]!) }, new Set(names)).loss!;
+    expect(sortTopologically([shared]).map(({ operation }) => operation)).toContain('logSoftmax');
+  });
+
   it('keep the logarithm where only one level learns', () => {
     const shared = shareFrozenProducts({ one: entropyOf(1) }, new Set(trained)).one!;
     expect(sortTopologically([shared]).map(({ operation }) => operation)).toContain('logSoftmax');

@@ -8,13 +8,13 @@
  *
  * wherever x does not depend on a trained weight. The sums are the same in another order.
  *
- * Where several levels learn one distribution t, the cross-entropy of the logits h W passes over the vocabulary only once
- * per level. With p = softmax(h W):
+ * Where several levels learn one distribution t, which sums to 1, the cross-entropy of the logits h W passes over the
+ * vocabulary only once per level. With p = softmax(h W):
  *
  *   sum(t log p)      becomes    <h, t W'> - <h, p W'> - entropy(p)
  *
- * The first product is shared by all levels, the second is part of the gradient, and entropy(p) is a constant: seen from
- * the weights, p only has to be right in value, because the derivative of log p has no term in dp.
+ * All levels share t W', and the gradient needs p W' anyway. The gradient takes p and entropy(p) as constants: what a
+ * change of p adds to <h, p W'>, it takes from entropy(p).
  */
 import { contract } from '../../graph/operations/contraction.js';
 import { add, logarithm, multiply, stopGradient, subtract } from '../../graph/operations/elementwise.js';
@@ -84,12 +84,15 @@ export function shareFrozenProducts(
   const findEntropy = (tensor: Tensor) => {
     const [product] = tensor.inputs;
     if (tensor.operation !== 'sum' || product?.operation !== 'multiply') return undefined;
+    if (tensor.attributes.axes.join() !== String(tensor.shape.length - 1)) return undefined;
     const [shares, scores] = product.inputs as [Tensor, Tensor];
-    const whole = shares.operation === 'slice' ? shares.inputs[0]! : shares;
+    // A slice of rows still sums to 1, one of tokens does not.
+    const isSlice = shares.operation === 'slice' && shares.attributes.axis !== shares.shape.length - 1;
+    const whole = isSlice ? shares.inputs[0]! : shares;
     if (whole.operation !== 'softmax' || !isFrozen(whole) || scores.operation !== 'logSoftmax')
       return undefined;
     const logits = scores.inputs[0]!;
-    return isRowProduct(logits) && tensor.shape.at(-1) === 1 ? { shares, logits } : undefined;
+    return isRowProduct(logits) ? { shares, logits } : undefined;
   };
   const levels = sortTopologically(Object.values(outputs)).filter(
     (tensor) => findEntropy(tensor) !== undefined,

@@ -176,10 +176,13 @@ function assignValues(
   recipes: readonly WeightRecipe[],
   values: ReadonlyMap<string, Float32Array>,
 ): ReadonlyMap<string, TrainedPart> {
-  const scope = findScope(folder, recipes, [...values.keys()]);
+  const names = new Set(recipes.map(({ name }) => name));
+  const stranger = [...values.keys()].find((name) => !names.has(name));
+  if (stranger !== undefined)
+    throw misfit(folder, `has no weight ${quote(stranger)}`, 'The values belong to another drafter.');
   const parts = new Map<string, TrainedPart>();
   for (const recipe of recipes) {
-    const given = values.get(`${scope}${recipe.name}`);
+    const given = values.get(recipe.name);
     if (given !== undefined && given.length !== countValues(recipe.shape)) {
       throw misfit(
         folder,
@@ -194,21 +197,6 @@ function assignValues(
     }
   }
   return parts;
-}
-
-/** The prefix of the graph's names, such as `eagle3.`. */
-function findScope(folder: string, recipes: readonly WeightRecipe[], keys: readonly string[]): string {
-  const names = new Set(recipes.map(({ name }) => name));
-  const known = (scope: string): number =>
-    keys.filter((key) => key.startsWith(scope) && names.has(key.slice(scope.length))).length;
-  const [first = ''] = keys;
-  const ends = [0, ...[...first.matchAll(/\./g)].map(({ index }) => index + 1)];
-  const scopes = ends.map((end) => first.slice(0, end));
-  const scope = scopes.find((each) => known(each) === keys.length);
-  if (scope !== undefined) return scope;
-  const nearest = scopes.reduce((best, each) => (known(each) > known(best) ? each : best));
-  const stranger = keys.find((key) => !key.startsWith(nearest) || !names.has(key.slice(nearest.length)));
-  throw misfit(folder, `has no weight ${quote(stranger!)}`, 'The values belong to another drafter.');
 }
 
 /** After training, a second copy of a tied embedding would differ; loaders refuse a checkpoint with both. */
