@@ -126,6 +126,25 @@ describe('reading', () => {
     expect(seen).toBe(read.length);
   });
 
+  it('takes little memory for a view that spans much', async () => {
+    const file = join(folder.path, 'sparse.bin');
+    writeFileSync(file, '');
+    const [rows, step] = [64, 2 ** 22];
+    truncateSync(file, rows * step * 4); // 1 GiB that takes no room
+    const tensor: StoredTensor = {
+      name: 't',
+      dtype: 'F32',
+      shape: [rows, 2],
+      strides: [step, 1],
+      file,
+      offsetBytes: 0,
+      sizeBytes: ((rows - 1) * step + 2) * 4,
+    };
+    const before = process.memoryUsage().arrayBuffers;
+    expect(await readFloat32(tensor)).toEqual(new Float32Array(2 * rows));
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(64 * 2 ** 20);
+  });
+
   it('gathers any strided view as its definition says', async () => {
     const file = join(folder.path, 'view.bin');
     writeFileSync(

@@ -116,7 +116,10 @@ async function readValues<Target extends Values>(
   return target;
 }
 
-/** A strided tensor is a view of torch: reads what it spans and copies its elements to their row-major places. */
+/**
+ * A strided tensor is a view of torch, which may span far more of the file than it has elements. It is halved along its
+ * widest axis until each part spans at most one piece. A part is read once, and its elements copied to their places.
+ */
 async function gather<Target extends Values>(
   file: BinaryFile,
   tensor: StoredTensor,
@@ -124,22 +127,39 @@ async function gather<Target extends Values>(
   reader: Reader<Target>,
 ): Promise<void> {
   requireWithin(tensor, file);
-  const { shape, strides = [], offsetBytes, sizeBytes } = tensor;
-  const raw = allocate(tensor, () => new Uint8Array(sizeBytes));
-  await readExactly(file, offsetBytes, raw);
-  const span = sizeBytes / bytesPerElement(tensor.dtype);
-  const values = allocate(tensor, () => reader.allocate(span));
-  reader.decode(raw, values, 0, span);
-  let filled = 0;
-  const walk = (axis: number, from: number): void => {
-    const [size, step] = [shape[axis]!, strides[axis]!];
-    if (axis < shape.length - 1) {
-      for (let index = 0; index < size; index += 1) walk(axis + 1, from + index * step);
-    } else {
-      for (let index = 0; index < size; index += 1) target[filled++] = values[from + index * step]!;
+  const { shape, strides = [], offsetBytes, sizeBytes, dtype } = tensor;
+  const itemBytes = bytesPerElement(dtype);
+  const capacity = Math.min(defaultPieceBytes, sizeBytes) / itemBytes;
+  const raw = new Uint8Array(capacity * itemBytes);
+  const values = reader.allocate(capacity);
+  const places = shape.map(() => 1); // strides of the target
+  for (let axis = shape.length - 2; axis >= 0; axis -= 1) places[axis] = places[axis + 1]! * shape[axis + 1]!;
+  const copy = (sizes: readonly number[], axis: number, from: number, to: number): void => {
+    const [size, step, place] = [sizes[axis]!, strides[axis]!, places[axis]!];
+    for (let index = 0; index < size; index += 1) {
+      if (axis < shape.length - 1) copy(sizes, axis + 1, from + index * step, to + index * place);
+      else target[to + index] = values[from + index * step]!;
     }
   };
-  walk(0, 0);
+  const read = async (sizes: readonly number[], from: number, to: number): Promise<void> => {
+    const extents = sizes.map((size, axis) => (size - 1) * strides[axis]!);
+    const span = extents.reduce((sum, extent) => sum + extent, 1);
+    if (span <= capacity) {
+      await readExactly(file, offsetBytes + from * itemBytes, raw.subarray(0, span * itemBytes));
+      reader.decode(raw, values, 0, span);
+      copy(sizes, 0, 0, to);
+      return;
+    }
+    const axis = extents.indexOf(Math.max(...extents));
+    const half = Math.floor(sizes[axis]! / 2);
+    await read(sizes.with(axis, half), from, to);
+    await read(
+      sizes.with(axis, sizes[axis]! - half),
+      from + half * strides[axis]!,
+      to + half * places[axis]!,
+    );
+  };
+  await read(shape, 0, 0);
 }
 
 /** Rows 2i and 2i + 1 of each head become row i of its first and of its second half. */

@@ -115,7 +115,7 @@ const tonePictures = { robust: '🟢', fragile: '🟠', collapsed: '🔴', incon
 export function printReport({ brand, opening, subject, sections }: Report, style: PrintStyle): string {
   const { label, tone, sentence, warnings = [], figures, gate = [] } = opening;
   const [strong, quote, mark] = style === 'markdown' ? ['**', '> ', `${tonePictures[tone]} `] : ['', '', ''];
-  const lines = [
+  const head = [
     ...warnings.flatMap((warning) => [`${quote}${strong}Warning.${strong} ${printText(warning, style)}`, '']),
     ...printTitle(sentence, 2, style),
     `${mark}${strong}${label}${strong} · ${printText(`${brand}: ${subject}.`, style)}`,
@@ -123,14 +123,43 @@ export function printReport({ brand, opening, subject, sections }: Report, style
     ...printItems(figures.map(describeFigures), style),
     '',
     ...gate.flatMap(({ title, text }) => [`${strong}${title}${strong} ${printText(text, style)}`, '']),
-    ...sections.flatMap(({ title, lead, blocks }) => {
-      const content = printBlocks(blocks, style);
-      if (content.length === 0) return [];
-      const explained = lead === undefined || style === 'text' ? [] : [escapeMarkdown(lead), ''];
-      return [...printTitle(title, 3, style), ...explained, ...content, ''];
-    }),
   ];
-  return `${lines.join('\n').trimEnd()}\n`;
+  const parts = sections.map(({ title, lead, blocks }) => {
+    const content = printBlocks(blocks, style);
+    if (content.length === 0) return [];
+    const explained = lead === undefined || style === 'text' ? [] : [escapeMarkdown(lead), ''];
+    return [...printTitle(title, 3, style), ...explained, ...content, ''];
+  });
+  const shown = style === 'markdown' ? shortenParts([head, ...parts]) : [head, ...parts];
+  return `${shown.flat().join('\n').trimEnd()}\n`;
+}
+
+/** Of a comment on GitHub. */
+const maxMarkdownLength = 65_536;
+const shortenedNote =
+  '_The rest is left out here, because a comment on GitHub holds 65,536 characters; the HTML report has it._';
+
+const lengthOf = (lines: readonly string[]): number => lines.reduce((sum, { length }) => sum + length + 1, 0);
+
+/** Cuts the longest parts behind whole lines, so that all together fit. */
+function shortenParts(parts: readonly (readonly string[])[]): readonly (readonly string[])[] {
+  let room = maxMarkdownLength - 1;
+  let maxLength = Infinity;
+  const lengths = parts.map(lengthOf).sort((left, right) => left - right);
+  for (const [index, length] of lengths.entries()) {
+    maxLength = Math.floor(room / (lengths.length - index));
+    if (length > maxLength) break;
+    room -= length;
+    maxLength = Infinity;
+  }
+  return parts.map((lines) => (lengthOf(lines) > maxLength ? cutLines(lines, maxLength) : lines));
+}
+
+function cutLines(lines: readonly string[], maxLength: number): readonly string[] {
+  const note = ['', shortenedNote, ''];
+  let room = maxLength - lengthOf(note);
+  const end = lines.findIndex(({ length }) => (room -= length + 1) < 0);
+  return [...lines.slice(0, end), ...note];
 }
 
 /** "eagle3 (Collapsed): −50 % accepted length (95 % interval −56 to −40 %); ..." */

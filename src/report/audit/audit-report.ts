@@ -158,8 +158,8 @@ function describeSetup(result: AuditResult, timings: AuditTimings): Section {
 
 const commandBlock = (command: string): Block => ({
   html: fragment`<pre class="command"><code>${command}</code></pre>`,
-  // Inside a fence only another fence could end it.
-  print: () => ['```sh', showInvisible(command.replace(/\s+/g, ' ')).replace(/```/g, "'''"), '```'],
+  // Inside a fence only another fence could end it. One entry, so that nothing cuts the fence.
+  print: () => [`\`\`\`sh\n${showInvisible(command.replace(/\s+/g, ' ')).replace(/```/g, "'''")}\n\`\`\``],
 });
 
 /** Whether the searches really were of equal effort. */

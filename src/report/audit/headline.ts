@@ -8,7 +8,7 @@ import type {
 } from '../../audit/result.js';
 import { acceptedLengthText, countText, moreText, percentText, pValueText } from '../../core/number-text.js';
 import { controlNames, findArm, findCounted, findPromptArms, keptText } from './audit-words.js';
-import { rangeText } from '../table.js';
+import { negateInterval, rangeText } from '../table.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
 import { fewestPrompts, fragileDrop, severity, significanceLevel } from './evidence.js';
 
@@ -28,7 +28,7 @@ export function summarizeDrafter({ drafter, summary }: DrafterResult, verdict: J
   const subject =
     level === 'robust' ? `${drafter} keeps its speed: with ${suffix}, it` : `With ${suffix}, ${drafter}`;
   const size = percentText(Math.abs(drop.estimate));
-  const range = rangeText(drop, percentText);
+  const range = rangeText(drop.estimate < 0 ? negateInterval(drop) : drop, percentText);
   const lost = `${size} ${drop.estimate < 0 ? 'more' : 'fewer'} tokens per step`;
   const interval = range === undefined ? '' : ` (95 % interval ${range})`;
   return `${subject} accepts ${lost}${interval} on the same answers, ${end}.`;

@@ -82,13 +82,22 @@ describe('Markdown', () => {
 
   it('fits into a comment on GitHub, however many drafters there are', () => {
     const [first] = result.drafters;
-    for (const count of [0, 1, 20]) {
+    for (const count of [0, 1, 20, 40]) {
       const drafters = Array.from({ length: count }, (_, index) => ({
         ...first!,
         drafter: `drafter-${index}`,
       }));
-      const many: AuditResult = { ...result, drafters };
-      expect(renderMarkdown(many, timings, judge(many, { failIfDrop: 0.1 })).length).toBeLessThan(65_536);
+      const names = drafters.map(({ drafter }) => drafter);
+      const lengths = names.map(() => 2);
+      const attacked = names.map(() => lengths);
+      const transfer = { ...result.transfer!, drafters: names, clean: lengths, attacked };
+      const setup = { ...result.setup, command: `mistletoe audit ${'x'.repeat(300 * count)}` };
+      const many: AuditResult = { ...result, setup, drafters, transfer };
+      const shown = renderMarkdown(many, timings, judge(many, { failIfDrop: 0.1 }));
+      expect(shown.length).toBeLessThan(65_536);
+      expect(shown).toContain('### Setup and how to reproduce');
+      expect(shown.includes('The rest is left out here')).toBe(count > 20);
+      expect(shown.match(/^```/gm)?.length ?? 0).toBe(count > 20 ? 0 : 2);
     }
   });
 

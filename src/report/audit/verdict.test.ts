@@ -134,6 +134,10 @@ describe('the evidence of a verdict', () => {
 });
 
 describe('the headline', () => {
+  it('gives a longer accepted length and its interval the same sign', () => {
+    expect(headlineOf({ drop: -0.2 })).toContain('20 % more tokens per step (95 % interval 15 to 25 %)');
+  });
+
   it('has numbers that the table has, the classes, and the weakest control', () => {
     const { summary } = sample.drafters[0]!;
     const row = (arm: string) => summary.arms.find((entry) => entry.arm === arm)!;

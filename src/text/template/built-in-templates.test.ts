@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { encodeChat } from '../../../test/support/text/encode-chat.js';
-import { loadChatTemplate, renderChat, requireChatTemplate } from './chat-template.js';
+import { loadChatTemplate, readTemplate, renderChat, requireChatTemplate } from './chat-template.js';
 import type { ChatMessage } from './chat-template.js';
 import { byteLevelTokenizer, writeFolder } from '../../../test/support/text/sample-folders.js';
 import { loadTokenizer } from '../tokenizer/tokenizer.js';
@@ -54,6 +54,10 @@ describe.each(['vicuna', 'llama-2'])('both, %s', (chatTemplate) => {
       expect(() => renderChat(template, messages)).toThrow(/must take turns/);
     }
   });
+});
+
+it('gives runs what they save, and nothing else', async () => {
+  expect(Object.keys(await readTemplate('vicuna')).sort()).toEqual(['addSpecialTokens', 'origin', 'source']);
 });
 
 describe('recognising a release', () => {

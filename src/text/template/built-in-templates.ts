@@ -60,8 +60,11 @@ const templates: Readonly<Record<string, BuiltInTemplate>> = {
 
 export const builtInTemplateNames: readonly string[] = Object.keys(templates);
 
-export const findBuiltInTemplate = (name: string): BuiltInTemplate | undefined =>
-  Object.hasOwn(templates, name) ? templates[name] : undefined;
+/** Without what recognises it: runs save the template. */
+export function findBuiltInTemplate(name: string): Omit<BuiltInTemplate, 'releases'> | undefined {
+  const known = Object.hasOwn(templates, name) ? templates[name] : undefined;
+  return known && { source: known.source, addSpecialTokens: known.addSpecialTokens };
+}
 
 /** The format of a known release, by config.json or the folder's name. */
 export async function recogniseTemplate(folder: string): Promise<string | undefined> {

@@ -23,12 +23,18 @@ export function parseDay(text: string, what: string): CalendarDay {
   });
 }
 
+// Not by Intl: a formatter takes half a millisecond and much memory, and a hostile template asks thousands of times.
+const months = 'January February March April May June July August September October November December'.split(
+  ' ',
+);
+const weekdays = 'Sunday Monday Tuesday Wednesday Thursday Friday Saturday'.split(' ');
+
 /** Python's strftime for dates. Directives for the time of day are refused by name. */
 export function formatDay(day: CalendarDay, format: string): string {
   const [year = 0, month = 1, dayOfMonth = 1] = day.split('-').map(Number);
   const date = dateOf(day);
-  const nameIn = (options: Intl.DateTimeFormatOptions): string =>
-    date.toLocaleDateString('en-US', { ...options, timeZone: 'UTC' });
+  const monthName = months[month - 1] ?? '';
+  const weekday = weekdays[date.getUTCDay()] ?? '';
   const dayOfYear = (date.getTime() - dateOf(`${day.slice(0, 4)}-01-01`).getTime()) / 86_400_000 + 1;
   const values: Readonly<Record<string, string>> = {
     '%Y': String(year).padStart(4, '0'),
@@ -38,10 +44,10 @@ export function formatDay(day: CalendarDay, format: string): string {
     '%d': twoDigits(dayOfMonth),
     '%-d': String(dayOfMonth),
     '%e': String(dayOfMonth).padStart(2),
-    '%B': nameIn({ month: 'long' }),
-    '%b': nameIn({ month: 'short' }),
-    '%A': nameIn({ weekday: 'long' }),
-    '%a': nameIn({ weekday: 'short' }),
+    '%B': monthName,
+    '%b': monthName.slice(0, 3),
+    '%A': weekday,
+    '%a': weekday.slice(0, 3),
     '%j': String(dayOfYear).padStart(3, '0'),
     '%F': day,
     '%%': '%',

@@ -157,7 +157,8 @@ function readAddedTokens(added: unknown): readonly AddedToken[] | undefined {
 }
 
 /**
- * The special tokens around a text: none, or one in front of it. The form for pairs of texts is never used. A ByteLevel post-processor only changes offsets, which are not used. Undefined for any other.
+ * The special tokens around a text: none, or one in front of it. The form for pairs of texts is never used. A ByteLevel
+ * post-processor only changes offsets, which are not used. Undefined for any other.
  */
 function readWrapper(wrapper: unknown, added: readonly AddedToken[]): Json | null | undefined {
   if (wrapper == null || isByteLevel(wrapper)) return null;

@@ -202,14 +202,21 @@ function startSandbox(program: string, maxBytes: number): ChildProcess {
 const maxWallFactor = 60;
 const minWaitMs = 20;
 
-/** Throws once the process has used this much more CPU time. */
+/** Throws once the process has used this much more CPU time, or once it is aborted. */
 async function limitCpuTime({ pid = 0 }: ChildProcess, limitMs: number, signal: AbortSignal): Promise<never> {
   const startMs = performance.now();
   const before = readProcessUsage(pid);
   let [usedMs, wallMs] = [0, 0];
-  while (!signal.aborted && usedMs < limitMs && wallMs < maxWallFactor * limitMs) {
+  while (usedMs < limitMs && wallMs < maxWallFactor * limitMs) {
     const waitMs = Math.max(minWaitMs, limitMs - usedMs);
-    await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, waitMs).unref();
+      signal.onabort = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    signal.throwIfAborted();
     wallMs = performance.now() - startMs;
     const now = readProcessUsage(pid);
     // Systems without /proc: use the clock.

@@ -12,7 +12,7 @@ import { fileLimits } from '../../core/limits.js';
  */
 interface ProtobufField {
   readonly number: number;
-  readonly kind: 'varint' | 'eight bytes' | 'bytes' | 'four bytes';
+  readonly kind: 'varint' | 'fixed64' | 'bytes' | 'fixed32';
   /** Of a varint; else the number of bytes. */
   readonly value: bigint;
   readonly bytes: Buffer;
@@ -20,11 +20,11 @@ interface ProtobufField {
 
 const wireTypes: Readonly<Record<number, ProtobufField['kind']>> = {
   0: 'varint',
-  1: 'eight bytes',
+  1: 'fixed64',
   2: 'bytes',
-  5: 'four bytes',
+  5: 'fixed32',
 };
-const fixedSizes: Partial<Record<ProtobufField['kind'], bigint>> = { 'four bytes': 4n, 'eight bytes': 8n };
+const fixedSizes: Partial<Record<ProtobufField['kind'], bigint>> = { fixed32: 4n, fixed64: 8n };
 const noBytes = Buffer.alloc(0);
 
 /** Fields in the order of the file; `fail` makes the caller's error. */
@@ -134,7 +134,7 @@ function parsePiece(message: Buffer, id: number, fail: Fail): SentencePiece {
   let type = 1n;
   for (const field of readProtobuf(message, fail)) {
     if (field.number === 1) piece = textOf(bytesOf(field, fail), id, fail);
-    if (field.number === 2 && field.kind !== 'four bytes') throw fail(`the score of piece ${id} is no float`);
+    if (field.number === 2 && field.kind !== 'fixed32') throw fail(`the score of piece ${id} is no float`);
     if (field.number === 2) score = field.bytes.readFloatLE();
     if (field.number === 3) type = varintOf(field, fail);
   }

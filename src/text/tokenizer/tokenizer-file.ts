@@ -202,9 +202,9 @@ function listMissingTokens(
   }
   const listed = new Set([...added.keys(), ...missing.map(({ content }) => content)]);
   for (const name of specialTokenNames) {
-    const content = config.specialTokens[name] ?? '';
-    const id = vocabulary.get(content);
-    if (id === undefined || listed.has(content)) continue;
+    const content = config.specialTokens[name];
+    const id = content === undefined ? undefined : vocabulary.get(content);
+    if (content === undefined || id === undefined || listed.has(content)) continue;
     listed.add(content);
     missing.push({ id, content, special: true, ...literalFlags });
   }

@@ -213,6 +213,13 @@ describe('tokens that only the files beside tokenizer.json list', () => {
     }
   });
 
+  it('are not an empty piece, where no name is given to a special token', async () => {
+    const file = byteLevelTokenizer() as { model: { vocab: Record<string, number> } };
+    file.model.vocab[''] = size;
+    const tokenizer = await loadTokenizer(writeFolder({ 'tokenizer.json': file }));
+    expect(tokenizer.isSpecial(size)).toBe(false);
+  });
+
   it('come from added_tokens.json where tokenizer_config.json lists none', async () => {
     const old = { 'added_tokens.json': { '<pad>': size }, 'special_tokens_map.json': { pad_token: '<pad>' } };
     const tokenizer = await load(old);
