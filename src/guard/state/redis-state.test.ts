@@ -118,8 +118,9 @@ describe.skipIf(!hasRedis)('guards that share their state', () => {
     // Judged after the backlog was read back.
     await alone.observe(request('a', 2));
     expect([alone.notices.length, alone.state.isConnected]).toEqual([2, true]);
-    await vi.waitFor(() => {
-      expect(other.judge.save()).toEqual(alone.judge.save());
-    });
+    await vi.waitUntil(
+      () => JSON.stringify(other.judge.save()) === JSON.stringify(alone.judge.save()),
+      10_000,
+    );
   });
 });
