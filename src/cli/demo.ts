@@ -162,6 +162,11 @@ async function showSpeculation(stage: Stage): Promise<void> {
     `  plain        ${slow.toFixed(0)} tokens/s`,
     `  with drafts  ${fast.toFixed(0)} tokens/s  ${colors.bold(`${(fast / slow).toFixed(2)}x`)}`,
   );
+  if (fast / slow < 1.05)
+    say(
+      '  Not faster in this run: on a busy machine, or with a target this small,',
+      '  drafting can cost more than it saves.',
+    );
 }
 
 async function sayAnswer<Answer extends Generation>(

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createFakeTerminal } from '../../test/support/fake-terminal.js';
-import { createDownloadProgress } from './model-source.js';
+import { inlinePrompt } from '../text/prompts/prompt-set.js';
+import { createDownloadProgress, joinPromptSets } from './model-source.js';
 import type { ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';
 
@@ -53,4 +54,12 @@ describe('the progress of a download', () => {
     display.end('a/b is there');
     expect(terminal.written.err).toBe('');
   });
+});
+
+it('prompts of several sets start with the name of their set, without private folders', () => {
+  const set = (name: string) => ({ name, prompts: [inlinePrompt('Hi')] });
+  const sets = [set('mt-bench'), set('a/list.txt'), set('/home/someone/secret/list.txt')];
+  const ids = joinPromptSets(sets, undefined).map(({ id }) => id);
+  expect(ids).toEqual(['mt-bench-prompt', 'a/list.txt-prompt', '.../list.txt-prompt']);
+  expect(joinPromptSets([set('/home/someone/list.txt')], 1)).toMatchObject([{ id: 'prompt' }]);
 });

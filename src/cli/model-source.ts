@@ -10,6 +10,7 @@ import {
   readHubSettings,
 } from '../checkpoint/hub/hub-settings.js';
 import { downloadModel } from '../checkpoint/hub/hub-download.js';
+import { shortenPath } from '../core/files.js';
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledPrompts } from '../decode/bundled-models.js';
@@ -144,10 +145,10 @@ export async function readPromptSets(
   return sets;
 }
 
-/** Sets number their prompts alike, so ids of several sets start with the name of the set. */
+/** Sets number their prompts alike, so ids of several sets start with the name of the set, which can be a path. */
 export const joinPromptSets = (sets: readonly PromptSet[], limit: number | undefined): readonly Prompt[] =>
   sets.flatMap(({ name, prompts }) => {
-    const prefix = sets.length === 1 ? '' : `${name}-`;
+    const prefix = sets.length === 1 ? '' : `${shortenPath(name)}-`;
     return prompts.slice(0, limit).map((prompt) => ({ ...prompt, id: `${prefix}${prompt.id}` }));
   });
 

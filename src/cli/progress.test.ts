@@ -144,6 +144,14 @@ describe('progress', () => {
     expect(JSON.parse(note!)).toEqual({ event: 'note', message: 'hello', units: 7, drafters: ['a'] });
   });
 
+  it.each(['bar', 'plain', 'json', 'none'] as const)('takes an update before the start as %s', (mode) => {
+    const stream = createStream();
+    const progress = createProgress(mode, stream);
+    progress.update(3, { loss: 1 });
+    progress.finish();
+    expect(stream.written.includes('"done":3,"total":0')).toBe(mode === 'json');
+  });
+
   it('lets no name steer the terminal or break a line', () => {
     for (const mode of ['bar', 'plain'] as const) {
       const stream = createStream(true);

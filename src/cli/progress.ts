@@ -57,7 +57,8 @@ export function createProgress(mode: ProgressMode, stream: Output, now = stopwat
 }
 
 function createEvents({ writeData }: Pick<Output, 'writeData'>, now: Clock): Progress {
-  let phase: Phase | undefined;
+  // A resumed run may report before its first phase begins.
+  let phase = new Phase(now, 0, '');
   const emit = (event: string, fields: Readonly<Record<string, unknown>>): void => {
     writeData(`${JSON.stringify({ event, ...fields })}\n`);
   };
@@ -67,15 +68,15 @@ function createEvents({ writeData }: Pick<Output, 'writeData'>, now: Clock): Pro
       emit('progress-start', { label, total });
     },
     update(...how) {
-      phase!.update(...how);
-      const { fields, label, done, total } = phase!;
+      phase.update(...how);
+      const { fields, label, done, total } = phase;
       emit('progress-update', { ...fields, label, done, total });
     },
     note(message, data = {}) {
       emit('note', { ...data, message });
     },
     finish(summary) {
-      emit('progress-end', { label: phase?.label ?? '', summary });
+      emit('progress-end', { label: phase.label, summary });
     },
   };
 }

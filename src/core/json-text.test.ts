@@ -1,5 +1,6 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { maxJsonDepth, parseJsonText, showValue } from './json-text.js';
+import { maxJsonDepth, parseJsonText, showValue, visitPunctuation } from './json-text.js';
 
 const nest = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
@@ -19,6 +20,24 @@ describe('parseJsonText', () => {
 
   it('fails as JSON.parse does', () => {
     expect(() => parseJsonText('{"a":')).toThrow(SyntaxError);
+  });
+});
+
+describe('visitPunctuation', () => {
+  it('visits what is outside of strings, in any text', () => {
+    const text = fc.string({ unit: fc.constantFrom('"', '\\', '{', 'a') });
+    fc.assert(
+      fc.property(text, (given) => {
+        const visited: number[] = [];
+        visitPunctuation(given, (_, position) => visited.push(position));
+        // A string, perhaps without an end, or another character.
+        const outside = [...given.matchAll(/"(?:[^"\\]|\\[^])*(?:"|\\?$)|[^]/g)].filter(
+          ([part]) => part[0] !== '"',
+        );
+        expect(visited).toEqual(outside.map(({ index }) => index));
+      }),
+      { numRuns: 1000, seed: 13 },
+    );
   });
 });
 

@@ -313,9 +313,9 @@ describe('failures', () => {
   });
 
   it('in the middle of a stream end it with an error', async () => {
-    const { chat, logged } = createScriptedApp({
+    const { chat, logged, records } = createScriptedApp({
       script: (_, tell) => {
-        tell(' a');
+        tell(' a', 2);
         throw new Error('broken');
       },
     });
@@ -325,6 +325,9 @@ describe('failures', () => {
     expect(events.at(-1)).toBe('data: [DONE]');
     expect(JSON.parse(events.at(-2)!.slice(6))).toMatchObject({ error: { code: 'internal_error' } });
     expect(JSON.parse(logged[0]!)).toMatchObject({ status: 200, error: 'internal_error' });
+    expect(records).toMatchObject([
+      { ending: 'upstream-failed', speculation: { steps: 1, accepted: 2, proposed: 4 } },
+    ]);
   });
 
   it('of one request leave the others alone', async () => {

@@ -38,6 +38,8 @@ export class Exchange {
   drafter: string | undefined;
   private readonly startMs = performance.now();
   private readonly lastMs = new Map<number, number>();
+  /** [choice] of a request that may still fail */
+  private readonly steps = new Map<number, StepRecord[]>();
   private firstTokenMs: number | undefined;
   private isOver = false;
 
@@ -54,6 +56,9 @@ export class Exchange {
     this.context.metrics.progress(progress, lastMs === undefined ? undefined : nowMs - lastMs);
     this.lastMs.set(choice, nowMs);
     this.firstTokenMs ??= nowMs - this.startMs;
+    const steps = this.steps.get(choice) ?? [];
+    for (const step of progress.steps) steps.push(step);
+    this.steps.set(choice, steps);
   }
 
   answered(answer: HostedAnswer): void {
@@ -68,8 +73,8 @@ export class Exchange {
     const switches = generations.flatMap((each) =>
       isSpeculative(each) ? (each.guarding?.switches ?? []) : [],
     );
-    const steps = generations.map((each) => (isSpeculative(each) ? each.steps : []));
-    const speculation = summarizeSteps(steps.flat());
+    const drafts = summarizeChoices(generations.map((each) => (isSpeculative(each) ? each.steps : [])));
+    const { speculation } = drafts;
     const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
     const totalMs = performance.now() - this.startMs;
     metrics.ended({
@@ -96,8 +101,7 @@ export class Exchange {
     });
     this.record(status, hasLeft ? 'client-left' : 'complete', totalMs, {
       ...tokens,
-      speculation,
-      ...(steps.length > 1 ? { choiceSpeculation: steps.map(summarizeSteps) } : {}),
+      ...drafts,
       ...(switches.length === 0 ? {} : { switches }),
     });
   }
@@ -113,9 +117,13 @@ export class Exchange {
     const reason = cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause);
     if (error.status >= 500) log.error({ ...entry, cause: reason });
     else log.info(entry);
-    const nothing = { promptTokens: null, completionTokens: null, speculation: null };
+    const choices = [...this.steps].sort(([left], [right]) => left - right).map(([, steps]) => steps);
     const ending = error.status >= 500 ? 'upstream-failed' : 'refused';
-    this.record(error.status, ending, performance.now() - this.startMs, nothing);
+    this.record(error.status, ending, performance.now() - this.startMs, {
+      promptTokens: null,
+      completionTokens: null,
+      ...summarizeChoices(choices),
+    });
   }
 
   /** For routes that generate nothing. */
@@ -170,6 +178,16 @@ export class Exchange {
       ...generated,
     });
   }
+}
+
+/** All answers of the request pooled, and each of several. */
+function summarizeChoices(
+  choices: readonly (readonly StepRecord[])[],
+): Pick<GeneratedFields, 'speculation' | 'choiceSpeculation'> {
+  const speculation = summarizeSteps(choices.flat());
+  return choices.length > 1
+    ? { speculation, choiceSpeculation: choices.map(summarizeSteps) }
+    : { speculation };
 }
 
 /** Counts only drafts of the request's own drafter; those of its substitutes are not comparable. */

@@ -21,6 +21,7 @@ describe('EventStream', () => {
     [': a comment\nevent: x\nid: 1\nretry: 5\ndata\n\n', ['']],
     ['database: 1\ndatab\nnonsense\n\n', ['']],
     ['event: x\n\n', ['']],
+    ['\ufeffdata: after a mark\n\n', ['after a mark']],
     ['data: half', []],
     ['data: whole line, no event\n', []],
   ])('reads %j', (text, events) => {
@@ -40,6 +41,28 @@ describe('EventStream', () => {
       expect(events.at(-1)).toBe('ok');
       if (cuts.length === 3) expect(events.slice(0, -1)).toEqual(['a piece', 'a piece']);
     }
+    const ended = bytesOf(`${long}\n\ndata: ok\n\n`);
+    expect(readPieces(ended, [long.length + 1]).at(-1)).toBe('ok');
+  });
+
+  it('is quick with a long event in many pieces', () => {
+    const stream = new EventStream();
+    const piece = bytesOf('x'.repeat(100));
+    const startMs = performance.now();
+    for (let count = 0; count < 10_000; count++) stream.push(piece);
+    expect(performance.now() - startMs).toBeLessThan(2000);
+  });
+
+  it.each([
+    ['data: a\r\r', true],
+    ['data: a\n\r', true],
+    ['data: a\r', false],
+    ['data: a', false],
+  ])('ends %j as an event: %s', (text, isWhole) => {
+    const stream = new EventStream();
+    expect(stream.push(bytesOf(text))).toEqual([]);
+    expect(stream.finish()).toEqual([{ text, isWhole }]);
+    expect(stream.finish()).toEqual([]);
   });
 
   it('gives out an event with the byte that ends it', () => {

@@ -97,18 +97,22 @@ function readBody(facts: Facts, maxBytes: number): ResponseReader {
 }
 
 function readEvents(facts: Facts): ResponseReader {
-  const events = new EventStream();
+  const stream = new EventStream();
   const meter = new StreamMeter();
+  const read = (events: readonly StreamEvent[]): void => {
+    for (const { text, isWhole } of events) {
+      const body = isWhole ? asObject(parseJson(dataOf(text))) : undefined;
+      if (body === undefined) continue;
+      facts.take(body);
+      meter.add(body);
+    }
+  };
   return {
     push(piece) {
-      for (const { text, isWhole } of events.push(piece)) {
-        const body = isWhole ? asObject(parseJson(dataOf(text))) : undefined;
-        if (body === undefined) continue;
-        facts.take(body);
-        meter.add(body);
-      }
+      read(stream.push(piece));
     },
     finish() {
+      read(stream.finish());
       const { engine, speculation, isRefused, completionTokens } = facts;
       if (speculation === null && !isRefused)
         facts.speculation = meter.estimate(adapterOf(engine)?.chunk, completionTokens);
@@ -121,36 +125,57 @@ const maxEvent = 1 << 20;
 /** A return at the end of the bytes may belong to the line feed that follows. */
 const eventEnd = /(?:\r\n|\n|\r(?!\n|$)){2}/g;
 
+/** Bytes of an end that can come before its last one. */
+const maxOpenEnd = 3;
+
+export interface StreamEvent {
+  readonly text: string;
+  readonly isWhole: boolean;
+}
+
 /**
  * Server-sent events as Latin-1 text, each with the blank line that ends it. Everything that is looked for in them is
  * ASCII. Memory is bounded: an event that is too long comes in pieces, which are not whole.
  */
 export class EventStream {
-  /** An unfinished event. */
-  rest = '';
+  /** An unfinished event, searched for its end. Searching only the tail again keeps the time linear. */
+  private searched = '';
+  private tail = '';
   private isCut = false;
 
-  push(bytes: Buffer): readonly { readonly text: string; readonly isWhole: boolean }[] {
-    const text = this.rest + bytes.toString('latin1');
-    const events = [];
+  push(bytes: Buffer): readonly StreamEvent[] {
+    const text = this.tail + bytes.toString('latin1');
+    const events: StreamEvent[] = [];
     let from = 0;
     for (const { index, 0: end } of text.matchAll(eventEnd)) {
       const next = index + end.length;
-      events.push({ text: text.slice(from, next), isWhole: !this.isCut });
+      events.push({ text: this.searched + text.slice(from, next), isWhole: !this.isCut });
+      this.searched = '';
       this.isCut = false;
       from = next;
     }
-    this.rest = text.slice(from);
-    if (this.rest.length <= maxEvent) return events;
-    events.push({ text: this.rest, isWhole: false });
+    const open = Math.max(from, text.length - maxOpenEnd);
+    this.searched += text.slice(from, open);
+    this.tail = text.slice(open);
+    if (this.searched.length <= maxEvent) return events;
+    events.push({ text: this.searched, isWhole: false });
+    this.searched = '';
     this.isCut = true;
-    this.rest = '';
     return events;
+  }
+
+  /** What is left at the end of the stream: an event only if its blank line ends with a return. */
+  finish(): readonly StreamEvent[] {
+    const text = this.searched + this.tail;
+    [this.searched, this.tail] = ['', ''];
+    return text === '' ? [] : [{ text, isWhole: !this.isCut && /[\r\n]\r$/.test(text) }];
   }
 }
 
+/** A stream may begin with a byte order mark. */
 export function dataOf(event: string): string {
-  const lines = event.split(/\r\n?|\n/).filter((line) => line.startsWith('data:'));
+  const text = event.replace(/^\u00ef\u00bb\u00bf/, '');
+  const lines = text.split(/\r\n?|\n/).filter((line) => line.startsWith('data:'));
   return lines.map((line) => line.slice(line[5] === ' ' ? 6 : 5)).join('\n');
 }
 

@@ -63,6 +63,10 @@ describe('createResponseStrip', () => {
     expect(run(usageStrip, 'text/event-stream', windows, size)).toBe(
       `: ping\n\n${chunk}data: [DONE]\n\n`.replaceAll('\n', '\r\n'),
     );
+    const returns = stream.replaceAll('\n', '\r');
+    expect(run(usageStrip, 'text/event-stream', returns, size)).toBe(
+      `: ping\n\n${chunk}data: [DONE]\n\n`.replaceAll('\n', '\r'),
+    );
   });
 
   it('drops the null usage of engines that add it', () => {

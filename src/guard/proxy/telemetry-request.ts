@@ -5,7 +5,7 @@
 import { type EngineAdapter, askForUsage } from '../engines/adapter.js';
 import { type JsonObject, asList, asObject, parseJson } from '../engines/claim.js';
 import { removeField, setField } from './json-edit.js';
-import { EventStream } from './response-reader.js';
+import { type StreamEvent, EventStream } from './response-reader.js';
 
 export interface Strip {
   /** The last chunk of a stream, which has the usage and no choices. */
@@ -51,7 +51,7 @@ export interface ResponseStrip {
 
 const maxBody = 8 << 20;
 /** An event with one line of data, and nothing else. */
-const onlyData = /^(data: ?)(.*?)((?:\r?\n)+)$/;
+const onlyData = /^(data: ?)(.*?)([\r\n]+)$/;
 
 /** Undefined where the response has nothing to take out. */
 export function createResponseStrip(strip: Strip, contentType: string): ResponseStrip | undefined {
@@ -76,14 +76,14 @@ export function createResponseStrip(strip: Strip, contentType: string): Response
 
 function stripEvents(strip: Strip): ResponseStrip {
   const stream = new EventStream();
+  const pass = (events: readonly StreamEvent[]): Buffer => {
+    const passed = events.map(({ text, isWhole }) => (isWhole ? stripEvent(text, strip) : text));
+    return Buffer.from(passed.join(''), 'latin1');
+  };
   return {
     isWhole: false,
-    push(bytes) {
-      const events = stream.push(bytes);
-      const passed = events.map(({ text, isWhole }) => (isWhole ? stripEvent(text, strip) : text));
-      return Buffer.from(passed.join(''), 'latin1');
-    },
-    finish: () => Buffer.from(stream.rest, 'latin1'),
+    push: (bytes) => pass(stream.push(bytes)),
+    finish: () => pass(stream.finish()),
   };
 }
 

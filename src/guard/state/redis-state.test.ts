@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { EventEmitter } from 'node:events';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Judge } from '../judge/judge.js';
 import type { ActionEvent, Judgment } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
@@ -101,5 +101,26 @@ describe.skipIf(!hasRedis)('guards that share their state', () => {
     const other = await startGuard(redis.url);
     const { actions } = await other.observe(request('attacker', 0));
     expect(actions).toMatchObject([{ change: 'applied' }]);
+  });
+
+  it('stay joined after they append a long backlog', async () => {
+    const probe = await startRedis();
+    await probe.stop();
+    const alone = await startGuard(probe.url);
+    const clock = vi.spyOn(Date, 'now').mockReturnValue(Date.now() - 60_000);
+    for (let index = 0; index < 1200; index++) await alone.observe(request('a', 2));
+    clock.mockRestore();
+    const back = once(alone.events, 'notice');
+    const redis = await startRedis(probe.port);
+    open.push(() => redis.stop());
+    const other = await startGuard(redis.url);
+    await back;
+    // Judged after the backlog was read back.
+    await alone.observe(request('a', 2));
+    expect([alone.notices.length, alone.state.isConnected]).toEqual([2, true]);
+    await vi.waitUntil(
+      () => JSON.stringify(other.judge.save()) === JSON.stringify(alone.judge.save()),
+      10_000,
+    );
   });
 });

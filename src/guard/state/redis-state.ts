@@ -57,7 +57,7 @@ export async function openState(
 interface Unread {
   readonly number: number;
   readonly observation: Observation;
-  readonly atMs: number;
+  appendedMs: number;
   /** Without the others; the judgment has been reported. */
   isJudged: boolean;
 }
@@ -103,7 +103,7 @@ class RedisState implements JudgeState {
 
   /** What comes while this guard joins is appended when it has caught up. */
   observe(observation: Observation): void {
-    const item = { number: ++this.count, observation, atMs: Date.now(), isJudged: false };
+    const item = { number: ++this.count, observation, appendedMs: 0, isJudged: false };
     this.unread.set(item.number, item);
     if (this.mode === 'alone') this.judgeAlone(item);
     else if (this.mode === 'connected') this.append(item).catch(this.onFailure);
@@ -147,8 +147,12 @@ class RedisState implements JudgeState {
         this.lastId = id!;
       }
       await this.catchUp();
-      for (const item of this.unread.values()) await this.append(item);
+      for (const item of [...this.unread.values()].filter(({ isJudged }) => isJudged)) {
+        await this.append(item);
+        this.unread.delete(item.number); // nothing waits for it to come back
+      }
       this.mode = 'connected';
+      for (const item of this.unread.values()) this.append(item).catch(this.onFailure);
       const message = 'The shared state is reachable again; this guard has rejoined.';
       if (this.hasWarned) this.callbacks.onNotice?.(message);
       this.hasWarned = false;
@@ -173,7 +177,7 @@ class RedisState implements JudgeState {
     if (!this.isConnected) return;
     for (const entry of (found?.[0]?.[1] ?? []) as readonly Entry[]) this.apply(entry, false);
     const [oldest] = this.unread.values();
-    if (oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs)
+    if (oldest !== undefined && Date.now() - oldest.appendedMs > 2 * answerWithinMs)
       throw new Error('appended requests did not come back');
     const { entries, atMs } = this.sinceSnapshot;
     if (entries >= snapshotEvery.entries && Date.now() - atMs >= snapshotEvery.ms)
@@ -195,7 +199,9 @@ class RedisState implements JudgeState {
     if (isNews) this.callbacks.onShared?.(alerts, actions);
   }
 
-  private append({ number, observation }: Unread): Promise<unknown> {
+  private append(item: Unread): Promise<unknown> {
+    item.appendedMs = Date.now();
+    const { number, observation } = item;
     // Fields that no judgment depends on stay with this guard's records.
     const { speculation: counts } = observation;
     const speculation = counts && { ...counts, perStepAccepted: null, histogram: null };
