@@ -93,7 +93,8 @@ export async function explainWriting<Result>(path: string, write: () => Promise<
     return await write();
   } catch (cause) {
     const code = codeOf(cause);
-    if (code === undefined) throw cause;
+    // Node's own codes (ERR_…) are faults of a program, not of a disk.
+    if (code === undefined || code.startsWith('ERR_')) throw cause;
     throw new StorageFailure(
       'runtime',
       `${basename(path)} could not be written to ${dirname(path)}: ${describeCause(cause)}.`,
