@@ -73,10 +73,10 @@ class Llama(nn.Module):
 
     def read(self, x, start=0, past=None):
         """Features, the three residual streams that EAGLE-3 taps, and the new keys and values of each layer."""
-        tapped, rows = [], []
+        tapped, rows = {}, []
         for index, layer in enumerate(self.layers):
             if index in self.taps:
-                tapped.append(x)
+                tapped[index] = x
             x, new = layer(x, start, past and past[index])
             rows.append(new)
-        return self.norm(x), tapped, rows
+        return self.norm(x), [tapped[index] for index in self.taps], rows
