@@ -1,7 +1,6 @@
 /**
  * Decoding and prefill of the bundled target, with the share of memory bandwidth and of arithmetic that they reach. Beside
  * llama.cpp on the same weights if MISTLETOE_LLAMA_CPP names a folder that has it.
- * Options: [large]   also a random 1.1 B checkpoint beside llama.cpp (16 GB of disk)
  */
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { prefill } from '../src/decode/plain.js';
@@ -59,7 +58,7 @@ printNote(
   `Peak through the same runtime: ${peaks.gigabytesPerSecond.toFixed(1)} GB/s read, ${peaks.gigaflops.toFixed(0)} GFLOP/s float32.`,
 );
 await runtime.dispose();
-await compareWithLlamaCpp(process.argv.includes('large'));
+await compareWithLlamaCpp();
 
 async function measureReading(): Promise<number> {
   const shape = [64, 1 << 20];
