@@ -4,11 +4,9 @@
  * time; the table shows medians over batches. The first round warms up and is not counted; `auto` keeps what it learned in it.
  * The best of several noisy speeds looks better than it is. So the best fixed policy is chosen on half of the batches and
  * compared with `auto` on the other half. A round of eight sequences is one batch, so it is repeated four times as often.
- * Options: --prompts 8 --tokens 64 --rounds 2 --drafters ngram,sps,eagle3 --sets humaneval,gsm8k,mt-bench --lengths 1,2,3,4
- *   --sequences 1,8 --threads 2
+ * Options: [DRAFTER,...]
  */
 import { deepStrictEqual } from 'node:assert';
-import { parseArgs } from 'node:util';
 import { AdaptivePolicy } from '../src/decode/policies/adaptive-policy.js';
 import { bundledTarget, findDrafter } from '../src/decode/bundled-models.js';
 import { Engine } from '../src/decode/engine/engine.js';
@@ -20,56 +18,38 @@ import type { Drafter } from '../src/draft/drafter.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
-import { printNote, printTable } from './stopwatch.js';
+import { promptFolder, promptSets } from './prompt-sets.js';
+import { median, printNote, printTable } from './stopwatch.js';
 
-const { values: options } = parseArgs({
-  options: {
-    prompts: { type: 'string', default: '8' },
-    tokens: { type: 'string', default: '64' },
-    rounds: { type: 'string', default: '2' },
-    drafters: { type: 'string', default: 'ngram,sps,eagle3' },
-    sets: { type: 'string', default: 'humaneval,gsm8k,mt-bench' },
-    lengths: { type: 'string', default: '1,2,3,4' },
-    sequences: { type: 'string', default: '1,8' },
-    threads: { type: 'string', default: '2' },
-    folder: { type: 'string', default: '../shared/data' },
-  },
-});
-const [threads, rounds, maxNewTokens] = [options.threads, options.rounds, options.tokens].map(Number) as [
-  number,
-  number,
-  number,
-];
-const lengths = options.lengths.split(',').map(Number);
+const drafters = (process.argv[2] ?? 'ngram,sps,eagle3').split(',');
+const [promptCount, maxNewTokens, rounds, threads] = [8, 64, 2, 2];
+const lengths = [1, 2, 3, 4];
 const runtime = createOnnxRuntime({ threads });
 const target = await openTarget(bundledTarget, { runtime });
 const { model } = target;
 
-interface Contender {
-  readonly name: string;
-  /** Undefined for plain decoding. */
-  readonly policy: PolicyChooser | undefined;
+class Contender {
   /** [batch] tokens per second */
-  readonly speeds: number[];
-  steps: number;
-  drafted: number;
+  readonly speeds: number[] = [];
+  steps = 0;
+  drafted = 0;
+
+  /** Without a policy it decodes plainly. */
+  constructor(
+    readonly name: string,
+    readonly policy?: PolicyChooser,
+  ) {}
 }
 
-const createContender = (name: string, policy?: PolicyChooser): Contender => ({
-  name,
-  policy,
-  speeds: [],
-  steps: 0,
-  drafted: 0,
-});
-
 async function encodeSet(set: string): Promise<readonly GenerationRequest[]> {
-  const prompts = (await loadPrompts(set, { folder: options.folder })).slice(0, Number(options.prompts));
+  const prompts = (await loadPrompts(set, { folder: promptFolder })).slice(0, promptCount);
   return Promise.all(
     prompts.map(async ({ text }) => ({
       promptIds: await encodePrompt(target, text),
-      // Without stop tokens, so that all of them run to the same length.
-      ...{ maxNewTokens, sampling: { temperature: 0 }, seed: 0, stopIds: [] },
+      maxNewTokens,
+      sampling: { temperature: 0 },
+      seed: 0,
+      stopIds: [], // so that all of them run to the same length
     })),
   );
 }
@@ -105,37 +85,33 @@ async function decodeBatch(
   return answers.map(({ tokenIds }) => tokenIds);
 }
 
-const median = (values: readonly number[]): number =>
-  [...values].sort((left, right) => left - right)[Math.floor(values.length / 2)]!;
-
 type Half = 0 | 1;
 
 /** The median ratio over batches (or every other one), which a short disturbance of the machine does not change. */
-const speedup = ({ speeds }: Contender, base: Contender, half?: Half): number =>
-  median(
-    speeds
-      .map((speed, batch) => speed / base.speeds[batch]!)
-      .filter((_, batch) => half === undefined || batch % 2 === half),
-  );
+function speedup({ speeds }: Contender, base: Contender, half?: Half): number {
+  const ratios = speeds.map((speed, batch) => speed / base.speeds[batch]!);
+  return median(ratios.filter((_, batch) => half === undefined || batch % 2 === half));
+}
 
 /** `auto` over the best fixed policy: chosen on one half of the batches, compared on the other, and the reverse. */
 function compareWithBest(auto: Contender, fixed: readonly Contender[]): number {
-  const [plain] = fixed as [Contender];
-  const shares = ([0, 1] as const).map((half) => {
-    const best = fixed.reduce((most, each) =>
-      speedup(each, plain, half) > speedup(most, plain, half) ? each : most,
-    );
-    return speedup(auto, best, half === 0 ? 1 : 0);
-  });
-  return (shares[0]! + shares[1]!) / 2;
+  const shareOf = (chosenOn: Half, comparedOn: Half): number => {
+    const speeds = fixed.map((each) => speedup(each, fixed[0]!, chosenOn));
+    return speedup(auto, fixed[speeds.indexOf(Math.max(...speeds))]!, comparedOn);
+  };
+  return (shareOf(0, 1) + shareOf(1, 0)) / 2;
 }
 
-async function compare(drafter: Drafter, requests: readonly GenerationRequest[], sequences: number) {
+async function compare(
+  drafter: Drafter,
+  requests: readonly GenerationRequest[],
+  sequences: number,
+): Promise<Contender[]> {
   const fitting = lengths.filter((length) => length <= drafter.maximumDepth);
   const contenders = [
-    createContender('plain'),
-    ...fitting.map((length) => createContender(`chain:${length}`, always({ kind: 'chain', length }))),
-    createContender('auto', new AdaptivePolicy(drafter)),
+    new Contender('plain'),
+    ...fitting.map((length) => new Contender(`chain:${length}`, always({ kind: 'chain', length }))),
+    new Contender('auto', new AdaptivePolicy(drafter)),
   ];
   let turn = 0;
   const allRounds = sequences === 1 ? rounds : 4 * rounds;
@@ -155,37 +131,25 @@ async function compare(drafter: Drafter, requests: readonly GenerationRequest[],
   return contenders;
 }
 
-const columns = lengths.map((length) => `chain:${length}`);
-const rows = [
-  [
-    'sequences',
-    'drafter',
-    'prompts',
-    'plain, tokens/s',
-    ...columns,
-    'auto',
-    'auto / best fixed',
-    'auto drafts in',
-  ],
-];
-const ratios: number[] = [];
-for (const sequences of options.sequences.split(',').map(Number)) {
-  for (const name of options.drafters.split(',')) {
+const chains = lengths.map((length) => `chain:${length}`);
+const columns = ['sequences', 'drafter', 'prompts', 'plain, tokens/s', ...chains, 'auto'];
+const rows = [[...columns, 'auto / best fixed', 'auto drafts in']];
+const shares: number[] = [];
+for (const sequences of [1, 8]) {
+  for (const name of drafters) {
     const drafter = await loadDrafter(findDrafter(name), { target: model, tokenizer: target.tokenizer });
-    for (const set of options.sets.split(',')) {
+    for (const set of promptSets) {
       const contenders = await compare(drafter, await encodeSet(set), sequences);
-      const auto = contenders.at(-1)!;
-      const fixed = contenders.slice(0, -1);
-      const [plain] = fixed as [Contender];
-      const ratio = compareWithBest(auto, fixed);
-      ratios.push(ratio);
-      const cells = columns.map((column) => {
-        const found = fixed.find((contender) => contender.name === column);
+      const [plain, auto] = [contenders[0]!, contenders.at(-1)!];
+      const share = compareWithBest(auto, contenders.slice(0, -1));
+      shares.push(share);
+      const cells = chains.map((chain) => {
+        const found = contenders.find((contender) => contender.name === chain);
         return found === undefined ? '–' : `${speedup(found, plain).toFixed(2)}x`;
       });
       rows.push([
         ...[String(sequences), name, set, median(plain.speeds).toFixed(0), ...cells],
-        ...[`${speedup(auto, plain).toFixed(2)}x`, `${(100 * ratio).toFixed(0)} %`],
+        ...[`${speedup(auto, plain).toFixed(2)}x`, `${(100 * share).toFixed(0)} %`],
         `${((100 * auto.drafted) / auto.steps).toFixed(0)} % of steps`,
       ]);
       process.stderr.write(`${rows.at(-1)!.join('  ')}\n`);
@@ -194,9 +158,9 @@ for (const sequences of options.sequences.split(',').map(Number)) {
 }
 printTable(
   rows,
-  `${options.prompts} prompts of each set, ${maxNewTokens} new tokens, ${rounds} rounds, ${threads} threads; speeds over plain decoding`,
+  `${promptCount} prompts of each set, ${maxNewTokens} new tokens, ${rounds} rounds, ${threads} threads; speeds over plain decoding`,
 );
 printNote(
-  `Every answer equals plain decoding's. Lowest share of the best fixed policy: ${(100 * Math.min(...ratios)).toFixed(0)} %.`,
+  `Every answer equals plain decoding's. Lowest share of the best fixed policy: ${(100 * Math.min(...shares)).toFixed(0)} %.`,
 );
 await runtime.dispose();

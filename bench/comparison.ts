@@ -2,15 +2,18 @@
  * Speed against another library. A ratio means something only where both sides multiply matrices at a similar rate:
  * against a PyTorch on a slow BLAS any library wins. So the rate of one large product is part of every comparison.
  */
-import { input } from '../src/graph/tensor.js';
+import { multiply } from '../src/graph/operations/elementwise.js';
 import { matmul } from '../src/graph/operations/contraction.js';
 import { sum } from '../src/graph/operations/reductions.js';
+import { input, weight } from '../src/graph/tensor.js';
+import type { CausalModel } from '../src/model/causal-model.js';
 import { type Runtime, float32 } from '../src/runtime/program.js';
-import { time } from './stopwatch.js';
+import { formatTimes, printNote, printTable, time } from './stopwatch.js';
+import { startTorch } from './torch-process.js';
 
 export interface Side {
   readonly name: string;
-  /** Float32 GFLOP/s on one large matrix product, measured in the same run. */
+  /** GFLOP/s on one large matrix product, measured in the same run. */
   readonly gigaflops: number;
 }
 
@@ -35,26 +38,79 @@ export function describeProducts(own: Side, other: Side): string {
   return `${sentence} No ratios: one side reaches less than half of the other's rate. For PyTorch from Debian, install libopenblas0-pthread.`;
 }
 
-/** What this machine can do at most, through the same runtime: bytes read and products made per second. */
-interface Peaks {
-  readonly gigabytesPerSecond: number;
-  readonly gigaflops: number;
+/** GFLOP/s of one large product of two weights, in the type that the runtime multiplies in. */
+export async function measureProduct(runtime: Runtime): Promise<number> {
+  const size = runtime.name === 'onnx' ? 1024 : 8192;
+  const shape = [size, size];
+  const values = { shape, data: Float32Array.from({ length: size * size }, (_, at) => Math.sin(at)) };
+  const tensors = new Map([
+    ['left', values],
+    ['right', values],
+  ]);
+  // The scale is an input, so that nothing can be computed ahead of the run.
+  const product = matmul(multiply(weight('left', shape), input('scale', [])), weight('right', shape));
+  const program = await runtime.compile({ total: sum(product, [0, 1]) }, [{ kind: 'memory', tensors }]);
+  const scale = float32(Float32Array.of(1), []);
+  const { bestMs } = await time(() => program.run({ scale }), 12);
+  await program.dispose();
+  return (2 * size ** 3) / bestMs / 1e6;
 }
 
-export async function measurePeaks(runtime: Runtime): Promise<Peaks> {
-  const rows = 64;
-  const columns = 1 << 20;
-  const reader = await runtime.compile({ total: sum(input('x', [rows, columns]), [1]) });
-  const large = { x: float32(new Float32Array(rows * columns).fill(1), [rows, columns]) };
-  const reading = await time(() => reader.run(large), 8);
-  const size = 1024;
-  const product = await runtime.compile({
-    total: sum(matmul(input('a', [size, size]), input('b', [size, size])), [0, 1]),
-  });
-  const square = float32(new Float32Array(size * size).fill(0.5), [size, size]);
-  const multiplying = await time(() => product.run({ a: square, b: square }), 12);
+/** As PyTorch's scripts name them. */
+export function sizesOf({ configuration }: CausalModel) {
   return {
-    gigabytesPerSecond: (rows * columns * 4) / reading.bestMs / 1e6,
-    gigaflops: (2 * size ** 3) / multiplying.bestMs / 1e6,
+    hidden: configuration.hiddenSize,
+    inner: configuration.intermediateSize,
+    layers: configuration.layerCount,
+    heads: configuration.headCount,
+    vocabulary: configuration.vocabularySize,
   };
+}
+
+interface Comparison {
+  readonly title: string;
+  readonly runtime: Runtime;
+  readonly turns: number;
+  /** By PyTorch's names for the same parts. */
+  readonly parts: Readonly<Record<string, () => Promise<unknown>>>;
+  /** Adds a row of this name for all parts together. */
+  readonly whole?: string;
+  /** In bench/torch. */
+  readonly script: string;
+  readonly settings: object;
+}
+
+/** Runs the parts in turns with PyTorch's, after a first turn that warms both sides up. Returns PyTorch's losses. */
+export async function compareWithTorch(comparison: Comparison): Promise<readonly number[]> {
+  const { title, runtime, turns, parts, whole, script, settings } = comparison;
+  const own = { name: 'Mistletoe', gigaflops: await measureProduct(runtime) };
+  const torch = await startTorch(script, settings);
+  const rows = Object.entries(parts).map(([name, run]) => ({ name, run, ours: [0], theirs: [0] }));
+  const losses: number[] = [];
+  for (let turn = 0; turn <= turns; turn++)
+    for (const { name, run, ours, theirs } of rows) {
+      const start = performance.now();
+      await run();
+      ours[turn] = performance.now() - start;
+      const other = await torch?.run(name);
+      if (other !== undefined) theirs[turn] = other.ms;
+      if (other?.loss !== undefined) losses.push(other.loss);
+    }
+  torch?.end();
+  const table = [['best (median)', 'Mistletoe', torch?.name ?? 'PyTorch', 'speed against PyTorch']];
+  const addRow = (name: string, ours: readonly number[], theirs: readonly number[]): void => {
+    const cells = [name, formatTimes(ours.slice(1))];
+    if (torch === undefined) table.push([...cells, '', '']);
+    else {
+      const ratio = formatSpeedup(own, Math.min(...ours.slice(1)), torch, Math.min(...theirs.slice(1)));
+      table.push([...cells, formatTimes(theirs.slice(1)), ratio]);
+    }
+  };
+  for (const { name, ours, theirs } of rows) addRow(name, ours, theirs);
+  const addUp = (side: 'ours' | 'theirs'): number[] =>
+    rows[0]![side].map((_, turn) => rows.reduce((ms, row) => ms + row[side][turn]!, 0));
+  if (whole !== undefined) addRow(whole, addUp('ours'), addUp('theirs'));
+  printTable(table, `${title}, ${turns} turns`);
+  if (torch !== undefined) printNote(describeProducts(own, torch));
+  return losses;
 }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { prefill } from '../src/decode/plain.js';
 import type { CausalModel } from '../src/model/causal-model.js';
 import type { KvCache } from '../src/model/cache/kv-cache.js';
-import { median, printNote, printTable } from './stopwatch.js';
+import { formatTimes, median, printNote, printTable } from './stopwatch.js';
 
 /** One sequence of an engine: it runs tokens behind its cache, gives the best next one, and can be truncated. */
 export interface Contender {
@@ -11,6 +11,13 @@ export interface Contender {
   chooseGreedily(): Promise<number>;
   truncate(length: number): void;
 }
+
+export const decoding = (context: number): Task => ({
+  name: `decoding, context ${context}`,
+  context,
+  rows: 1,
+  scores: 'all',
+});
 
 export interface Task {
   readonly name: string;
@@ -20,18 +27,16 @@ export interface Task {
   readonly scores: 'all' | 'last';
 }
 
+const turns = 10;
+/** Timed passes of each contender in a turn. */
+const passes = 20;
 /**
- * How often every contender has its turn, and how many passes of it are timed in each. Turns end early when together
- * they would take longer than the limit: where others use the processor, threads that wait for each other can take a
- * hundred times as long.
+ * Turns end early when together they would take longer: where others use the processor, threads that wait for each other
+ * can take a hundred times as long.
  */
-export interface Effort {
-  readonly turns: number;
-  readonly passes: number;
-  readonly limitMs: number;
-}
+const limitMs = 20_000;
 
-export type Named = readonly [name: string, contender: Contender];
+type Named = readonly [name: string, contender: Contender];
 /** Mistletoe first. */
 export type Contenders = readonly [Named, ...Named[]];
 
@@ -106,27 +111,8 @@ export async function compareAnswers(
   if (partings.get(others.at(-1)![0])!.length > 0) process.exitCode = 1;
 }
 
-export interface Measurement {
-  readonly task: Task;
-  /** Milliseconds of every timed pass, by contender. */
-  readonly times: ReadonlyMap<string, readonly number[]>;
-}
-
-export async function measureAll(
-  contenders: Contenders,
-  tasks: readonly Task[],
-  effort: Effort,
-): Promise<Measurement[]> {
-  const measurements: Measurement[] = [];
-  for (const task of tasks) measurements.push(await measure(contenders, task, effort));
-  return measurements;
-}
-
-async function measure(
-  contenders: Contenders,
-  task: Task,
-  { turns, passes, limitMs }: Effort,
-): Promise<Measurement> {
+/** Milliseconds of every timed pass, by contender. */
+async function measure(contenders: Contenders, task: Task): Promise<ReadonlyMap<string, readonly number[]>> {
   const { context, rows, scores } = task;
   const tokens = Array.from({ length: context + rows }, (_, index) => 300 + ((index * 37) % 3000));
   const newTokens = tokens.slice(context);
@@ -156,33 +142,26 @@ async function measure(
       }
     }
   }
-  return { task, times };
+  return times;
 }
 
-export function printComparison(
-  model: string,
+/** `speeds`: pairs of which the first is compared with the second, by medians. */
+export async function compareSpeed(
+  title: string,
   contenders: Contenders,
-  measurements: readonly Measurement[],
-): void {
-  const [[first], ...rest] = contenders;
-  const others = rest.map(([name]) => name);
-  const table = [
-    [`${model}, median (best)`, first, ...others, ...others.map((name) => `speed against ${name}`)],
-  ];
-  for (const { task, times } of measurements) {
+  tasks: readonly Task[],
+  speeds: readonly (readonly [own: string, base: string])[],
+): Promise<void> {
+  const names = contenders.map(([name]) => name);
+  const table = [['best (median)', ...names, ...speeds.map(([own, base]) => `speed of ${own} over ${base}`)]];
+  for (const task of tasks) {
+    const times = await measure(contenders, task);
     const medianMs = (name: string): number => median(times.get(name)!);
-    const cell = (name: string): string =>
-      `${formatMs(medianMs(name))} (${formatMs(Math.min(...times.get(name)!))}) ms`;
     table.push([
       task.name,
-      cell(first),
-      ...others.map(cell),
-      ...others.map((name) => `${(medianMs(name) / medianMs(first)).toFixed(2)}x`),
+      ...names.map((name) => formatTimes(times.get(name)!)),
+      ...speeds.map(([own, base]) => `${(medianMs(base) / medianMs(own)).toFixed(2)}x`),
     ]);
   }
-  printTable(table);
-}
-
-function formatMs(ms: number): string {
-  return ms.toFixed(ms < 20 ? 2 : 0);
+  printTable(table, title);
 }

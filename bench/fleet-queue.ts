@@ -2,25 +2,45 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { sum } from '../src/core/vector.js';
 import { readVersion } from '../src/runs/identity.js';
-import { type Unit, driveUnits } from '../src/runs/unit.js';
+import { type UnitExecutor, driveUnits } from '../src/runs/unit.js';
 import { parseQueueUrl, QueueConnection } from '../src/runs/queue/queue-connection.js';
 import { QueueExecutor } from '../src/runs/queue/queue-executor.js';
+import { serveQueue } from '../src/runs/queue/queue-worker.js';
 import { hasRedis, startRedis } from '../test/support/guard/redis-server.js';
 import { median, printNote, printTable } from './stopwatch.js';
 
-const unitOf = (number: number): Unit => ({ key: `unit-${number}`, input: { number } });
 const latencyUnits = 100;
 const warmupUnits = 500;
+const program = fileURLToPath(import.meta.url);
+if (process.argv[1] === program) await serveNothing(process.argv[2]!, process.argv[3]!);
 
-interface QueueRow {
-  readonly unitsPerSecond: number;
-  readonly latencyMs: number;
-  readonly slowMs: number;
-  /** CPU time of a unit. */
-  readonly redisMs: number;
-  readonly submitterMs: number;
-  readonly workersMs: number;
+/** A worker in a process of its own. */
+async function serveNothing(url: string, name: string): Promise<void> {
+  const executor: UnitExecutor = {
+    capacity: 64,
+    run({ key }, hooks) {
+      hooks.onPart({ key, data: null, steps: [], timing: null }, { name, pid: null });
+      return Promise.resolve();
+    },
+    close: () => Promise.resolve(),
+  };
+  const abort = new AbortController();
+  process.on('message', () => process.send!(process.cpuUsage()));
+  process.on('disconnect', () => {
+    abort.abort();
+  });
+  const connection = await QueueConnection.open(parseQueueUrl(url), console.error);
+  process.send!('ready');
+  await serveQueue(connection, {
+    name,
+    signal: abort.signal,
+    parse: (input) => input,
+    openExecutor: () => Promise.resolve(executor),
+    onNotice: () => undefined,
+  });
+  connection.close();
 }
 
 export async function measureQueue(units: number): Promise<void> {
@@ -28,19 +48,12 @@ export async function measureQueue(units: number): Promise<void> {
     printNote('redis-server is not installed: the queue was not measured.');
     return;
   }
-  const rows: string[][] = [];
-  for (const workers of [1, 2]) {
-    const row = await measureWith(workers, units);
-    rows.push([
-      ...[String(workers), row.unitsPerSecond.toFixed(0), row.latencyMs.toFixed(1), row.slowMs.toFixed(1)],
-      ...[row.redisMs, row.submitterMs, row.workersMs].map((ms) => ms.toFixed(2)),
-    ]);
-  }
-  const columns = ['workers', 'units/s', 'median ms', '95 % ms', 'Redis ms', 'submitter ms', 'workers ms'];
-  printTable([columns, ...rows], `${units} no-op units through one Redis; CPU time for each unit`);
+  const rows = [['workers', 'units/s', 'median ms', '95 % ms', 'Redis ms', 'submitter ms', 'workers ms']];
+  for (const workers of [1, 2]) rows.push([String(workers), ...(await measureWith(workers, units))]);
+  printTable(rows, `${units} no-op units through one Redis; CPU time for each unit`);
 }
 
-async function measureWith(count: number, units: number): Promise<QueueRow> {
+async function measureWith(count: number, units: number): Promise<string[]> {
   const redis = await startRedis();
   const workers: ChildProcess[] = [];
   const connection = await QueueConnection.open(parseQueueUrl(redis.url), console.error);
@@ -60,7 +73,7 @@ async function measureWith(count: number, units: number): Promise<QueueRow> {
     end += more;
     const startMs = performance.now();
     await driveUnits({
-      schedule: { next: () => (next < end ? unitOf(next++) : undefined) },
+      schedule: { next: () => (next < end ? { key: `unit-${next}`, input: { number: next++ } } : undefined) },
       executor,
       hooksOf: () => ({ onPart: () => undefined }),
       onFailure: (unit, failure) => {
@@ -71,7 +84,6 @@ async function measureWith(count: number, units: number): Promise<QueueRow> {
   };
   try {
     for (let index = 0; index < count; index++) {
-      const program = fileURLToPath(new URL('./no-op-worker.js', import.meta.url));
       const child = fork(program, [redis.url, `worker-${index + 1}`]);
       workers.push(child);
       await once(child, 'message');
@@ -82,15 +94,13 @@ async function measureWith(count: number, units: number): Promise<QueueRow> {
     const before = await countCpu(connection, workers);
     const wallMs = await run(units);
     const after = await countCpu(connection, workers);
-    const sorted = latencies.sort((left, right) => left - right);
-    return {
-      unitsPerSecond: (1000 * units) / wallMs,
-      latencyMs: median(latencies),
-      slowMs: sorted[Math.floor(0.95 * sorted.length)]!,
-      redisMs: (after.redisMs - before.redisMs) / units,
-      submitterMs: (after.submitterMs - before.submitterMs) / units,
-      workersMs: (after.workersMs - before.workersMs) / units,
-    };
+    const slowMs = latencies.toSorted((left, right) => left - right)[Math.floor(0.95 * latencyUnits)]!;
+    return [
+      ((1000 * units) / wallMs).toFixed(0),
+      median(latencies).toFixed(1),
+      slowMs.toFixed(1),
+      ...after.map((ms, place) => ((ms - before[place]!) / units).toFixed(2)),
+    ];
   } finally {
     await executor.close();
     connection.close();
@@ -103,19 +113,16 @@ async function measureWith(count: number, units: number): Promise<QueueRow> {
   }
 }
 
-async function countCpu(
-  { client }: QueueConnection,
-  workers: readonly ChildProcess[],
-): Promise<Pick<QueueRow, 'redisMs' | 'submitterMs' | 'workersMs'>> {
-  const sum = ({ user, system }: NodeJS.CpuUsage): number => (user + system) / 1000;
-  let workersMs = 0;
+/** Milliseconds of Redis, of the submitter, and of all workers. */
+async function countCpu({ client }: QueueConnection, workers: readonly ChildProcess[]): Promise<number[]> {
+  const usages: NodeJS.CpuUsage[] = [];
   for (const child of workers) {
     child.send('cpu');
     const [usage] = (await once(child, 'message')) as [NodeJS.CpuUsage];
-    workersMs += sum(usage);
+    usages.push(usage);
   }
   const info = await client.info('cpu');
   const seconds = [...info.matchAll(/^used_cpu_(?:sys|user):([\d.]+)/gm)].map(([, value]) => Number(value));
-  const redisMs = 1000 * seconds.reduce((total, value) => total + value, 0);
-  return { redisMs, submitterMs: sum(process.cpuUsage()), workersMs };
+  const milliseconds = ({ user, system }: NodeJS.CpuUsage): number => (user + system) / 1000;
+  return [1000 * sum(seconds), milliseconds(process.cpuUsage()), sum(usages.map(milliseconds))];
 }

@@ -39,90 +39,86 @@ export interface Simulation {
 }
 
 interface Task {
-  readonly isControl: boolean;
-  readonly pair: number;
   readonly ms: number;
+  /** Of controls: what can run once they are recorded. */
+  readonly searches: Task[];
 }
 
-interface Event {
-  readonly atMs: number;
-  readonly run: () => void;
+/** What every unit passes one at a time. */
+class SerialStation {
+  busyMs = 0;
+  private freeMs = 0;
+
+  constructor(private readonly costMs: number) {}
+
+  /** Returns when a unit that comes now has passed. */
+  pass(nowMs: number): number {
+    this.busyMs += this.costMs;
+    this.freeMs = Math.max(nowMs, this.freeMs) + this.costMs;
+    return this.freeMs;
+  }
 }
 
-export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Simulation {
-  const random = createRandom(seed, 'fleet');
+export function simulate(run: SimulatedRun, fleet: SimulatedFleet): Simulation {
+  const random = createRandom(0, 'fleet');
   const draw = (values: readonly number[]): number => values[random.nextInteger(values.length)]!;
-  const controls = Array.from({ length: run.pairs }, (_, pair): Task => ({
-    isControl: true,
-    pair,
+  const controls = Array.from({ length: run.pairs }, (): Task => ({
     ms: draw(run.controlsMs),
+    searches: [],
   }));
-  const searches = controls.map(({ pair }) =>
-    Array.from({ length: run.searchesPerPair }, (): Task => ({
-      isControl: false,
-      pair,
-      ms: draw(run.searchesMs),
-    })),
-  );
-  const events = new EventQueue();
-  const waiting: Task[] = [...controls];
-  let [waitingFrom, idle] = [0, fleet.workers];
-  const loaded = { fresh: fleet.workers };
-  const total = run.pairs * (1 + run.searchesPerPair);
-  let [redisFreeMs, submitterFreeMs, redisMs, submitterMs] = [0, 0, 0, 0];
-  let [recorded, deaths, handedOut, lastStartMs, endMs] = [0, 0, 0, 0, 0];
-  const pass = (nowMs: number, place: 'redis' | 'submitter'): number => {
-    const [cost, free] =
-      place === 'redis' ? [fleet.redisMs, redisFreeMs] : [fleet.submitterMs, submitterFreeMs];
-    const end = Math.max(nowMs, free) + cost;
-    if (place === 'redis') [redisFreeMs, redisMs] = [end, redisMs + cost];
-    else [submitterFreeMs, submitterMs] = [end, submitterMs + cost];
-    return end;
+  for (const { searches } of controls)
+    for (let count = 0; count < run.searchesPerPair; count++)
+      searches.push({ ms: draw(run.searchesMs), searches: [] });
+  const tasks = controls.flatMap((control) => [control, ...control.searches]);
+  const waiting = [...controls];
+  /** Latest first. */
+  const events: { readonly atMs: number; readonly happen: (nowMs: number) => void }[] = [];
+  const schedule = (atMs: number, happen: (nowMs: number) => void): void => {
+    events.splice(events.findLastIndex((event) => event.atMs > atMs) + 1, 0, { atMs, happen });
   };
+  const [redis, submitter] = [new SerialStation(fleet.redisMs), new SerialStation(fleet.submitterMs)];
+  let [waitingFrom, idle, withoutModels] = [0, fleet.workers, fleet.workers];
+  let [recorded, deaths, lastStartMs, endMs] = [0, 0, 0, 0];
   const start = (nowMs: number): void => {
-    while (idle > 0 && waitingFrom < waiting.length) {
+    for (; idle > 0 && waitingFrom < waiting.length; idle--) {
       const task = waiting[waitingFrom++]!;
-      idle -= 1;
-      handedOut += 1;
-      if (handedOut <= total) lastStartMs = nowMs;
-      const loading = loaded.fresh > 0 ? fleet.loadMs : 0;
-      loaded.fresh = Math.max(0, loaded.fresh - 1);
-      const begin = pass(nowMs, 'redis') + loading;
-      const lifeMs =
-        fleet.failuresPerWorkerHour === 0
-          ? Infinity
-          : (-Math.log(1 - random.next()) * 3_600_000) / fleet.failuresPerWorkerHour;
+      if (waitingFrom <= tasks.length) lastStartMs = nowMs;
+      const beginMs = redis.pass(nowMs) + (withoutModels > 0 ? fleet.loadMs : 0);
+      withoutModels = Math.max(0, withoutModels - 1);
+      const hours = -Math.log(1 - random.next()) / fleet.failuresPerWorkerHour;
+      const lifeMs = hours * 3_600_000;
       if (lifeMs < task.ms) {
         deaths += 1;
-        events.add(begin + lifeMs + fleet.leaseMs, (now) => {
+        schedule(beginMs + lifeMs + fleet.leaseMs, (now) => {
           waiting.push(task);
           idle += 1;
-          loaded.fresh += 1;
+          withoutModels += 1;
           start(now);
         });
       } else
-        events.add(begin + task.ms, (now) => {
+        schedule(beginMs + task.ms, (now) => {
           finish(now, task);
         });
     }
   };
   const finish = (nowMs: number, task: Task): void => {
     idle += 1;
-    const recordedMs = pass(pass(nowMs, 'redis'), 'submitter');
-    events.add(recordedMs, (now) => {
+    schedule(submitter.pass(redis.pass(nowMs)), (now) => {
       recorded += 1;
       endMs = now;
-      if (task.isControl) waiting.push(...searches[task.pair]!);
+      waiting.push(...task.searches);
       start(now);
     });
     start(nowMs);
   };
   start(0);
-  while (recorded < total && events.runNext());
-  const workMs = [...controls, ...searches.flat()].reduce((sum, { ms }) => sum + ms, 0);
-  const idealMs = workMs / fleet.workers;
+  while (recorded < tasks.length) {
+    const next = events.pop()!;
+    next.happen(next.atMs);
+  }
+  const idealMs = tasks.reduce((sum, { ms }) => sum + ms, 0) / fleet.workers;
   const tailMs = endMs - lastStartMs;
-  const shares = { redisBusy: redisMs / endMs, submitterBusy: submitterMs / endMs };
+  const shares = { redisBusy: redis.busyMs / endMs, submitterBusy: submitter.busyMs / endMs };
   return { wallMs: endMs, idealMs, tailMs, ...shares, deaths, limit: nameLimit(shares, tailMs / endMs) };
 }
 
@@ -135,46 +131,4 @@ function nameLimit(
 ): Simulation['limit'] {
   if (Math.max(redisBusy, submitterBusy) > busyFrom) return redisBusy > submitterBusy ? 'Redis' : 'submitter';
   return tailShare > tailFrom ? 'stragglers' : 'workers';
-}
-
-/** Events by time: a binary heap. */
-class EventQueue {
-  private readonly heap: Event[] = [];
-
-  add(atMs: number, handle: (nowMs: number) => void): void {
-    const { heap } = this;
-    let place = heap.length;
-    heap.push({
-      atMs,
-      run: () => {
-        handle(atMs);
-      },
-    });
-    for (let parent = (place - 1) >> 1; place > 0 && heap[parent]!.atMs > atMs; parent = (place - 1) >> 1) {
-      [heap[place], heap[parent]] = [heap[parent]!, heap[place]!];
-      place = parent;
-    }
-  }
-
-  /** False if there is none. */
-  runNext(): boolean {
-    const { heap } = this;
-    const [first] = heap;
-    if (first === undefined) return false;
-    const last = heap.pop()!;
-    if (heap.length > 0) {
-      heap[0] = last;
-      for (let place = 0; ;) {
-        const [left, right] = [2 * place + 1, 2 * place + 2];
-        let least = place;
-        if (left < heap.length && heap[left]!.atMs < heap[least]!.atMs) least = left;
-        if (right < heap.length && heap[right]!.atMs < heap[least]!.atMs) least = right;
-        if (least === place) break;
-        [heap[place], heap[least]] = [heap[least]!, heap[place]!];
-        place = least;
-      }
-    }
-    first.run();
-    return true;
-  }
 }

@@ -12,56 +12,22 @@ import { type CausalModel, loadModel } from '../src/model/causal-model.js';
 import { projectToVocabulary, runDecoder } from '../src/model/decoder.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { float32 } from '../src/runtime/program.js';
-import { describeProducts, formatSpeedup, measurePeaks } from './comparison.js';
-import { median, printNote, printTable } from './stopwatch.js';
-import { startTorch } from './torch-process.js';
+import { compareWithTorch, sizesOf } from './comparison.js';
 
 const threads = 2;
 const [batch, positions] = [64, 64];
 const turns = Number(process.argv[2] ?? 5);
 const runtime = createOnnxRuntime({ threads });
 const model = await loadModel(bundledTarget, { runtime });
-const own = { name: 'Mistletoe', gigaflops: (await measurePeaks(runtime)).gigaflops };
-const passes = await buildPasses(model);
-const torch = await startTorch('forward_backward.py', describeSizes(model));
-const rows = [['pass, best (median)', 'Mistletoe', torch?.name ?? 'PyTorch', 'speed against PyTorch']];
-for (const [part, title] of [
-  ['forward', 'forward'],
-  ['both', 'forward + backward'],
-] as const) {
-  const [ours, theirs]: [number[], number[]] = [[], []];
-  // The first turn warms both sides up.
-  for (let turn = 0; turn <= turns; turn++) {
-    const start = performance.now();
-    await passes[part]();
-    const ms = performance.now() - start;
-    const other = await torch?.run<{ ms: number }>(part);
-    if (turn === 0) continue;
-    ours.push(ms);
-    if (other !== undefined) theirs.push(other.ms);
-  }
-  const cell = (times: readonly number[]): string =>
-    times.length === 0 ? '' : `${Math.min(...times).toFixed(0)} (${median(times).toFixed(0)}) ms`;
-  const ratio = torch === undefined ? '' : formatSpeedup(own, Math.min(...ours), torch, Math.min(...theirs));
-  rows.push([title, cell(ours), cell(theirs), ratio]);
-}
-printTable(rows, `${batch} x ${positions} tokens, ${threads} threads, ${turns} turns`);
-if (torch !== undefined) printNote(describeProducts(own, torch));
-torch?.end();
+await compareWithTorch({
+  title: `${batch} x ${positions} tokens, ${threads} threads`,
+  runtime,
+  turns,
+  parts: await buildPasses(model),
+  script: 'forward_backward.py',
+  settings: { ...sizesOf(model), batch, positions, threads },
+});
 await runtime.dispose();
-
-function describeSizes({ configuration }: CausalModel) {
-  return {
-    hidden: configuration.hiddenSize,
-    inner: configuration.intermediateSize,
-    layers: configuration.layerCount,
-    heads: configuration.headCount,
-    vocabulary: configuration.vocabularySize,
-    batch,
-    positions,
-    threads,
-  };
-}
 
 async function buildPasses({ configuration, scope, weights, rotary }: CausalModel) {
   const embeddings = input('embeddings', [batch, positions, configuration.hiddenSize]);
@@ -92,5 +58,5 @@ async function buildPasses({ configuration, scope, weights, rotary }: CausalMode
     sine: float32(turned.sine, [positions, configuration.headSize / 2]),
     mask: float32(causal, [positions, positions]),
   };
-  return { forward: () => forward.run(inputs), both: () => both.run(inputs) };
+  return { forward: () => forward.run(inputs), 'forward + backward': () => both.run(inputs) };
 }

@@ -2,10 +2,6 @@
 import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
 import type { Random } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
-import { matmul } from '../src/graph/operations/contraction.js';
-import { multiply } from '../src/graph/operations/elementwise.js';
-import { input, weight } from '../src/graph/tensor.js';
-import { sum } from '../src/graph/operations/reductions.js';
 import { CausalModel } from '../src/model/causal-model.js';
 import { type ModelConfiguration, parseConfiguration } from '../src/model/configuration.js';
 import { decoderRecipes } from '../src/model/weights.js';
@@ -14,10 +10,9 @@ import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
 import type { Device } from '../src/runtime/cuda/driver/device.js';
 import { findDevices } from '../src/runtime/cuda/driver/find-devices.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { type Runtime, float32 } from '../src/runtime/program.js';
+import type { Runtime } from '../src/runtime/program.js';
 import type { MemoryWeights, WeightValues } from '../src/runtime/weights.js';
 import { configOf, countElements, type ShapeName, shapes } from './random-checkpoint.js';
-import { time } from './stopwatch.js';
 
 export interface BenchDevice {
   readonly runtime: Runtime;
@@ -55,21 +50,6 @@ function createRandomModel(name: string, configuration: ModelConfiguration, runt
   const recipes = decoderRecipes(configuration, scope);
   const weights = drawWeights(new Map(recipes.map((recipe) => [recipe.name, recipe.shape])));
   return new CausalModel({ name, configuration, scope, weights, runtime });
-}
-
-/** GFLOP/s of one large product of two weights, in the type that the runtime multiplies in. */
-export async function measureProduct(runtime: Runtime): Promise<number> {
-  const size = runtime.name === 'onnx' ? 1024 : 8192;
-  const weights = drawWeights(new Map(['left', 'right'].map((name) => [name, [size, size]])));
-  // The scale is an input, so that nothing can be computed ahead of the run.
-  const left = multiply(weight('left', [size, size]), input('scale', []));
-  const program = await runtime.compile({ total: sum(matmul(left, weight('right', [size, size])), [0, 1]) }, [
-    weights,
-  ]);
-  const inputs = { scale: float32(Float32Array.of(1), []) };
-  const { bestMs } = await time(() => program.run(inputs), 12);
-  await program.dispose();
-  return (2 * size ** 3) / bestMs / 1e6;
 }
 
 export async function makeRandomPrompt(

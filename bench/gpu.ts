@@ -4,7 +4,6 @@
  * bundled models with the CPU.
  * Options: [decoding,rows,audit-step,agreement [SHAPE,...]]   (the shape `tiny` also runs on the CPU)
  */
-import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,15 +14,14 @@ import { Scorer } from '../src/audit/search/scoring.js';
 import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
 import { argmax } from '../src/core/vector.js';
-import { packageRoot } from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import type { Recording } from '../src/runtime/cuda/driver/device.js';
-import { describeProducts, formatSpeedup } from './comparison.js';
+import { compareWithTorch, sizesOf } from './comparison.js';
 import { checkAgreement } from './gpu-agreement.js';
-import { makeRandomPrompt, measureProduct, openBenchDevice, openRandomTarget } from './gpu-models.js';
+import { makeRandomPrompt, openBenchDevice, openRandomTarget } from './gpu-models.js';
 import { type ShapeName, shapes, writeRandomEagle3 } from './random-checkpoint.js';
-import { printNote, printTable, recording, time } from './stopwatch.js';
+import { printTable, time } from './stopwatch.js';
 
 const [parts = 'decoding,rows,audit-step,agreement', chosen = '1B,7B,13B'] = process.argv.slice(2);
 const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
@@ -122,19 +120,11 @@ function largestDifference(left: Float32Array, right: Float32Array): number {
   return left.reduce((most, value, at) => Math.max(most, Math.abs(value - right[at]!)), 0);
 }
 
-interface TorchStep {
-  readonly version: string;
-  readonly gigaflops: number;
-  readonly gradientMs: number;
-  readonly scoringMs: number;
-}
-
 async function compareAuditStep(name: ShapeName): Promise<void> {
   const count = name === 'tiny' ? 12 : 512;
   const folder = mkdtempSync(join(tmpdir(), 'mistletoe-step-'));
-  const { runtime, name: deviceName } = openBenchDevice(name);
+  const { runtime, device, name: deviceName } = openBenchDevice(name);
   try {
-    const own = { name: 'Mistletoe', gigaflops: await measureProduct(runtime) };
     const target = openRandomTarget(name, runtime);
     const head = writeRandomEagle3(join(folder, 'head'), shapes[name]);
     const drafter = await loadDrafter(head, { target: target.model, cacheFolder: join(folder, 'cache') });
@@ -148,41 +138,40 @@ async function compareAuditStep(name: ShapeName): Promise<void> {
     });
     const state = await readPromptState(models, prompt.beforeIds);
     const scorer = new Scorer(target, models, programs, prompt, state);
-    const gradient = await time(() => scorer.differentiate(drawSuffix(target)), 15, 4);
-    const scoring = await time(() => {
-      const base = drawSuffix(target);
-      return scorer.score(base, drawEdits(target, base, count));
-    }, 5);
+    let base: number[];
+    let edits: Candidate[];
+    await compareWithTorch({
+      title: `${deviceName}, ${name} shape, audit step with ${count} candidates`,
+      runtime,
+      turns: 9,
+      parts: {
+        gradient: () => scorer.differentiate(drawSuffix(target)),
+        candidates() {
+          base = drawSuffix(target);
+          edits = drawEdits(target, base, count);
+          return Promise.resolve();
+        },
+        scoring: () => scorer.score(base, edits),
+      },
+      whole: 'step',
+      script: 'audit_step.py',
+      settings: {
+        ...sizesOf(target.model),
+        before: lengths.prompt,
+        suffix: lengths.suffix,
+        after: lengths.tail,
+        window: lengths.window,
+        candidates: count,
+        drafter: 'eagle3',
+        threads: 2,
+        gpu: device !== undefined,
+      },
+    });
     await programs.dispose();
-    const rows = [['part, median', 'Mistletoe', 'PyTorch', 'speed against PyTorch']];
-    const torch = runTorch(name, count);
-    const addRow = (part: string, ms: number, otherMs: number | undefined): void => {
-      const ratio = torch === undefined ? '' : formatSpeedup(own, ms, torch, otherMs!);
-      rows.push([part, inSeconds(ms), otherMs === undefined ? '' : inSeconds(otherMs), ratio]);
-    };
-    addRow('gradient', gradient.medianMs, torch?.gradientMs);
-    addRow('scoring', scoring.medianMs, torch?.scoringMs);
-    addRow('step', gradient.medianMs + scoring.medianMs, torch && torch.gradientMs + torch.scoringMs);
-    printTable(rows, `${deviceName}, ${name} shape, audit step with ${count} candidates`);
-    if (torch !== undefined) printNote(describeProducts(own, torch));
   } finally {
     await runtime.dispose();
     rmSync(folder, { recursive: true, force: true });
   }
-}
-
-/** In a process of its own after Mistletoe's part: two large models may not fit on the GPU at once. */
-function runTorch(name: ShapeName, candidates: number): (TorchStep & { readonly name: string }) | undefined {
-  const script = join(packageRoot, 'bench/torch/gpu_audit_step.py');
-  const settings = JSON.stringify({ ...shapes[name], ...lengths, candidates });
-  const { status, stdout, stderr } = spawnSync('python3', [script, settings], { encoding: 'utf8' });
-  if (status !== 0) {
-    printNote(`PyTorch was not measured: ${stderr.trim().split('\n').slice(-3).join(' | ')}`);
-    return undefined;
-  }
-  const torch = JSON.parse(stdout.trim().split('\n').at(-1)!) as TorchStep;
-  recording.versions.PyTorch = torch.version;
-  return { ...torch, name: `PyTorch ${torch.version}` };
 }
 
 function drawSuffix({ model }: Target): number[] {
@@ -197,8 +186,4 @@ function drawEdits(target: Target, base: readonly number[], count: number): Cand
     const first = Math.floor(Math.random() * base.length);
     return { suffixIds: base.with(first, drawSuffix(target)[0]!), first };
   });
-}
-
-function inSeconds(ms: number): string {
-  return `${(ms / 1000).toFixed(3)} s`;
 }

@@ -5,6 +5,7 @@
  * Run: npm run bench -- guard-detection [DRAFTER,...]
  */
 import { type Random, createRandom } from '../src/core/random.js';
+import { sum } from '../src/core/vector.js';
 import type { BundledDrafter } from '../src/decode/bundled-models.js';
 import { Judge } from '../src/guard/judge/judge.js';
 import type { Observation } from '../src/guard/observation.js';
@@ -114,20 +115,20 @@ function runCampaign(
 
 function toObservation(trace: Trace, tenant: string, endedMs: number): Observation {
   const { id, accepted, proposed, promptTokens, tokens } = trace;
-  const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0);
   return {
     ...{ id, tenant, endedMs, model: 'reference', route: '/v1/chat/completions', engine: 'mistletoe' },
     ...{ status: 200, ending: 'complete', upstream: 'speculative', isStream: true },
     ...{ promptTokens, completionTokens: tokens, firstByteMs: null, totalMs: 0 },
     speculation: {
-      ...{ evidence: 'reported', steps: accepted.length, accepted: sum(accepted), proposed: sum(proposed) },
-      ...{
-        perStepAccepted: accepted,
-        perStepProposed: proposed,
-        histogram: null,
-        draftLength,
-        isTree: false,
-      },
+      evidence: 'reported',
+      steps: accepted.length,
+      accepted: sum(accepted),
+      proposed: sum(proposed),
+      perStepAccepted: accepted,
+      perStepProposed: proposed,
+      histogram: null,
+      draftLength,
+      isTree: false,
     },
   };
 }

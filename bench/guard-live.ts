@@ -7,12 +7,13 @@
  *   benign      2,000 short answers: three prompt sets, chat, code, and other languages, two tenants each
  *   usage-only  60 streamed attacks, after 120 benign streams, on a server that reports nothing but the usage
  *
- * Run: npm run bench -- guard-live [--quick] [attacks | usage-only | benign]
+ * Options: --quick
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createRandom } from '../src/core/random.js';
+import { sum } from '../src/core/vector.js';
 import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { configureGuard } from '../src/guard/config-file.js';
 import { startGuard } from '../src/guard/guard.js';
@@ -27,7 +28,6 @@ import { promptFolder } from './prompt-sets.js';
 import { median, printNote, printTable } from './stopwatch.js';
 
 const isQuick = process.argv.includes('--quick');
-const [part = 'all'] = process.argv.slice(2).filter((word) => word !== '--quick');
 const size = isQuick
   ? { before: [0, 50], pairs: 12, benign: 240, usageOnly: 60 }
   : { before: [0, 50, 200], pairs: 60, benign: 2000, usageOnly: 60 };
@@ -148,8 +148,6 @@ async function guarded(upstream: string, use: (url: string) => Promise<void>): P
   return { judged, replay, different };
 }
 
-const isAttacker = (tenant: string | null): boolean => tenant === 'attacker';
-
 async function runAttacks(): Promise<void> {
   const rows = [
     [
@@ -174,8 +172,8 @@ async function runAttacks(): Promise<void> {
       }
     });
     const applied = replay.actions.filter(({ change }) => change === 'applied');
-    const first = applied.find(({ tenant }) => isAttacker(tenant));
-    const own = judged.filter(({ record }) => isAttacker(record.tenant));
+    const first = applied.find(({ tenant }) => tenant === 'attacker');
+    const own = judged.filter(({ record }) => record.tenant === 'attacker');
     const drafted = own.filter(({ record }) => (record.speculation?.steps ?? 0) >= 32);
     const lengths = drafted.map(({ verdict }) => verdict.numbers.acceptedLength ?? 0);
     rows.push([
@@ -185,14 +183,12 @@ async function runAttacks(): Promise<void> {
       first === undefined
         ? 'never'
         : String(own.findIndex(({ record }) => record.id === first.requestId) + 1),
-      String(applied.filter(({ tenant }) => !isAttacker(tenant)).length),
+      String(applied.filter(({ tenant }) => tenant !== 'attacker').length),
       String(different),
     ]);
   }
   printTable(rows, 'Attacks');
-  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-  const inAll =
-    sum(times.map(({ plainMs }) => plainMs)) / Math.max(1e-9, sum(times.map(({ guardMs }) => guardMs)));
+  const inAll = sum(times.map(({ plainMs }) => plainMs)) / sum(times.map(({ guardMs }) => guardMs));
   const middle = median(times.map(({ guardMs, plainMs }) => plainMs / guardMs));
   printTable(
     [
@@ -267,8 +263,7 @@ const startDrafting = (metricsLevel: MetricsLevel): Promise<RunningServer> =>
 const server = await startDrafting('detailed');
 const plain = await startServer({ ...shared, metricsLevel: 'detailed' });
 const silent = await startDrafting('none');
-const isChosen = (name: string): boolean => part === 'all' || part === name;
-if (isChosen('attacks')) await runAttacks();
-if (isChosen('usage-only')) await runUsageOnly();
-if (isChosen('benign')) await runBenign();
+await runAttacks();
+await runUsageOnly();
+await runBenign();
 await Promise.all([server.close(), plain.close(), silent.close()]);

@@ -23,20 +23,18 @@ import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
-import { promptSets } from './prompt-sets.js';
+import { promptFolder, promptSets } from './prompt-sets.js';
 
 export const draftLength = 4;
-export const newTokens = 128;
-export const traceFolder = join(packageRoot, 'out/guard-traces');
-
-export type TraceKind = 'benign' | 'same-answer' | 'slow-answer';
+const newTokens = 128;
+const traceFolder = join(packageRoot, 'out/guard-traces');
 
 export interface TracePlan {
   /** Unique among the requests of a drafter. */
   readonly id: string;
   readonly prompt: string;
   readonly set: string;
-  readonly kind: TraceKind;
+  readonly kind: 'benign' | 'same-answer' | 'slow-answer';
   /** The drafter that the suffix was made for; null for benign prompts. */
   readonly madeFor: BundledDrafter | null;
   readonly text: string;
@@ -50,35 +48,31 @@ export interface Trace extends Omit<TracePlan, 'text'> {
   readonly proposed: readonly number[];
 }
 
-export interface Attack {
+interface Attack {
   readonly drafter: BundledDrafter;
   readonly prompt: string;
   readonly kind: 'same-answer' | 'slow-answer';
   readonly suffix: string;
 }
 
-export const attacks = readLines(join(packageRoot, 'bench/guard-attacks.jsonl')) as readonly Attack[];
+const attacks = readLines(join(packageRoot, 'bench/guard-attacks.jsonl')) as readonly Attack[];
 
 /** The same prompts for every drafter, with so many of the training questions. */
 export async function planBenign(trainingQuestions: number): Promise<readonly TracePlan[]> {
-  const folder = join(packageRoot, '../shared/data');
-  const shared = { kind: 'benign', madeFor: null } as const;
-  const sources = [...promptSets.map((set) => [set, set] as const), ['bundled', bundledPrompts] as const];
-  const plans: TracePlan[] = [];
-  for (const [set, source] of sources) {
-    for (const { id, text } of await loadPrompts(source, { folder })) {
+  const read = async (set: string, source: string): Promise<TracePlan[]> => {
+    const prompts = await loadPrompts(source, { folder: promptFolder });
+    return prompts.map(({ id, text }) => {
       const prompt = `${set}-${id}`;
-      plans.push({ ...shared, id: prompt, prompt, set, text });
-    }
-  }
-  const training = join(folder, 'train.jsonl');
-  const questions = existsSync(training) ? (await loadPrompts(training)).slice(0, trainingQuestions) : [];
+      return { kind: 'benign', madeFor: null, id: prompt, prompt, set, text };
+    });
+  };
+  const sets = await Promise.all(promptSets.map((set) => read(set, set)));
+  const training = join(promptFolder, 'train.jsonl');
+  const questions = existsSync(training) ? await read('train', training) : [];
   return [
-    ...plans,
-    ...questions.map(({ id, text }): TracePlan => {
-      const prompt = `train-${id}`;
-      return { ...shared, id: prompt, prompt, set: 'train', text };
-    }),
+    ...sets.flat(),
+    ...(await read('bundled', bundledPrompts)),
+    ...questions.slice(0, trainingQuestions),
   ];
 }
 

@@ -45,7 +45,7 @@ interface AddonSampler {
 }
 
 /** What is absent is llama.cpp's default: flash attention where the device has it, keys and values in float16. */
-export interface ContextOptions {
+interface ContextOptions {
   readonly threads: number;
   readonly contextSize: number;
   readonly batchSize: number;
@@ -60,12 +60,7 @@ export const float32Cache = 0;
 export interface LlamaCpp {
   /** Its version and the processor's features it uses. */
   readonly description: string;
-  loadModel(path: string): Promise<LlamaModel>;
-  dispose(): Promise<void>;
-}
-
-export interface LlamaModel {
-  createContext(options: ContextOptions): Promise<LlamaContext>;
+  openContext(path: string, options: ContextOptions): Promise<LlamaContext>;
   dispose(): Promise<void>;
 }
 
@@ -84,7 +79,7 @@ export async function findLlamaCpp(folder: string | undefined): Promise<LlamaCpp
   const npmVersion = (readJson(join(root, 'package.json')) as { version: string }).version;
   return {
     description: `llama.cpp ${buildOptions.llamaCpp.release} (@node-llama-cpp/${platform} ${npmVersion}; ${features})`,
-    loadModel: (path) => loadModel(addon, path),
+    openContext: (path, options) => openContext(addon, path, options),
     dispose: () => addon.dispose(),
   };
 }
@@ -97,27 +92,23 @@ function readJson(path: string): unknown {
   return JSON.parse(readFileSync(path, 'utf8'));
 }
 
-async function loadModel(addon: Addon, path: string): Promise<LlamaModel> {
+async function openContext(addon: Addon, path: string, options: ContextOptions): Promise<LlamaContext> {
   const model = new addon.AddonModel(path, { addonExports: addon });
   if (!(await model.init())) throw new Error(`llama.cpp could not load ${path}.`);
-  return {
-    async createContext(options) {
-      const context = new addon.AddonContext(model, options);
-      if (!(await context.init())) throw new Error('llama.cpp could not create a context.');
-      const sampler = new addon.AddonSampler(model);
-      sampler.applyConfig({ temperature: 0 });
-      return new LlamaContext(context, sampler, options.batchSize);
-    },
-    dispose: () => model.dispose(),
-  };
+  const context = new addon.AddonContext(model, options);
+  if (!(await context.init())) throw new Error('llama.cpp could not create a context.');
+  const sampler = new addon.AddonSampler(model);
+  sampler.applyConfig({ temperature: 0 });
+  return new LlamaContext(model, context, sampler, options.batchSize);
 }
 
-export class LlamaContext {
+class LlamaContext {
   private length = 0;
   /** Where in the last batch the scores of its last row lie. */
   private lastScores = 0;
 
   constructor(
+    private readonly model: AddonModel,
     private readonly context: AddonContext,
     private readonly sampler: AddonSampler,
     private readonly batchSize: number,
@@ -149,5 +140,6 @@ export class LlamaContext {
   async dispose(): Promise<void> {
     this.sampler.dispose();
     await this.context.dispose();
+    await this.model.dispose();
   }
 }

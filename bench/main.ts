@@ -9,68 +9,25 @@ import { packageRoot } from '../src/decode/bundled-models.js';
 import { describeMachine, type Machine } from '../src/runs/run-device.js';
 import { type Recording, formatTable, recording } from './stopwatch.js';
 
-interface BenchCase {
-  readonly summary: string;
-  /** Runs the case: each is a module that measures when it is imported. */
-  readonly load: () => Promise<unknown>;
-}
-
-const cases: Readonly<Record<string, BenchCase>> = {
-  engine: {
-    summary: 'decoding and prefill of the bundled target; beside llama.cpp if MISTLETOE_LLAMA_CPP names it',
-    load: () => import('./engine.js'),
-  },
-  'forward-backward': {
-    summary: 'a batch of 64 x 64 tokens forward and backward, beside PyTorch',
-    load: () => import('./forward-backward.js'),
-  },
-  quantization: {
-    summary: 'speed, perplexity and greedy agreement of int8 and int4 beside float32 on the CPU',
-    load: () => import('./quantization.js'),
-  },
-  'auto-policy': {
-    summary: 'the adaptive policy against fixed ones, with one sequence and with eight',
-    load: () => import('./auto-policy.js'),
-  },
-  'audit-step': {
-    summary: "one step of the audit's search, beside PyTorch with a prefix cache",
-    load: () => import('./audit-step.js'),
-  },
-  'training-step': {
-    summary: 'one training step of EAGLE-3 and of a draft model, beside PyTorch',
-    load: () => import('./training-step.js'),
-  },
-  'training-gradients': {
-    summary: "training gradients against PyTorch's; --write updates test/golden/training.json",
-    load: () => import('./training-gradients.js'),
-  },
-  loading: {
-    summary: 'first token and peak memory of a 1.1 B checkpoint, cold and warm (npm run build first)',
-    load: () => import('./loading.js'),
-  },
-  gpu: {
-    summary: 'on an NVIDIA GPU: decoding, audit step, and agreement with the CPU',
-    load: () => import('./gpu.js'),
-  },
-  fleet: {
-    summary: 'the research table on 1 to 512 GPUs, simulated; --queue 10000 measures a queue',
-    load: () => import('./fleet.js'),
-  },
-  'guard-detection': {
-    summary: 'what the guard detects, on audited attacks and benign prompts',
-    load: () => import('./guard-detection.js'),
-  },
-  'guard-live': {
-    summary: 'the guard before a real server: attacks, benign requests, replay; --quick for a small run',
-    load: () => import('./guard-live.js'),
-  },
-  'guard-cost': {
-    summary: 'throughput, CPU time and latency of the guard on loopback, beside nginx and a plain Node proxy',
-    load: () => import('./guard-cost.js'),
-  },
+/** [case] what it measures. A case is the module of the same name, which measures when it is imported. */
+const cases: Readonly<Record<string, string>> = {
+  engine: 'decoding and prefill of the bundled target; beside llama.cpp if MISTLETOE_LLAMA_CPP names it',
+  'forward-backward': 'a batch of 64 x 64 tokens forward and backward, beside PyTorch',
+  quantization: 'speed, perplexity and greedy agreement of int8 and int4 beside float32 on the CPU',
+  'auto-policy': 'the adaptive policy against fixed ones, with one sequence and with eight',
+  'audit-step': "one step of the audit's search, beside PyTorch with a prefix cache",
+  'training-step': 'one training step of EAGLE-3 and of a draft model, beside PyTorch',
+  'training-gradients': "training gradients against PyTorch's; --write updates test/golden/training.json",
+  loading: 'first token and peak memory of a 1.1 B checkpoint, cold and warm (npm run build first)',
+  gpu: 'on an NVIDIA GPU: decoding, audit step, and agreement with the CPU',
+  fleet: 'the research table on 1 to 512 GPUs, simulated; --queue 10000 measures a queue',
+  'guard-detection': 'what the guard detects, on audited attacks and benign prompts',
+  'guard-live': 'the guard before a real server: attacks, benign requests, replay; --quick for a small run',
+  'guard-cost':
+    'throughput, CPU time and latency of the guard on loopback, beside nginx and a plain Node proxy',
 };
 
-export interface BenchResult extends Recording {
+interface BenchResult extends Recording {
   readonly name: string;
   readonly options: readonly string[];
   readonly date: string;
@@ -85,13 +42,12 @@ else await runCase(name, options);
 
 function listCases(): void {
   console.log('npm run bench -- NAME [OPTIONS]\n');
-  for (const [each, { summary }] of Object.entries(cases)) console.log(`  ${each.padEnd(20)}${summary}`);
+  for (const [each, summary] of Object.entries(cases)) console.log(`  ${each.padEnd(20)}${summary}`);
   console.log('\nnpm run bench -- --tables [NAME ...]  prints bench/results as Markdown');
 }
 
 async function runCase(caseName: string, caseOptions: readonly string[]): Promise<void> {
-  const chosen = cases[caseName];
-  if (chosen === undefined) {
+  if (!Object.hasOwn(cases, caseName)) {
     listCases();
     throw new Error(`Unknown benchmark ${caseName}. Expected one of ${Object.keys(cases).join(', ')}.`);
   }
@@ -101,7 +57,7 @@ async function runCase(caseName: string, caseOptions: readonly string[]): Promis
   const { version } = createRequire(import.meta.url)('onnxruntime-node/package.json') as { version: string };
   recording.versions['onnxruntime-node'] = version;
   console.log(`${describe(machine)}\n`);
-  await chosen.load();
+  await import(`./${caseName}.js`);
   const result: BenchResult = {
     name: caseName,
     options: caseOptions,

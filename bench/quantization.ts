@@ -5,12 +5,13 @@
  */
 import { parseArgs } from 'node:util';
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { decodePlain, prefill } from '../src/decode/plain.js';
+import { decodePlain } from '../src/decode/plain.js';
 import { type Target, encodePrompt, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
+import { type Task, compareSpeed, decoding, MistletoeSequence } from './contenders.js';
 import { promptFolder, promptSets } from './prompt-sets.js';
-import { median, printTable } from './stopwatch.js';
+import { printTable } from './stopwatch.js';
 
 const { values: options } = parseArgs({
   options: {
@@ -24,46 +25,16 @@ const runtimes = types.map((quantization) => createOnnxRuntime({ threads, quanti
 const targets = await Promise.all(runtimes.map((runtime) => openTarget(bundledTarget, { runtime })));
 const names = types.map((type) => type ?? 'float32');
 
-await compareSpeed();
+const contenders = targets.map(({ model }, place) => [names[place]!, new MistletoeSequence(model)] as const);
+const fiveRows: Task = { name: '5 rows, context 200', context: 200, rows: 5, scores: 'all' };
+await compareSpeed(
+  `passes of the bundled target, ${threads} threads, in turns`,
+  [contenders[0]!, ...contenders.slice(1)],
+  [decoding(64), decoding(512), decoding(1500), fiveRows],
+  names.slice(1).map((name) => [name, names[0]!]),
+);
 await compareAnswers();
 for (const runtime of runtimes) await runtime.dispose();
-
-async function compareSpeed(): Promise<void> {
-  const table = [['pass', ...names.map((name) => `${name}, best (median)`), 'int8', 'int4']];
-  for (const [context, rows] of [
-    [64, 1],
-    [512, 1],
-    [1500, 1],
-    [200, 5],
-  ] as const) {
-    const ids = Array.from({ length: context }, (_, index) => 300 + ((index * 37) % 3000));
-    const passes = await Promise.all(
-      targets.map(async ({ model }) => {
-        const cache = model.createCache();
-        await prefill(model, cache, ids, { want: [] });
-        const tokens = Int32Array.from({ length: rows }, (_, row) => 500 + row);
-        return { cache, run: () => model.forward({ tokens, cache, want: ['argmax'] }) };
-      }),
-    );
-    const times: number[][] = passes.map(() => []);
-    // In turns of several passes, because a pass of one model takes the others' weights out of the processor's cache.
-    for (let round = 0; round < 10; round++)
-      for (const [place, { cache, run }] of passes.entries())
-        for (let pass = 0; pass < 12; pass++) {
-          const start = performance.now();
-          await run();
-          if (pass >= 3) times[place]!.push(performance.now() - start);
-          cache.truncate(context);
-        }
-    const best = times.map((each) => Math.min(...each));
-    table.push([
-      `${rows} ${rows === 1 ? 'row' : 'rows'}, context ${context}`,
-      ...times.map((each, place) => `${best[place]!.toFixed(2)} (${median(each).toFixed(2)}) ms`),
-      ...best.slice(1).map((each) => `${(best[0]! / each).toFixed(2)}x`),
-    ]);
-  }
-  printTable(table, `passes of the bundled target, ${threads} threads, in turns`);
-}
 
 interface Judged {
   readonly same: number;

@@ -19,7 +19,13 @@ export function median(values: readonly number[]): number {
   return [...values].sort((left, right) => left - right)[Math.floor(values.length / 2)]!;
 }
 
-export interface RecordedTable {
+/** The best, and the median in parentheses. */
+export function formatTimes(times: readonly number[]): string {
+  const [best, middle] = [Math.min(...times), median(times)].map((ms) => ms.toFixed(ms < 20 ? 2 : 0));
+  return `${best} (${middle}) ms`;
+}
+
+interface RecordedTable {
   readonly title: string;
   readonly columns: readonly string[];
   readonly rows: readonly (readonly string[])[];

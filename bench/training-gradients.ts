@@ -3,7 +3,6 @@
  * prompts with the target's own answers. Every difference must stay below 1e-3.
  * Options: [--write]   writes PyTorch's values to test/golden/training.json
  */
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import {
@@ -21,7 +20,7 @@ import { defaultSettings } from '../src/train/settings.js';
 import type { StepRecord, StepSettings } from '../test/support/training-steps.js';
 import { compareSteps, loadApprentice, recordSteps, wholeRows } from '../test/support/training-steps.js';
 import { printTable } from './stopwatch.js';
-import { python } from './torch-process.js';
+import { startTorch } from './torch-process.js';
 
 const threads = 2;
 /** Tokens of the texts: the shorter one is padded. */
@@ -31,38 +30,46 @@ const allowed = 1e-3;
 const runtime = createOnnxRuntime({ threads });
 const target = await openTarget(bundledTarget, { runtime });
 const texts = await writeTexts(target);
-const apprentices = new Map<string, Awaited<ReturnType<typeof loadApprentice>>>();
-const settings: Record<string, StepSettings> = {};
-for (const name of bundledDrafters) {
-  const apprentice = await loadApprentice(bundledDrafterFolder(name), target.model);
-  const { rate, weightDecay, clip, ...usual } = defaultSettings(apprentice.drafter);
-  apprentices.set(name, apprentice);
-  settings[name] = {
-    // Noise is drawn, and two libraries draw differently.
-    objective: { ...usual, noise: 0 },
-    adam: { ...adamDefaults, weightDecay, clip, rate },
-  };
-}
-const torch = runTorch();
 const shape = [lengths.length, lengths[0]!] as const;
 const batch = {
   tokens: Int32Array.from(texts.tokens.flat()),
   weights: Float32Array.from(texts.weights.flat()),
-  ...{ shape, texts: wholeRows(shape) },
+  shape,
+  texts: wholeRows(shape),
 };
 
+const golden = new Map<string, StepRecord & { readonly settings: StepSettings }>();
 const rows = [['system', 'loss', "PyTorch's", 'levels', 'norms', 'gradients', 'updated weights']];
+let version = '';
 let isWithin = true;
-for (const [name, apprentice] of apprentices) {
-  const expected = torch.systems[name]!;
-  const own = await recordSteps(target.model, apprentice, batch, settings[name]!, placesOf(expected));
-  const differences = compareSteps(own, expected, settings[name]!);
+for (const name of bundledDrafters) {
+  const apprentice = await loadApprentice(bundledDrafterFolder(name), target.model);
+  const { rate, weightDecay, clip, ...usual } = defaultSettings(apprentice.drafter);
+  const settings: StepSettings = {
+    // Noise is drawn, and two libraries draw differently.
+    objective: { ...usual, noise: 0 },
+    adam: { ...adamDefaults, weightDecay, clip, rate },
+  };
+  const torch = await startTorch('training.py', {
+    models: dirname(bundledTarget),
+    name,
+    threads,
+    ...texts,
+    ...settings,
+  });
+  if (torch === undefined) throw new Error('PyTorch did not run.');
+  const { record: expected } = await torch.run<{ record: StepRecord }>('record');
+  torch.end();
+  ({ version } = torch);
+  golden.set(name, { settings, ...expected });
+  const own = await recordSteps(target.model, apprentice, batch, settings, placesOf(expected));
+  const differences = compareSteps(own, expected, settings);
   isWithin &&= Object.values(differences).every((difference) => difference < allowed);
   const { levels, norms, entries, weights } = differences;
   const shown = [levels, norms, entries, weights].map((difference) => difference.toExponential(1));
   rows.push([name, own.loss.toFixed(4), expected.loss.toFixed(4), ...shown]);
 }
-printTable(rows, `PyTorch ${torch.version}; largest relative differences, allowed ${allowed}`);
+printTable(rows, `PyTorch ${version}; largest relative differences, allowed ${allowed}`);
 await runtime.dispose();
 if (!isWithin) process.exitCode = 1;
 else if (process.argv.includes('--write')) writeGolden();
@@ -92,20 +99,6 @@ async function writeTexts(target: Target): Promise<Texts> {
   return { tokens, weights };
 }
 
-interface TorchResult {
-  readonly version: string;
-  readonly systems: Readonly<Record<string, StepRecord>>;
-}
-
-function runTorch(): TorchResult {
-  const script = join(packageRoot, 'bench/torch/training_gradients.py');
-  const input = JSON.stringify({ models: dirname(bundledTarget), threads, ...texts, systems: settings });
-  const { status, stdout, stderr } = spawnSync(python, [script], { encoding: 'utf8', input });
-  if (status !== 0)
-    throw new Error(`PyTorch did not run (Debian: apt-get install python3-torch).\n${stderr}`);
-  return JSON.parse(stdout) as TorchResult;
-}
-
 function placesOf({ tensors }: StepRecord): Record<string, number[]> {
   return Object.fromEntries(
     Object.entries(tensors).map(([name, { entries }]) => [name, entries.map(([place]) => place)]),
@@ -116,14 +109,13 @@ function placesOf({ tensors }: StepRecord): Record<string, number[]> {
 function writeGolden(): void {
   const list = (pairs: readonly (readonly [string, string])[]): string =>
     pairs.map(([name, value]) => `${JSON.stringify(name)}: ${value}`).join(',\n');
-  const systems = Object.entries(torch.systems).map(([name, { tensors, ...record }]) => {
+  const systems = [...golden].map(([name, { tensors, ...record }]) => {
     const lines = Object.entries(tensors).map(([tensor, steps]) => [tensor, JSON.stringify(steps)] as const);
-    const head = JSON.stringify({ settings: settings[name], ...record }).slice(0, -1);
-    return [name, `${head}, "tensors": {\n${list(lines)}\n}}`] as const;
+    return [name, `${JSON.stringify(record).slice(0, -1)}, "tensors": {\n${list(lines)}\n}}`] as const;
   });
   const file = join(packageRoot, 'test/golden/training.json');
   const whole = [
-    ['version', JSON.stringify(torch.version)],
+    ['version', JSON.stringify(version)],
     ['tokens', JSON.stringify(texts.tokens)],
     ['weights', JSON.stringify(texts.weights)],
     ['systems', `{\n${list(systems)}\n}`],

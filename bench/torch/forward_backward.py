@@ -5,18 +5,18 @@ from serve import serve
 
 
 def create_parts(given):
-    model = Llama(*(given[name] for name in ('hidden', 'inner', 'layers', 'heads', 'vocabulary')))
+    model = Llama(given)
     x = torch.randn(given['batch'], given['positions'], given['hidden'])
 
     def forward():
         with torch.no_grad():
-            model.head(model.features(x)[0]).mean()
+            model.head(model.read(x)[0]).mean()
 
     def both():
         leaf = x.clone().requires_grad_(True)
-        model.head(model.features(leaf)[0]).mean().backward()
+        model.head(model.read(leaf)[0]).mean().backward()
 
-    return {'forward': forward, 'both': both}
+    return {'forward': forward, 'forward + backward': both}
 
 
 serve(create_parts)

@@ -1,4 +1,7 @@
-"""A Llama decoder in eager PyTorch with random weights, for timing beside Mistletoe's. Only shapes matter here."""
+"""A Llama decoder in eager PyTorch with random weights, for timing beside Mistletoe's. Only shapes matter here.
+
+Old versions of PyTorch lack the fused operations of new ones; both run what they have.
+"""
 import math
 
 import torch
@@ -6,29 +9,19 @@ import torch.nn.functional as F
 from torch import nn
 
 
-class Attention(nn.Module):
-    def __init__(self, hidden, heads):
-        super().__init__()
-        self.heads, self.size = heads, hidden // heads
-        self.q, self.k, self.v, self.o = (nn.Linear(hidden, hidden, bias=False) for _ in range(4))
-
-    def forward(self, x, cos, sin, mask, past=None):
-        batch, length, hidden = x.shape
-        split = lambda y: y.view(batch, length, self.heads, self.size).transpose(1, 2)
-        q, k, v = split(self.q(x)), split(self.k(x)), split(self.v(x))
-        q, k = turn(q, cos, sin), turn(k, cos, sin)
-        new = (k, v)
-        if past is not None:
-            k = torch.cat([past[0].expand(batch, -1, -1, -1), k], dim=2)
-            v = torch.cat([past[1].expand(batch, -1, -1, -1), v], dim=2)
-        scores = q @ k.transpose(2, 3) / math.sqrt(self.size) + mask
-        mixed = scores.softmax(-1) @ v
-        return self.o(mixed.transpose(1, 2).reshape(batch, length, hidden)), new
+def attend(q, k, v, mask):
+    if hasattr(F, 'scaled_dot_product_attention'):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
+    return scores.masked_fill(~mask, -math.inf).softmax(-1) @ v
 
 
-def turn(x, cos, sin):
-    half = x.shape[-1] // 2
-    left, right = x[..., :half], x[..., half:]
+def rotate(x, start):
+    size = x.shape[-1]
+    frequencies = 10000.0 ** (-torch.arange(0, size, 2).float() / size)
+    angles = torch.arange(start, start + x.shape[2]).float()[:, None] * frequencies
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    left, right = x.chunk(2, dim=-1)
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
 
@@ -38,41 +31,52 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(hidden))
 
     def forward(self, x):
+        if hasattr(F, 'rms_norm'):
+            return F.rms_norm(x, x.shape[-1:], self.weight, 1e-5)
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
 
 
 class Layer(nn.Module):
-    def __init__(self, hidden, inner, heads):
+    def __init__(self, hidden, inner, heads, input_width=None):
         super().__init__()
-        self.attention, self.before, self.after = Attention(hidden, heads), Norm(hidden), Norm(hidden)
-        self.gate, self.up = nn.Linear(hidden, inner, bias=False), nn.Linear(hidden, inner, bias=False)
-        self.down = nn.Linear(inner, hidden, bias=False)
+        self.heads, self.before, self.after = heads, Norm(hidden), Norm(hidden)
+        self.qkv = nn.Linear(input_width or hidden, 3 * hidden, bias=False)
+        self.o, self.down = nn.Linear(hidden, hidden, bias=False), nn.Linear(inner, hidden, bias=False)
+        self.gate_up = nn.Linear(hidden, 2 * inner, bias=False)
 
-    def forward(self, x, cos, sin, mask, past=None):
-        mixed, new = self.attention(self.before(x), cos, sin, mask, past)
-        x = x + mixed
-        y = self.after(x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y)), new
+    def forward(self, x, start=0, past=None, normed=None):
+        """x [batch, length, hidden] behind `start` cached positions; returns the same, and the new keys and values."""
+        batch, length, hidden = x.shape
+        split = self.qkv(self.before(x) if normed is None else normed).view(batch, length, 3, self.heads, -1)
+        q, k, v = split.permute(2, 0, 3, 1, 4)
+        q, k = rotate(q, start), rotate(k, start)
+        new = (k, v)
+        if past is not None:
+            k, v = (torch.cat([cached.expand(batch, -1, -1, -1), own], dim=2) for cached, own in zip(past, new))
+        mask = torch.ones(length, start + length, dtype=torch.bool).tril(start)
+        x = x + self.o(attend(q, k, v, mask).transpose(1, 2).reshape(batch, length, hidden))
+        gate, up = self.gate_up(self.after(x)).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up), new
 
 
 class Llama(nn.Module):
-    def __init__(self, hidden, inner, layers, heads, vocabulary):
+    def __init__(self, given):
         super().__init__()
-        self.size = hidden // heads
+        hidden, inner, layers, heads, vocabulary = (
+            given[name] for name in ('hidden', 'inner', 'layers', 'heads', 'vocabulary')
+        )
+        self.taps = (2, layers // 2, layers - 3)
         self.embedding = nn.Embedding(vocabulary, hidden)
         self.layers = nn.ModuleList([Layer(hidden, inner, heads) for _ in range(layers)])
         self.norm, self.head = Norm(hidden), nn.Linear(hidden, vocabulary, bias=False)
-        for parameter in self.parameters():
-            parameter.requires_grad_(False)
+        self.requires_grad_(False)
 
-    def features(self, x, start=0, past=None):
-        """x [batch, length, hidden] behind `start` cached positions; returns features and the new keys and values."""
-        length = x.shape[1]
-        frequencies = 10000.0 ** (-torch.arange(0, self.size, 2).float() / self.size)
-        angles = torch.arange(start, start + length).float()[:, None] * frequencies
-        mask = torch.full((length, start + length), float('-inf')).triu(start + 1)
-        rows = []
+    def read(self, x, start=0, past=None):
+        """Features, the three residual streams that EAGLE-3 taps, and the new keys and values of each layer."""
+        tapped, rows = {}, []
         for index, layer in enumerate(self.layers):
-            x, new = layer(x, angles.cos(), angles.sin(), mask, None if past is None else past[index])
+            if index in self.taps:
+                tapped[index] = x
+            x, new = layer(x, start, past and past[index])
             rows.append(new)
-        return self.norm(x), rows
+        return self.norm(x), [tapped[index] for index in self.taps], rows

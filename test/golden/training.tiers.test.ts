@@ -1,6 +1,6 @@
 /**
  * Training against PyTorch: losses, gradients and two updates of every system's published tensors on two short texts, from
- * bench/torch/training_gradients.py. `npm run bench -- training-gradients --write` writes the file again. The quick tier
+ * bench/torch/training.py. `npm run bench -- training-gradients --write` writes the file again. The quick tier
  * gives each text a row of its own, the full tier packs both into one.
  */
 import { readFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * Two updates of a drafter on one batch, written down so that another implementation can be held beside it: losses, the
  * gradients of the checkpoint's own tensors, and some of their entries before and after. What PyTorch makes of the same
- * batch (bench/torch/training_gradients.py) comes in the same shape.
+ * batch (bench/torch/training.py) comes in the same shape.
  */
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { cutPart } from '../../src/checkpoint/weight-recipe.js';
