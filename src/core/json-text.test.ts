@@ -32,7 +32,7 @@ describe('visitPunctuation', () => {
         visitPunctuation(given, (_, position) => visited.push(position));
         // A string, perhaps without an end, or another character.
         const outside = [...given.matchAll(/"(?:[^"\\]|\\[^])*(?:"|\\?$)|[^]/g)].filter(
-          ([part]) => part[0] !== '"',
+          ([part]) => !part.startsWith('"'),
         );
         expect(visited).toEqual(outside.map(({ index }) => index));
       }),
