@@ -35,7 +35,11 @@ export function describeProducts(own: Side, other: Side): string {
   const rates = [own, other].map(({ name, gigaflops }) => `${name} ${gigaflops.toFixed(0)} GFLOP/s`);
   const sentence = `One large matrix product: ${rates.join(', ')}.`;
   if (isComparable(own, other)) return sentence;
-  return `${sentence} No ratios: one side reaches less than half of the other's rate. For PyTorch from Debian, install libopenblas0-pthread.`;
+  const remedy =
+    other.gigaflops < own.gigaflops
+      ? 'For PyTorch from Debian, install libopenblas0-pthread.'
+      : 'Run it again on a quiet machine.';
+  return `${sentence} No ratios: one side reaches less than half of the other's rate. ${remedy}`;
 }
 
 /** GFLOP/s of one large product of two weights, in the type that the runtime multiplies in. */
