@@ -96,7 +96,7 @@ describe('events of an audit', () => {
     finish();
     const seen = take();
     expect(seen).toContain('1/4  left 7 min');
-    expect(seen).not.toContain('divergence');
+    expect(seen).not.toContain('KL');
   });
 
   it('have the whole story where there is room', () => {
@@ -107,7 +107,7 @@ describe('events of an audit', () => {
     events.onStep(units[1]!, point(1), 10);
     finish();
     expect(take()).toContain(
-      '1/4  left 0 s  drafter eagle3  prompt code-1  arm attack  step 1  steps 10  accepted 2.125  divergence 0.031',
+      '1/4  left 0 s  drafter eagle3  prompt code-1  arm attack  step 1/10  accepted 2.13  KL 0.031',
     );
   });
 

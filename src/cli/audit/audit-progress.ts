@@ -1,6 +1,6 @@
 /** The progress of an audit: the plan, the running unit or what each worker does, and the time left. */
 import type { AuditEvents, AuditPlanned, UnitName } from '../../audit/units/audit-unit.js';
-import { fixed } from '../../core/number-text.js';
+import { acceptedLengthText, fixed } from '../../core/number-text.js';
 import type { WorkerName } from '../../runs/unit.js';
 import { type Clock, type Progress, roughDuration, stopwatch } from '../progress.js';
 
@@ -27,7 +27,7 @@ export function createAuditProgress(progress: Progress, now: Clock = stopwatch):
     const leftMs = estimate?.left(now());
     const who = name === '' ? {} : { worker: name, pid: pid ?? undefined };
     const fields = { drafter, prompt, arm, ...detail, ...who, leftMs: leftMs && Math.round(leftMs) };
-    progress.update(done, fields, name === '' ? undefined : listWorkers());
+    progress.update(done, fields, name === '' ? describeUnit(unit, detail) : listWorkers());
   };
   return {
     onPlan(plan) {
@@ -62,6 +62,17 @@ export function createAuditProgress(progress: Progress, now: Clock = stopwatch):
 }
 
 type Detail = Partial<Record<'step' | 'steps' | 'accepted' | 'divergence', number | undefined>>;
+
+function describeUnit(unit: UnitName, { step, steps, accepted, divergence }: Detail): string[] {
+  return [
+    `drafter ${unit.drafter}`,
+    `prompt ${unit.prompt}`,
+    `arm ${unit.arm}`,
+    ...(step === undefined ? [] : [`step ${step}/${steps}`]),
+    ...(accepted === undefined ? [] : [`accepted ${acceptedLengthText(accepted)}`]),
+    ...(divergence === undefined ? [] : [`KL ${fixed(divergence, 3)}`]),
+  ];
+}
 
 function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPlanned): string {
   const plural = drafters.length === 1 ? 'drafter' : 'drafters';
