@@ -2,6 +2,7 @@
  * `openCheckpoint` throws the first problem of a folder or a GGUF file, `findProblems` lists all. Only headers are
  * read.
  */
+import { listFirst } from '../core/number-text.js';
 import { join, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { chooseLayout, listFolder, readConfig, readShardIndex } from './checkpoint-folder.js';
@@ -126,7 +127,4 @@ function checkShard(
   }
 }
 
-function listNames(names: readonly string[]): string {
-  const shown = names.slice(0, 5).map(quote).join(', ');
-  return names.length > 5 ? `${shown} and ${names.length - 5} more` : shown;
-}
+const listNames = (names: readonly string[]): string => listFirst(names, 5, quote);

@@ -81,6 +81,16 @@ export function countText(count: number, noun: string): string {
 }
 
 /** "18.3": passes are counted, but their mean over prompts is not whole. */
+/** The first few, and how many more there are. */
+export function listFirst<Item>(
+  items: readonly Item[],
+  max: number,
+  show: (item: Item) => string = String,
+): string {
+  const shown = items.slice(0, max).map(show).join(', ');
+  return items.length > max ? `${shown} and ${items.length - max} more` : shown;
+}
+
 export const passesText = (passes: number | null): string => fixed(passes, 1);
 
 /** Sizes in bytes with units: GB is 1000^3, GiB is 1024^3. */

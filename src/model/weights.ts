@@ -1,4 +1,5 @@
 /** Which tensors of a checkpoint a decoder reads, and how they lie in the weight cache: projections as [in, out]. */
+import { listFirst } from '../core/number-text.js';
 import { isDeepStrictEqual } from 'node:util';
 import { readFloat32, readRows } from '../checkpoint/read-tensor.js';
 import type { Checkpoint, StoredTensor } from '../checkpoint/stored-tensor.js';
@@ -62,10 +63,8 @@ export function describeUnknownTensors(
   { family, layerCount, experts }: Pick<ModelConfiguration, 'family' | 'layerCount' | 'experts'>,
 ): MistletoeError | undefined {
   if (unknown.length === 0) return undefined;
-  const named = unknown.slice(0, shown).map(quote).join(', ');
-  const more = unknown.length > shown ? ` and ${unknown.length - shown} more` : '';
   return refuse(
-    `${place} holds ${named}${more}, which a ${families[family].name} decoder of ${layerCount} layers does not read`,
+    `${place} holds ${listFirst(unknown, shown, quote)}, which a ${families[family].name} decoder of ${layerCount} layers does not read`,
     'Without them it would be another model: check architectures, num_hidden_layers, attention_bias' +
       `${experts === undefined ? '' : ', num_experts, decoder_sparse_step, mlp_only_layers'} and ` +
       'tie_word_embeddings in config.json, or take it and the weights from the same checkpoint.',

@@ -1,4 +1,5 @@
 /** A drafter's checkpoint while a loader or `inspect` reads it, and what both require of it. */
+import { listFirst } from '../../core/number-text.js';
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { listRead, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
@@ -82,11 +83,8 @@ export function prepareDrafterWeights(
 
 const shown = 3;
 
-function describeUnread(unread: readonly string[]): string {
-  const named = unread.slice(0, shown).map(quote).join(', ');
-  const more = unread.length - shown;
-  return `holds ${named}${more > 0 ? ` and ${more} more` : ''}, which nothing here reads`;
-}
+const describeUnread = (unread: readonly string[]): string =>
+  `holds ${listFirst(unread, shown, quote)}, which nothing here reads`;
 
 const unreadHint =
   'Without them it would draft worse than it can, in silence. docs/published-checkpoints.md lists the layouts that are supported.';

@@ -1,4 +1,5 @@
 /** `inspect` of a drafter: its description and all recipes that do not fit. */
+import { listFirst } from '../../core/number-text.js';
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import { quote, type Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { resolveRecipes, type WeightRecipe } from '../../checkpoint/weight-recipe.js';
@@ -80,10 +81,9 @@ function findTensorProblems(checkpoint: Checkpoint, recipes: readonly WeightReci
 function unneededNotes({ unneeded }: UnreadTensors): readonly string[] {
   const byReason = new Map<string, string[]>();
   for (const { name, reason } of unneeded) byReason.set(reason, [...(byReason.get(reason) ?? []), name]);
-  return [...byReason].map(([reason, [first = '', ...others]]) => {
-    const more = others.length === 0 ? '' : ` and ${others.length} more`;
-    return `Not read, because it is not needed: ${quote(first)}${more} (${reason}).`;
-  });
+  return [...byReason].map(
+    ([reason, names]) => `Not read, because it is not needed: ${listFirst(names, 1, quote)} (${reason}).`,
+  );
 }
 
 export function toProblem(failure: unknown): Problem {

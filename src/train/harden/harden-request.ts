@@ -1,3 +1,4 @@
+import { listFirst } from '../../core/number-text.js';
 import { z } from 'zod';
 import { promptSchema } from '../../audit/audit-request.js';
 import type { AuditSettings } from '../../audit/settings.js';
@@ -152,11 +153,10 @@ function refuseSeenPrompts(
   );
   const seen = prompts.filter(({ text }) => asked.has(keyOf(text)));
   if (seen.length === 0) return;
-  const named = seen.slice(0, maxNamed).map(({ id, text }) => `${id} (as ${asked.get(keyOf(text))!})`);
-  const more = seen.length > maxNamed ? ` and ${seen.length - maxNamed} more` : '';
+  const named = listFirst(seen, maxNamed, ({ id, text }) => `${id} (as ${asked.get(keyOf(text))!})`);
   throw new MistletoeError(
     'usage',
-    `${seen.length === 1 ? 'A prompt' : `${seen.length} prompts`} of the audit would be trained on, too: ${file} has ${named.join(', ')}${more}.`,
+    `${seen.length === 1 ? 'A prompt' : `${seen.length} prompts`} of the audit would be trained on, too: ${file} has ${named}.`,
     { hint: 'Audit on other prompts, or take these out of the data.' },
   );
 }

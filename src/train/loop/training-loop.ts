@@ -1,3 +1,4 @@
+import { listFirst } from '../../core/number-text.js';
 import { MistletoeError } from '../../core/errors.js';
 import { type StepCounts, acceptedLengthOf } from '../../measure/statistics.js';
 import type { BatchPlan, TextBatch } from '../data/batches.js';
@@ -190,15 +191,11 @@ async function brokenLoss(
   value: number,
   { texts }: TextBatch,
 ): Promise<MistletoeError> {
-  const shown = texts
-    .slice(0, 8)
-    .map(({ id }) => id)
-    .join(', ');
-  const more = texts.length > 8 ? ` and ${texts.length - 8} more` : '';
+  const shown = listFirst(texts, 8, ({ id }) => id);
   const kept = await work.keepSaved();
   return new MistletoeError(
     'runtime',
-    `The loss became ${value} at update ${update + 1}, on the texts ${shown}${more}; ${kept}.`,
+    `The loss became ${value} at update ${update + 1}, on the texts ${shown}; ${kept}.`,
     {
       hint: 'Lower the learning rate, or look at these texts; then begin a new run, from that drafter or anew.',
     },
