@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { z } from 'zod';
-import { readExactly, withFile } from '../checkpoint/binary-file.js';
+import { withFile } from '../checkpoint/binary-file.js';
 import { defaultCacheFolder, makeFolder } from '../core/files.js';
-import { hashFile } from '../checkpoint/cache/content-hash.js';
+import { hashBeginning, hashFile } from '../checkpoint/cache/content-hash.js';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { parseHybrid, withLookup } from '../draft/ngram/ngram.js';
@@ -51,24 +51,10 @@ export async function identifyModel(
   };
   for (const file of files) add(file, await hashFile(file, cacheFolder));
   for (const path of describingFiles.map((name) => join(root, name)).filter((path) => existsSync(path)))
-    add(path, await hashSmallFile(path));
+    // Read each time: remembering the hash by the file's times would save nothing here.
+    add(path, await withFile(path, (file) => hashBeginning(file, file.sizeBytes)));
   let parameterCount = 0;
   for (const { shape } of tensors.values())
     parameterCount += shape.reduce((product, size) => product * size, 1);
   return { name: nameModel(root), parameterCount, sha256: hash.digest('hex') };
-}
-
-const chunkBytes = 1024 * 1024;
-
-/** Read each time: remembering the hash by the file's times would save nothing here. */
-function hashSmallFile(path: string): Promise<string> {
-  return withFile(path, async (file) => {
-    const hash = createHash('sha256');
-    for (let position = 0; position < file.sizeBytes; position += chunkBytes) {
-      const chunk = new Uint8Array(Math.min(chunkBytes, file.sizeBytes - position));
-      await readExactly(file, position, chunk);
-      hash.update(chunk);
-    }
-    return hash.digest('hex');
-  });
 }
