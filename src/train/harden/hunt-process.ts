@@ -49,7 +49,8 @@ class HuntProcess implements ProcessWork {
     const { targetFolder, chatTemplate, date, from } = request;
     const { onNotice } = this;
     const cache = { cacheFolder, verifyCache, taps: from.taps, onNotice };
-    this.runtime = await openRuntime(device, threads);
+    // Kept if the target cannot be opened, for the next try.
+    this.runtime ??= await openRuntime(device, threads);
     const target = await openTarget(targetFolder, { runtime: this.runtime, chatTemplate, date, ...cache });
     return new HuntWorker(request, folder, target, cache);
   }
