@@ -38,7 +38,7 @@ export function makeFresh(
   recipes: readonly WeightRecipe[],
   startOf: (name: string) => Start | undefined = () => undefined,
 ): TensorSource[] {
-  const usualStart = (name: string): Start => {
+  const defaultStart = (name: string): Start => {
     if (name.endsWith('.bias')) return 'zeros';
     return name.endsWith('norm.weight') ? 'ones' : { deviation };
   };
@@ -47,7 +47,7 @@ export function makeFresh(
     .map(({ tensor: name, shape }) =>
       floatSource({ name, shape, dtype: 'F32' }, () => {
         const random = createRandom(seed, 'fresh weights', name);
-        const start = startOf(name) ?? usualStart(name);
+        const start = startOf(name) ?? defaultStart(name);
         if (typeof start === 'object' && 'folded' in start) return foldColumns(start, shape, random);
         if (typeof start === 'object' && 'from' in start) return readRows(start);
         const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
