@@ -94,6 +94,15 @@ __device__ uint4 loadOnce(const uint4* from) {
 #endif
 }
 
+// Starts at once, even where the compiler would rather wait with it.
+__device__ float4 readAhead(const float4* from) {
+  const uint4 words = loadOnce((const uint4*)from);
+  return float4{__uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z), __uint_as_float(words.w)};
+}
+
+// What another block wrote, past the first cache, which may hold something older.
+__device__ float readFresh(const float* from) { return *(const volatile float*)from; }
+
 // Lanes 4 apart give each other what they loaded of the other's line: then the first is from the front of the own line.
 __device__ void exchange(uint4& first, uint4& second, bool isOdd) {
   const uint4 sent = isOdd ? first : second;
@@ -206,8 +215,27 @@ export function overRow(text: KernelText, write: () => void): void {
   text.block('for (int j = threadIdx.x; j < width; j += blockDim.x)', write);
 }
 
+/** Loads of a thread at once: a row has one block, so waiting for them takes the time. */
+const together = 8;
+
+/** Like overRow, with the element at `j` as `value`. */
+export function overElements(text: KernelText, element: () => string, write: () => void): void {
+  text.block(`for (int first = threadIdx.x; first < width; first += ${together} * blockDim.x)`, () => {
+    text.line(`float ahead[${together}];`);
+    text.unroll('u', together, () => {
+      text.line('const int j = first + u * blockDim.x;');
+      text.block('if (j < width)', () => text.line(`ahead[u] = ${element()};`));
+    });
+    text.unroll('u', together, () => {
+      text.line('const int j = first + u * blockDim.x;');
+      text.line('const float value = ahead[u];');
+      text.block('if (j < width)', write);
+    });
+  });
+}
+
 export function writeMaximum({ text, element }: RowWriting): void {
   text.line('float part = -INFINITY;');
-  overRow(text, () => text.line(`part = fmaxf(part, ${element()});`));
+  overElements(text, element, () => text.line('part = fmaxf(part, value);'));
   text.line('const float largest = blockMaximum(part);');
 }

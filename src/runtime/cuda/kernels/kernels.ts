@@ -5,7 +5,14 @@
 import { countElements, multiplyDimensions } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { type FindOperand, axesOf } from './element-code.js';
-import { type KernelPlan, type RowWriting, overRow, writeKernel, writeMaximum } from './kernel-plan.js';
+import {
+  type KernelPlan,
+  type RowWriting,
+  overElements,
+  overRow,
+  writeKernel,
+  writeMaximum,
+} from './kernel-plan.js';
 import type { KernelOperand } from './kernel-text.js';
 import { writeDraw, writeKeepLikeliest } from './drawing-kernels.js';
 import { planWideMap, planWideNorm } from './wide-kernels.js';
@@ -74,7 +81,7 @@ function writeExponentials(writing: RowWriting): string {
   writeMaximum(writing);
   const { text, element } = writing;
   text.line('float powers = 0.0f;');
-  overRow(text, () => text.line(`powers += expf(${element()} - largest);`));
+  overElements(text, element, () => text.line('powers += expf(value - largest);'));
   text.line('const float total = blockSum(powers);');
   return 'total';
 }
@@ -87,10 +94,9 @@ function writeRanks(writing: RowWriting, count: number, take: (writing: RowWriti
   text.block(`for (int rank = 0; rank < ${count}; rank++)`, () => {
     text.line('float best = -INFINITY;');
     text.line('int place = 0x7fffffff;');
-    overRow(text, () => {
-      const value = element();
+    overElements(text, element, () => {
       text.line(
-        `if ((rank == 0 || comesBefore(bound, last, ${value}, j)) && comesBefore(${value}, j, best, place)) { best = ${value}; place = j; }`,
+        'if ((rank == 0 || comesBefore(bound, last, value, j)) && comesBefore(value, j, best, place)) { best = value; place = j; }',
       );
     });
     text.line('blockFirst(best, place);');
@@ -137,14 +143,15 @@ export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: Fi
     text.block(`for (int row = blockIdx.x; row < ${text.count(tensor.shape)}; row += gridDim.x)`, () => {
       text.line('float part = 0.0f;');
       const kept = axesOf(text, { flat: 'row' }, tensor.shape);
-      overRow(text, () => {
+      const element = (): string => {
         const inner = axesOf(text, { flat: 'j' }, summed);
         const index = x!.shape.map((_, axis) => {
           const place = axes.indexOf(axis);
           return place < 0 ? kept[axis]! : inner[place]!;
         });
-        text.line(`part += ${code.element(x!, { axes: index })};`);
-      });
+        return code.element(x!, { axes: index });
+      };
+      overElements(text, element, () => text.line('part += value;'));
       text.line('const float total = blockSum(part);');
       text.block('if (threadIdx.x == 0)', () => text.store(result, 'row', 'total'));
     });

@@ -63,11 +63,12 @@ export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: n
   const tiles = Math.ceil(rows / tileRows);
   // More lines share each read of many rows.
   const lineTiles = tiles >= 4 && matrices === 1 ? 2 : 1;
-  const resident = tiles >= 8 ? 1 : 2;
-  const depth = tiles === 1 && matrices === 1 ? 2 : 1;
   const counts = parts.map(({ columns }) => Math.ceil(columns / (tileLines * lineTiles)));
   const units = counts.reduce((sum, each) => sum + each, 0);
   const loads = inner / placesOfLoad;
+  // A processor with a single block needs more loads in flight, and has registers for them.
+  const resident = tiles >= 8 || (tiles === 1 && units <= processors) ? 1 : 2;
+  const depth = tiles > 1 || matrices > 1 ? 1 : resident === 1 ? 4 : 2;
   const turns = Math.ceil(loads / (loadsOfTurn * warps));
   const allTurns = Math.ceil(turns / depth) * depth;
   return finishKernel(
@@ -78,6 +79,7 @@ export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: n
       const sizes = { tiles, lineTiles, matrices, depth, loads, turns, allTurns, counts, units, pointers };
       const writing: TileProduct = { text, work, find, type: work.type as HalfType, ...sizes };
       declare(writing);
+      if ('operation' in left) readNormWeights(writing, left);
       text.waitHere();
       text.line(`const int rows = ${text.count(leading)};`);
       const source = 'operation' in left ? writeNorm(writing, left, rows) : text.pointer(left);
@@ -268,9 +270,19 @@ function storeSums(writing: TileProduct): void {
   });
 }
 
+/** The norm's weights, which no kernel makes. */
+function readNormWeights({ text, work: { inner }, find }: TileProduct, norm: TensorOf<'rmsNorm'>): void {
+  const { weights, kept } = readNorm(norm, find)!;
+  text.line(`float4 weightOf[${kept}];`);
+  text.unroll('i', kept, () => {
+    text.line(`const int at = threadIdx.x + ${normThreads} * i;`);
+    text.line(`if (at < ${inner / 4}) weightOf[i] = readAhead((const float4*)${text.pointer(weights)} + at);`);
+  });
+}
+
 /** Rows in shared memory, summed in the order of the kernel that norms more rows. Returns their name. */
 function writeNorm({ text, work, find, type }: TileProduct, norm: TensorOf<'rmsNorm'>, most: number): string {
-  const { rows, weights } = readNorm(norm, find)!;
+  const { rows } = readNorm(norm, find)!;
   const { inner } = work;
   // Loads of some rows overlap; unrolling all would take longer, because each block runs this once.
   const overRows = (write: () => void): void => {
@@ -308,8 +320,7 @@ function writeNorm({ text, work, find, type }: TileProduct, norm: TensorOf<'rmsN
     const epsilon = Math.fround(norm.attributes.epsilon);
     text.line(`const float factor = 1.0f / sqrtf(total / ${inner} + ${epsilon}f);`);
     overRow(() => {
-      text.line(`const float4 weight = ((const float4*)${text.pointer(weights)})[at];`);
-      const values = ['x', 'y', 'z', 'w'].map((field) => `value.${field} * factor * weight.${field}`);
+      const values = ['x', 'y', 'z', 'w'].map((field) => `value.${field} * factor * weightOf[i].${field}`);
       const pairs = [0, 2].map((first) => pairOf(type, values[first]!, values[first + 1]!));
       text.line(`((uint2*)room)[(r * ${inner + rowSpacing} + 4 * at) / 4] = uint2{${pairs.join(', ')}};`);
     });

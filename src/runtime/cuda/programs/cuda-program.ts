@@ -177,11 +177,11 @@ export class CudaProgram implements Program {
   private launch(step: LaidStep, addressOf: (place: Place) => Address, base: Address): void {
     const { device } = this.memory;
     if (step.kind === 'kernel') {
-      const { plan, grid, block, symbols } = step;
+      const { plan, grid, block, symbols, startsEarly } = step;
       const operands = (plan.operands as readonly Place[]).map(addressOf);
       const lengths = base + BigInt(symbols);
       const kernel = this.parts.kernelOf(plan);
-      device.launch({ kernel, grid, block, startsEarly: true, arguments: [lengths, ...operands] });
+      device.launch({ kernel, grid, block, startsEarly, arguments: [lengths, ...operands] });
       return;
     }
     const { places, product } = step;

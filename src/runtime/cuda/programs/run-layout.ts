@@ -114,6 +114,7 @@ export type LaidStep =
       readonly symbols: number;
       readonly grid: Launch['grid'];
       readonly block: number;
+      readonly startsEarly: boolean;
     }
   | {
       readonly kind: 'product';
@@ -154,6 +155,7 @@ export function layOutRun(
     lists.set(key, known);
     return known.offset;
   };
+  let startsEarly = true;
   const laid = steps.flatMap((step): LaidStep[] => {
     if (resultsOf(step).every(({ tensor }) => measure.count(tensor.shape) === 0)) return [];
     if (step.kind === 'product') {
@@ -161,9 +163,10 @@ export function layOutRun(
       return [{ kind: 'product', places: step, product }];
     }
     const plan = choosePlan(step, measure.size);
-    return [
-      { kind: 'kernel', plan, symbols: listOf(plan.symbols), ...chooseThreads(plan.threads, measure.size) },
-    ];
+    const threads = chooseThreads(plan.threads, measure.size);
+    const own = { kind: 'kernel' as const, plan, symbols: listOf(plan.symbols), startsEarly, ...threads };
+    startsEarly = step.kind !== 'kernel' || step.isAwaited !== true;
+    return [own];
   });
   const planned = planMemory(
     values.map(({ place, from, until }) => ({ bytes: measure.bytes(place), from, until })),

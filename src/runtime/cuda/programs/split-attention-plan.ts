@@ -17,8 +17,9 @@ export function fuseAttention(steps: readonly Step[], find: FindOperand): readon
   const tensor = constant(new Array<number>(countedItems).fill(0), [countedItems], 'int32');
   const counters: Place = { tensor, type: 'int32', origin: 'constant', key: {} };
   const makers = new Map(steps.flatMap((step, at) => resultsOf(step).map(({ key }) => [key, at] as const)));
-  const seen = new Map<Tensor, KernelStep>(); // by mask
+  const seen = new Map<Tensor, FoundColumns>(); // by mask
   const before = new Map<Step, KernelStep>();
+  const early = new Set<Step>(); // before all others
   const moved = new Map<number, SmallBatchStep>(); // to where keys were made
   const gone = new Set<Step>();
   const stay = new Map<Step, SmallBatchStep>();
@@ -33,21 +34,47 @@ export function fuseAttention(steps: readonly Step[], find: FindOperand): readon
     const isReady = keys !== undefined && others.every(({ key }) => (makers.get(key) ?? -1) < at);
     const mask = rootOf(attention.inputs[1]!);
     if (!seen.has(mask)) {
-      seen.set(mask, findSeen(mask, find));
-      before.set(isReady ? keys : step, seen.get(mask)!);
+      const found = findSeen(mask, find);
+      const needed = listMaps(find(mask)! as Place, steps, makers);
+      seen.set(mask, { step: found, isSeenEarly: needed !== undefined });
+      if (needed === undefined) before.set(isReady ? keys : step, found);
+      else for (const each of [...needed, found]) early.add(each);
     }
-    const operands = { counters, seen: seen.get(mask)!.result };
+    const { step: found, isSeenEarly } = seen.get(mask)!;
+    const operands = { counters, seen: found.result, isSeenEarly };
     const fused = planStep(step, attention, operands, isReady ? keys : undefined, find);
     if (isReady) {
       moved.set(at, fused);
       gone.add(step);
     } else stay.set(step, fused);
   }
-  return steps.flatMap((step, at): Step[] => {
+  const others = steps.flatMap((step, at): Step[] => {
+    if (early.has(step)) return [];
     const first = before.get(step);
     const own = gone.has(step) ? [] : [moved.get(at) ?? stay.get(step) ?? step];
     return first === undefined ? own : [first, ...own];
   });
+  const first = [...early];
+  const last = first.pop();
+  return last?.kind === 'kernel' ? [...first, { ...last, isAwaited: true }, ...others] : others;
+}
+
+interface FoundColumns {
+  readonly step: KernelStep;
+  readonly isSeenEarly: boolean;
+}
+
+/** The steps that make a mask, if they are maps of inputs: they can come before all others. */
+function listMaps(
+  place: Place,
+  steps: readonly Step[],
+  makers: ReadonlyMap<object, number>,
+): readonly Step[] | undefined {
+  if (place.origin !== 'computed') return [];
+  const step = steps[makers.get(place.key)!]!;
+  if (step.kind !== 'kernel' || !step.isMap) return undefined;
+  const needed = readsOf(step).map((read) => listMaps(read, steps, makers));
+  return needed.every((each) => each !== undefined) ? [...needed.flat(), step] : undefined;
 }
 
 function findSeen(mask: Tensor, find: FindOperand): KernelStep {
@@ -79,7 +106,7 @@ function findOwnKeys(
 function planStep(
   step: KernelStep,
   tensor: TensorOf<'attention'>,
-  operands: { readonly counters: Place; readonly seen: Place },
+  operands: { readonly counters: Place; readonly seen: Place; readonly isSeenEarly: boolean },
   keys: KernelStep | undefined,
   find: FindOperand,
 ): SmallBatchStep {

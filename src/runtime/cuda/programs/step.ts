@@ -29,6 +29,8 @@ export interface KernelStep {
   readonly result: Place;
   /** Whether each element is computed independently. */
   readonly isMap: boolean;
+  /** Later steps start when it has ended, so that they may read the results up to here before they wait. */
+  readonly isAwaited?: boolean | undefined;
 }
 
 export interface ProductStep {
