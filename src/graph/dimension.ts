@@ -81,6 +81,20 @@ export function multiplyDimensions(left: Dimension, right: Dimension): Dimension
   );
 }
 
+/** By 1 or a symbol; undefined if the symbol is not a factor. */
+export function divideDimension(dimension: Dimension, divisor: Dimension): Dimension | undefined {
+  if (divisor === 1) return dimension;
+  const name = bareSymbol(divisor);
+  const terms = termsOf(dimension);
+  if (name === undefined || !terms.every(({ symbols }) => symbols.includes(name))) return undefined;
+  return normalise(
+    terms.map(({ coefficient, symbols }) => ({
+      coefficient,
+      symbols: symbols.toSpliced(symbols.indexOf(name), 1),
+    })),
+  );
+}
+
 /** Whether a dimension is divided by the factor, whatever its symbols stand for. */
 export function isMultiple(dimension: Dimension, factor: number): boolean {
   return termsOf(dimension).every(({ coefficient }) => coefficient % factor === 0);

@@ -14,6 +14,7 @@
 import {
   addDimensions,
   type Dimension,
+  divideDimension,
   equalDimensions,
   equalShapes,
   formatShape,
@@ -96,6 +97,40 @@ export function decomposeAttention(tensor: Tensor): Tensor | undefined {
     contract(weights[index]!, values, `${scoreAxes}, ${axes} -> ${view.mixedAxes}`),
   );
   return view.fromMixed(parts.reduce((left, right) => add(left, right)));
+}
+
+/** Keys and values that were joined from several, as segments of their own: nothing needs to be copied. */
+export function separateSegments(tensor: Tensor): Tensor | undefined {
+  if (tensor.operation !== 'attention') return undefined;
+  const { inputs, attributes } = tensor;
+  const [queries, mask, ...sides] = inputs as [Tensor, Tensor, ...Tensor[]];
+  const lanes = lanesOf(mask);
+  const segments = attributes.segments.flatMap((kind, index): AttentionSegment[] => {
+    const [keys, values] = [sides[2 * index]!, sides[2 * index + 1]!];
+    const parts = kind === 'own' ? [keys, values].map((side) => listParts(side, lanes)) : [];
+    const [keyParts = [keys], valueParts = [values]] = parts;
+    const isAlike =
+      keyParts.length === valueParts.length &&
+      keyParts.every((part, at) => equalShapes(part.shape, valueParts[at]!.shape));
+    if (!isAlike) return [{ kind, keys, values }];
+    return keyParts.map((part, at) => ({ kind, keys: part, values: valueParts[at]! }));
+  });
+  if (segments.length === attributes.segments.length) return undefined;
+  return attention(queries, segments, mask, attributes);
+}
+
+/** The sides that one was joined from; itself if it was not. [batch, seen, lane * keyValueHead, size] */
+function listParts(side: Tensor, lanes: Dimension): readonly Tensor[] {
+  let root = side;
+  while (root.operation === 'reshape') root = root.inputs[0]!;
+  const [batch, , heads, size] = side.shape;
+  if (root.operation !== 'concatenate' || root.attributes.axis !== 1 || root.shape.length !== 4)
+    return [side];
+  const parts = root.inputs.map((part) => {
+    const seen = divideDimension(part.shape[1]!, equalDimensions(heads!, part.shape[2]!) ? 1 : lanes);
+    return seen === undefined ? undefined : reshape(part, [batch!, seen, heads!, size!]);
+  });
+  return parts.every((part) => part !== undefined) ? parts.flatMap((part) => listParts(part, lanes)) : [side];
 }
 
 export const attentionGradients: GradientRules<'attention'> = {

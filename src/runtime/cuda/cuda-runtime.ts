@@ -5,7 +5,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { cutEarly } from '../../graph/cut-early.js';
-import { decomposeAttention } from '../../graph/operations/attention.js';
+import { decomposeAttention, separateSegments } from '../../graph/operations/attention.js';
 import { pick, topIndices } from '../../graph/operations/indexing.js';
 import { broadcast, reshape } from '../../graph/operations/shaping.js';
 import { type RewriteRule, simplify } from '../../graph/simplify.js';
@@ -86,7 +86,8 @@ class CudaRuntime implements Runtime {
     const spellOutOthers: RewriteRule = (tensor) =>
       tensor.operation === 'attention' && isKept(tensor) ? undefined : decomposeAttention(tensor);
     // Merge equal subgraphs before they are cut.
-    const graph = simplify(cutEarly(simplify(outputs)), [spellOutOthers, planContraction, gatherTop]);
+    const rules = [...(smallBatches ? [separateSegments] : []), spellOutOthers, planContraction, gatherTop];
+    const graph = simplify(cutEarly(simplify(outputs)), rules);
     const schedule = scheduleGraph(graph, { productType: this.productType, smallBatches, tensorCores });
     // Compiling blocks the thread for seconds; let an abort through first.
     await setImmediate();

@@ -207,7 +207,7 @@ function storeOwnKeys(
   { result }: NonNullable<SplitAttention['ownKeys']>,
 ): void {
   const { heads, keyValueHeads, segments } = work.tensor.attributes;
-  const keys = work.tensor.inputs[2 + 2 * segments.indexOf('own')]!;
+  const keys = work.tensor.inputs[2 + 2 * segments.lastIndexOf('own')]!;
   text.block(`if (firstPart == 0 && tile == 0 && head % ${heads / keyValueHeads} == 0)`, () => {
     text.block(`for (int i = threadIdx.x; i < rows * ${size}; i += ${threads * slots})`, () => {
       text.line(`const int column = i / ${size};`);
@@ -275,7 +275,9 @@ function lateColumns({ text, work, place }: SplitWriting): string {
   const { attributes, inputs } = work.tensor;
   const sides = (index: number): Place => place(inputs[2 + 2 * index]!);
   const early = attributes.segments.findIndex((kind, index) => !isEarly(kind, sides(index)));
-  const lengths = inputs.filter((_, index) => index >= 2 && index % 2 === 0).slice(0, early < 0 ? undefined : early);
+  const lengths = inputs
+    .filter((_, index) => index >= 2 && index % 2 === 0)
+    .slice(0, early < 0 ? undefined : early);
   const sum = lengths.map(({ shape }) => text.dimension(shape.at(-3)!)).join(' + ');
   return sum === '' ? '0' : text.define('int', sum);
 }
@@ -290,9 +292,7 @@ function readColumn(
 ): void {
   const { text, work, size } = writing;
   const { attributes, inputs } = work.tensor;
-  const lengths = attributes.segments.map((_, index) =>
-    text.dimension(inputs[2 + 2 * index]!.shape.at(-3)!),
-  );
+  const lengths = attributes.segments.map((_, index) => text.dimension(inputs[2 + 2 * index]!.shape.at(-3)!));
   if (when !== 'late') text.line(`${target} = float4{0.0f, 0.0f, 0.0f, 0.0f};`);
   const starts = ['0'];
   for (const length of lengths.slice(0, -1)) {
@@ -307,7 +307,7 @@ function readColumn(
       text.block(`${index === 0 ? '' : 'else '}${next === undefined ? '' : `if (column < ${next})`}`, () => {
         if (when !== 'any' && isEarly(kind, place) !== (when === 'early')) return;
         const line = start === '0' ? 'column' : `(column - ${start})`;
-        if (side === 0 && kind === 'own' && work.ownKeys !== undefined) {
+        if (side === 0 && index === attributes.segments.lastIndexOf('own') && work.ownKeys !== undefined) {
           makeKey(writing, tensor, line, target, spot);
           return;
         }
@@ -321,11 +321,19 @@ function readColumn(
   });
 }
 
-function makeKey({ text, code }: SplitWriting, keys: Tensor, line: string, target: string, spot: string): void {
+function makeKey(
+  { text, code }: SplitWriting,
+  keys: Tensor,
+  line: string,
+  target: string,
+  spot: string,
+): void {
   const column = text.define('int', line);
   fields.forEach((field, e) => {
     const place = text.define('int', `4 * ${spot} + ${e}`);
-    text.line(`${target}.${field} = ${code.element(keys, { axes: ['sequence', column, 'keyHead', place] })};`);
+    text.line(
+      `${target}.${field} = ${code.element(keys, { axes: ['sequence', column, 'keyHead', place] })};`,
+    );
   });
 }
 
@@ -454,9 +462,7 @@ function overMixture(
   text.block(`for (int n = 0; n < ${mixtureRounds}; n++)`, () => {
     const inside = chunk % groups === 0 ? '' : `u < ${chunk} && `;
     text.line(`const int u = group + ${groups} * n;`);
-    text.line(
-      `const int column = ${inside}group < ${groups} ? columnOf[slot][${rows - 1}][u] : -1;`,
-    );
+    text.line(`const int column = ${inside}group < ${groups} ? columnOf[slot][${rows - 1}][u] : -1;`);
     write();
   });
 }
@@ -570,7 +576,9 @@ function joinParts(writing: SplitWriting): void {
         text.line(`const float* const from = ${text.pointer(scratch)} + ${scratchAt(writing, 'p')};`);
         // Written by other blocks.
         const read = (at: string): string => `readFresh(from + ${at})`;
-        text.line(`joinPart(joined[e], ${read(String(size))}, ${read(String(size + 1))}, ${read(`i % ${size}`)});`);
+        text.line(
+          `joinPart(joined[e], ${read(String(size))}, ${read(String(size + 1))}, ${read(`i % ${size}`)});`,
+        );
       });
     });
   });

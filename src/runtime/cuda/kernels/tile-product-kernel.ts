@@ -276,7 +276,9 @@ function readNormWeights({ text, work: { inner }, find }: TileProduct, norm: Ten
   text.line(`float4 weightOf[${kept}];`);
   text.unroll('i', kept, () => {
     text.line(`const int at = threadIdx.x + ${normThreads} * i;`);
-    text.line(`if (at < ${inner / 4}) weightOf[i] = readAhead((const float4*)${text.pointer(weights)} + at);`);
+    text.line(
+      `if (at < ${inner / 4}) weightOf[i] = readAhead((const float4*)${text.pointer(weights)} + at);`,
+    );
   });
 }
 

@@ -94,8 +94,8 @@ function findOwnKeys(
   makers: ReadonlyMap<object, number>,
   find: FindOperand,
 ): KernelStep | undefined {
-  const own = segments.indexOf('own');
-  if (own < 0 || segments.lastIndexOf('own') !== own) return undefined;
+  const own = segments.lastIndexOf('own');
+  if (own < 0) return undefined;
   const keys = inputs[2 + 2 * own]!;
   if (!equalDimensions(keys.shape[1]!, shape[1]!)) return undefined;
   const place = find(rootOf(keys));
