@@ -27,15 +27,14 @@ const [parts = 'decoding,rows,audit-step,agreement', chosen = '1B,7B,13B'] = pro
 const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
 const contexts = [64, 512];
 const rowCounts = [1, 5, 16, 64];
+/** Replays of a recorded pass, to see what the host adds. */
+const replays = 50;
 for (const name of chosen.split(',') as ShapeName[]) {
   if (parts.includes('decoding')) await measureDecoding(name);
   if (parts.includes('rows')) await compareRows(name);
   if (parts.includes('audit-step')) await compareAuditStep(name);
 }
 if (parts.includes('agreement')) await checkAgreement();
-
-/** Replays of a recorded pass, to see what the host adds. */
-const replays = 50;
 
 async function measureDecoding(name: ShapeName): Promise<void> {
   const { runtime, device, name: deviceName } = openBenchDevice(name);

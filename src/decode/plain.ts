@@ -11,6 +11,7 @@ import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
 import { MistletoeError } from '../core/errors.js';
+import { PassesAhead } from './passes-ahead.js';
 import type { Drafter } from '../draft/drafter.js';
 
 /** Where logits stay while tokens are drawn: on the host, or in a runtime that draws itself. */
@@ -100,16 +101,26 @@ async function decodeInto(
   if (read === undefined) answer.end('aborted');
   let token = read === undefined ? 0 : await chooser.choose(read);
   let likelihood = read && likelihoods.read(read, 0, token);
-  while (answer.push(token, 'target', likelihood)) {
-    if (cache.length >= contextLength) {
-      answer.end('context');
-      break;
+  const isGreedy = chooser.want === 'argmax' && topLikelihoods === undefined;
+  const ahead = isGreedy ? new PassesAhead(model, cache, scheduler) : undefined;
+  try {
+    while (answer.push(token, 'target', likelihood)) {
+      if (ahead?.isFull ?? cache.length >= contextLength) {
+        answer.end('context');
+        break;
+      }
+      if (ahead !== undefined) {
+        token = await ahead.next(token, answer.remaining > 1);
+        continue;
+      }
+      const result = await model.forward({ tokens: Int32Array.of(token), cache, want, scheduler });
+      cache.appendAll(result.rows, 1);
+      result.rows.free();
+      token = await chooser.choose(result);
+      likelihood = likelihoods.read(result, 0, token);
     }
-    const result = await model.forward({ tokens: Int32Array.of(token), cache, want, scheduler });
-    cache.appendAll(result.rows, 1);
-    result.rows.free();
-    token = await chooser.choose(result);
-    likelihood = likelihoods.read(result, 0, token);
+  } finally {
+    ahead?.free();
   }
   return finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
 }

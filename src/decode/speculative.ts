@@ -7,7 +7,7 @@ import { createRandom, type Random } from '../core/random.js';
 import { sum } from '../core/vector.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
 import { chainTree, isGrownAtOnce, type TokenTree } from '../draft/tree/token-tree.js';
-import { growTree } from '../draft/tree/grow-tree.js';
+import { growTree, levelsOf } from '../draft/tree/grow-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
@@ -60,9 +60,11 @@ export async function decodeSpeculative(
 ): Promise<SpeculativeGeneration> {
   const cache = request.prefix?.cache.fork() ?? model.createCache();
   const session = drafter.startSession(request.scheduler);
+  const sequence = new SpeculativeSequence(model, drafter, request, cache, session);
   try {
-    return await new SpeculativeSequence(model, drafter, request, cache, session).decode();
+    return await sequence.decode();
   } finally {
+    sequence.free();
     session.close();
     cache.release();
   }
@@ -84,6 +86,9 @@ class SpeculativeSequence {
   private targetPasses = 0;
   private drafterPasses = 0;
   private isDrafterFull = false;
+  /** The pass over a chain that is not known yet, and its tokens. */
+  private ahead: Promise<ForwardResult> | undefined;
+  private aheadTokens: RowBuffer | undefined;
 
   constructor(
     private readonly model: CausalModel,
@@ -102,6 +107,10 @@ class SpeculativeSequence {
     this.draftRandom = createRandom(seed, 'draft');
     const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
     this.answer = new Answer(promptIds, { ...request, ...limits });
+  }
+
+  free(): void {
+    this.aheadTokens?.free();
   }
 
   async decode(): Promise<SpeculativeGeneration> {
@@ -237,8 +246,18 @@ class SpeculativeSequence {
       const onPasses = (count: number): void => {
         if (this.drafter.parameterCount > 0) this.drafterPasses += count;
       };
-      return await growTree(session, { root, policy, sampling, random, depthLimit, along, onPasses });
+      const mayStart =
+        this.model.runtime.keepsTokens === true &&
+        (request.scheduler?.isAlone ?? true) &&
+        levelsOf(policy) <= depthLimit;
+      const onTokens = (chain: RowBuffer): void => {
+        this.ahead = this.startPass(root, chain);
+      };
+      const drafting = { root, policy, sampling, random, depthLimit, along, onPasses };
+      return await growTree(session, { ...drafting, onTokens: mayStart ? onTokens : undefined });
     } catch (cause) {
+      await this.ahead?.then(({ rows }) => rows.free());
+      this.ahead = undefined;
       const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
       if (!isDrafters || request.mustDraft === true) throw cause;
       this.session = undefined;
@@ -247,18 +266,32 @@ class SpeculativeSequence {
     }
   }
 
+  /** Of a chain, [level] int32 bits in the runtime. Its buffer has the same address each time, as recordings need. */
+  private startPass(root: number, chain: RowBuffer): Promise<ForwardResult> {
+    const count = chain.rowCount + 1;
+    if (this.aheadTokens === undefined || this.aheadTokens.rowCount < count) {
+      this.aheadTokens?.free();
+      this.aheadTokens = this.model.runtime.allocate(count, 1);
+    }
+    const tokens = this.aheadTokens.rows(0, count);
+    tokens.write(new Float32Array(Int32Array.of(root).buffer));
+    tokens.write(chain, 1);
+    return this.read(tokens);
+  }
+
+  private read(tokens: Int32Array | RowBuffer, parents?: Int32Array): Promise<ForwardResult> {
+    const { model, cache, verifier, drafter, request } = this;
+    const want = this.outputsWith(verifier.want);
+    const { scheduler } = request;
+    return model.forward({ tokens, parents, cache, want, taps: drafter.taps, scheduler });
+  }
+
   /** One target pass; the cache keeps the accepted path. */
   private async verify(tree: TokenTree) {
     const { model, drafter, verifier, cache, answer } = this;
     const startMs = performance.now();
-    const result = await model.forward({
-      tokens: tree.tokens,
-      parents: tree.parents,
-      cache,
-      want: this.outputsWith(verifier.want),
-      taps: drafter.taps,
-      scheduler: this.request.scheduler,
-    });
+    const result = await (this.ahead ?? this.read(tree.tokens, tree.parents));
+    this.ahead = undefined;
     this.targetPasses += 1;
     const passEndMs = performance.now();
     const { path, nextToken } = await verifier.judge(tree, result, answer.tokenIds.length);

@@ -70,8 +70,11 @@ export interface DraftSession {
   /**
    * The most likely chain in one program; the same as expanding level by level, unless the vocabulary is another. May be
    * shorter. Only observe may follow.
+   * @param onTokens is called with all of them, if they are in the runtime before they are known: [level], int32 bits
    */
-  draftChain?: ((length: number) => Promise<readonly number[]>) | undefined;
+  draftChain?:
+    | ((length: number, onTokens?: (tokens: RowBuffer) => void) => Promise<readonly number[]>)
+    | undefined;
   /**
    * A chain sampled in one program with the given random numbers; the same as drawing level by level. Only if the
    * runtime draws in programs.

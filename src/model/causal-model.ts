@@ -9,8 +9,8 @@ import { input } from '../graph/tensor.js';
 import { sum } from '../graph/operations/reductions.js';
 import { concatenate } from '../graph/operations/shaping.js';
 import { createRuntime } from '../runtime/create-runtime.js';
-import type { NamedTensors, NamedValues, Runtime } from '../runtime/program.js';
-import { bufferOf, floatsOf, int32, integersOf, pickRows } from '../runtime/program.js';
+import type { MixedValues, NamedTensors, Runtime } from '../runtime/program.js';
+import { bufferOf, floatsOf, int32, integersOf, pickRows, resident } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { attentionInputs, rowNumbers } from './attention-inputs.js';
@@ -121,16 +121,16 @@ export class CausalModel {
 
   /** Runs new rows after the cache's past. The caller appends the rows to keep. */
   async forward(request: ForwardRequest): Promise<ForwardResult> {
-    const { tokens, cache, parents, want } = request;
-    const count = tokens.length;
+    const { tokens, cache, parents, want, into } = request;
+    const count = tokens instanceof Int32Array ? tokens.length : tokens.rowCount;
     const { contextLength, slidingWindow } = this.configuration;
     if (cache.length + count > contextLength && parents === undefined) {
       throw contextError(cache.length + count, this.configuration);
     }
     const { taps = [], scheduler = runDirectly } = request;
     const { program, tapped } = this.include(want.includes('taps') ? taps : []);
-    const inputs: NamedValues = {
-      tokens: int32(tokens),
+    const inputs: MixedValues = {
+      tokens: tokens instanceof Int32Array ? int32(tokens) : resident(tokens, [count]),
       select: rowNumbers(request.select ?? Array.from({ length: count }, (_, row) => row)),
       ...attentionInputs(
         { count, pastLength: cache.pastLength, parents, window: slidingWindow },
@@ -139,12 +139,14 @@ export class CausalModel {
     };
     const wantsScores = want.includes('logits') || want.includes('argmax');
     const names = ['rows', ...want, ...(wantsScores ? ['total'] : [])];
-    const outputs = await scheduler.run(await program, { inputs, cache }, names);
-    if (wantsScores) requireNumbers(this.name, floatsOf(outputs, 'total'), request);
+    const kept = into && { argmax: into.argmax, total: into.total };
+    const outputs = await scheduler.run(await program, { inputs, cache, into: kept }, names);
+    const isKept = outputs.argmax !== undefined && 'buffer' in outputs.argmax;
+    if (wantsScores && !isKept) requireNumbers(this.name, floatsOf(outputs, 'total'), request);
     return {
       rows: bufferOf(outputs, 'rows'),
       ...(want.includes('logits') ? { logits: floatsOf(outputs, 'logits') } : {}),
-      ...(want.includes('argmax') ? { argmax: integersOf(outputs, 'argmax') } : {}),
+      ...(want.includes('argmax') && !isKept ? { argmax: integersOf(outputs, 'argmax') } : {}),
       ...(want.includes('scores') ? { scores: this.keepScores(bufferOf(outputs, 'scores'), request) } : {}),
       ...(want.includes('features') ? { features: bufferOf(outputs, 'features') } : {}),
       ...(want.includes('taps') ? { taps: this.pickTaps(bufferOf(outputs, 'taps'), tapped, taps) } : {}),

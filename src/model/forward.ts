@@ -8,7 +8,8 @@ import type { PassScheduler } from './lanes/lane-program.js';
 export type ForwardOutput = 'logits' | 'scores' | 'argmax' | 'features' | 'taps';
 
 export interface ForwardRequest {
-  readonly tokens: Int32Array; // [row]
+  /** [row] In a buffer of the runtime if an earlier program chose them. */
+  readonly tokens: Int32Array | RowBuffer;
   readonly cache: KvCache;
   /** [row] -1 directly after the past; absent for a chain. */
   readonly parents?: Int32Array | undefined;
@@ -17,6 +18,31 @@ export interface ForwardRequest {
   readonly want: readonly ForwardOutput[];
   readonly taps?: readonly number[] | undefined;
   readonly scheduler?: PassScheduler | undefined;
+  /** Keeps the argmax in the runtime, if the sequence has the pass for itself. */
+  readonly into?: ChosenTokens | undefined;
+}
+
+type PassRows = Pick<ForwardRequest, 'tokens' | 'parents' | 'select'> & {
+  /** Before the pass. */
+  readonly cache: Pick<KvCache, 'length'>;
+};
+
+/** Tokens in the runtime, for the next pass. */
+export interface ChosenTokens {
+  readonly argmax: RowBuffer; // [selected], the bits of int32
+  /** Sums of the scores, which reveal NaN. */
+  readonly total: RowBuffer; // [selected]
+}
+
+/** Starts reading what the last pass chose: programs that are started later do not change it. */
+export async function readChosen(
+  name: string,
+  { argmax, total }: ChosenTokens,
+  rows: PassRows,
+): Promise<Int32Array> {
+  const [chosen, totals] = await Promise.all([argmax.read(), total.read()]);
+  requireNumbers(name, totals, rows);
+  return new Int32Array(chosen.buffer);
 }
 
 export interface ForwardResult {
@@ -41,16 +67,17 @@ export interface KeptScores {
 export function requireNumbers(
   name: string,
   totals: Float32Array, // [selected] sums of scores
-  { tokens, cache, parents, select }: ForwardRequest,
+  { tokens, cache, parents, select }: PassRows,
 ): void {
   const selected = totals.findIndex((total) => !Number.isFinite(total));
   if (selected < 0) return;
   const row = select?.[selected] ?? selected;
   let read = cache.length + (parents === undefined ? row + 1 : 0);
   for (let node = parents && row; node !== undefined && node >= 0; node = parents![node]) read += 1;
+  const last = tokens instanceof Int32Array ? `; token ${tokens[row]!} was the last` : '';
   throw new MistletoeError(
     'checkpoint',
-    `${name} gives scores that are no numbers after ${read} ${read === 1 ? 'token' : 'tokens'} (their sum is ${totals[selected]!}; token ${tokens[row]!} was the last).`,
+    `${name} gives scores that are no numbers after ${read} ${read === 1 ? 'token' : 'tokens'} (their sum is ${totals[selected]!}${last}).`,
     {
       hint: 'Its weights hold NaN or infinite values: the checkpoint is damaged, or overflowed when it was written as float16. Download it again, or take it in bfloat16 or float32.',
     },

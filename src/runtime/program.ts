@@ -14,7 +14,7 @@ export interface TensorValue {
   readonly data: Float32Array | Int32Array | Uint8Array | Uint16Array;
 }
 
-/** Stays in the runtime: all rows of the buffer, float32. */
+/** Stays in the runtime: all rows of the buffer. Four bytes a value, float32 or the bits of an int32. */
 export interface ResidentValue {
   readonly shape: readonly number[];
   readonly buffer: RowBuffer;
@@ -55,6 +55,8 @@ export interface Runtime {
   readonly rowsPerPass?: number | undefined;
   /** Programs draw tokens, so that rows of logits stay on the device. */
   readonly drawsInPrograms?: boolean | undefined;
+  /** Buffers may hold tokens (the bits of int32), so that a program starts before the host knows what it reads. */
+  readonly keepsTokens?: boolean | undefined;
   /** Zeros. */
   allocate(rowCount: number, width: number): RowBuffer;
   compile(

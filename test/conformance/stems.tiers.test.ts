@@ -33,6 +33,7 @@ const draw = (name: string, count: number): number[] => randomTokens(name, count
 function meet(count: number): PassScheduler {
   const asks: { run: LaneRun; outputs: readonly string[]; resolve: (values: MixedValues) => void }[] = [];
   return {
+    isAlone: false,
     run: (program, run, outputs) =>
       new Promise((resolve, reject) => {
         asks.push({ run, outputs, resolve });

@@ -114,8 +114,12 @@ export class Engine {
     const isAdmitted = await this.waitForRoom(bytes, signal);
     const sequence = { hasJoined: false };
     const log = { ms: 0, step: undefined };
+    const isAlone = (): boolean => this.running === 1;
     const scheduler: PassScheduler = {
       log,
+      get isAlone() {
+        return isAlone();
+      },
       run: (program, run, outputs) => {
         if (!sequence.hasJoined) this.joined += 1;
         sequence.hasJoined = true;
@@ -243,7 +247,10 @@ function groupAsks(asks: readonly Ask[]): readonly (readonly Ask[])[] {
   for (const ask of asks) {
     const prefix = ask.program.prefixOf(ask.run);
     const group = groups.find(
-      ([first]) => first!.program === ask.program && first!.program.prefixOf(first!.run) === prefix,
+      ([first]) =>
+        first!.program === ask.program &&
+        first!.program.prefixOf(first!.run) === prefix &&
+        (first!.run.into ?? ask.run.into) === undefined,
     );
     if (group === undefined) groups.push([ask]);
     else group.push(ask);

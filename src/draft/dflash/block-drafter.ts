@@ -173,7 +173,7 @@ function startSession(
     expand: scores.expand,
     siblings,
     ...programs.chains.start(
-      (program, names, _, drawn) => run(program, names, drawn),
+      (program, names, _, { drawn } = {}) => run(program, names, drawn),
       cutsChains(head) ? cut : undefined,
     ),
     close() {

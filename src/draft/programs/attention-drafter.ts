@@ -137,12 +137,13 @@ function startSession(
       return readScores(outputs, want, vocabularies);
     },
     siblings,
-    ...programs.chains.start(async (program, names, length, drawn = {}) =>
-      memory.draft(await readVerifiedBy(), program, names, (inputs, start) => ({
+    ...programs.chains.start(async (program, names, length, { drawn = {}, into } = {}) => {
+      const behind = (inputs: MixedValues, start: number) => ({
         ...chainInputs(inputs, head, start, length),
         ...drawn,
-      })),
-    ),
+      });
+      return memory.draft(await readVerifiedBy(), program, names, behind, scheduler.isAlone ? into : undefined);
+    }),
     async draftTree(size) {
       const program = await programs.tree(size);
       const behind = (inputs: MixedValues, start: number) => treeInputs(inputs, head, start, size);

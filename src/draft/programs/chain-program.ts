@@ -10,11 +10,12 @@ import { sum } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { AttentionContext } from '../../model/decoder.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
-import { compileLanes, type LaneProgram } from '../../model/lanes/lane-program.js';
+import { compileLanes, type LaneProgram, type LaneRun } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
 import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/token-draws.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftSession, PreparedDrafts } from '../drafter.js';
 import { requireScore, spreadTokens, type Vocabularies } from './scores.js';
@@ -179,7 +180,7 @@ type RunChain = (
   program: LaneProgram,
   names: readonly string[],
   length: number,
-  drawn?: MixedValues,
+  options?: { readonly drawn?: MixedValues; readonly into?: LaneRun['into'] },
 ) => Promise<MixedValues>;
 
 export interface Chains {
@@ -213,19 +214,24 @@ export function createChains(
     prepare: ({ chains = [], drawnChains = [] }) =>
       Promise.all([...chains.map(greedy), ...(canDraw ? drawnChains.map(sampled) : [])]),
     start: (run, cut) => ({
-      async draftChain(length) {
+      async draftChain(length, onTokens) {
         const names = cut === undefined ? chainNames : [...chainNames, cut.output];
-        const outputs = await run(await greedy(length), names, length);
+        const mayKeep = runtime.keepsTokens === true && cut === undefined && onTokens !== undefined;
+        const into = mayKeep ? ({ chain: 'runtime', chainScores: 'runtime' } as const) : undefined;
+        const outputs = await run(await greedy(length), names, length, { into });
+        if ('buffer' in outputs.chain!) return readKeptChain(outputs, onTokens!);
         const tokens = readChain(outputs);
         return cut === undefined ? tokens : tokens.slice(0, cut.countKept(floatsOf(outputs, cut.output)));
       },
       drawChain: canDraw
         ? async (uniforms, sampling) => {
             const { length } = uniforms;
-            const outputs = await run(await sampled(length), [...chainNames, 'distributions'], length, {
+            const drawn = {
               uniforms: float32(Float32Array.from(uniforms), [length]),
               ...samplingInputs(sampling, vocabularies.targetSize),
-            });
+            };
+            const names = [...chainNames, 'distributions'];
+            const outputs = await run(await sampled(length), names, length, { drawn });
             return { tokens: readChain(outputs), distributions: bufferOf(outputs, 'distributions') };
           }
         : undefined,
@@ -234,6 +240,21 @@ export function createChains(
 }
 
 const chainNames: readonly string[] = ['chain', 'chainScores'];
+
+/** Reading starts before what `onTokens` starts. */
+async function readKeptChain(
+  outputs: MixedValues,
+  onTokens: (tokens: RowBuffer) => void,
+): Promise<readonly number[]> {
+  const [chain, chainScores] = [bufferOf(outputs, 'chain'), bufferOf(outputs, 'chainScores')];
+  const reading = Promise.all([chain.read(), chainScores.read()]);
+  onTokens(chain);
+  chain.free();
+  chainScores.free();
+  const [tokens, scores] = await reading;
+  scores.forEach(requireScore);
+  return Array.from(new Int32Array(tokens.buffer));
+}
 
 function readChain(outputs: MixedValues): readonly number[] {
   floatsOf(outputs, 'chainScores').forEach(requireScore);

@@ -30,6 +30,7 @@ interface Reading {
 function startMemory(stateWidth: number, cache = new KvCache(sizes, runtime)) {
   const readings: Reading[] = [];
   const scheduler: PassScheduler = {
+    isAlone: false,
     run(_, { inputs, cache: place }) {
       const tokens = [...integersOf(inputs, 'tokens')];
       readings.push({

@@ -6,7 +6,7 @@
  */
 import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import type { KvCache } from '../../model/cache/kv-cache.js';
-import { runDirectly, type LaneProgram, type PassScheduler } from '../../model/lanes/lane-program.js';
+import { runDirectly, type LaneProgram, type LaneRun, type PassScheduler } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import { bufferOf, int32, type MixedValues, type NamedValues, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
@@ -164,10 +164,11 @@ export class DraftMemory {
     program: LaneProgram,
     names: readonly string[],
     behind: (inputs: MixedValues, start: number) => MixedValues,
+    into?: LaneRun['into'],
   ): Promise<MixedValues> {
     return this.read(reader, [], (inputs, count) => {
       const start = this.attention.verifiedLength + count;
-      return this.run(program, behind(inputs, start), [...names, 'rows']);
+      return this.run(program, behind(inputs, start), [...names, 'rows'], into);
     });
   }
 
@@ -175,8 +176,13 @@ export class DraftMemory {
     await this.drain(1, (inputs, count) => this.readRows(program, inputs, count));
   }
 
-  run(program: LaneProgram, inputs: MixedValues, names: readonly string[]): Promise<MixedValues> {
-    return this.scheduler.run(program, { inputs, cache: this.options.cache }, names);
+  run(
+    program: LaneProgram,
+    inputs: MixedValues,
+    names: readonly string[],
+    into?: LaneRun['into'],
+  ): Promise<MixedValues> {
+    return this.scheduler.run(program, { inputs, cache: this.options.cache, into }, names);
   }
 
   /** Reads verified tokens into the cache, which the caller keeps. Without states, the newest row is the next root. */

@@ -138,6 +138,8 @@ export interface DraftRequest {
   readonly along?: readonly number[] | undefined;
   /** Called with the drafter's passes, as if each level were a pass. */
   readonly onPasses?: ((count: number) => void) | undefined;
+  /** As for draftChain. */
+  readonly onTokens?: ((tokens: RowBuffer) => void) | undefined;
 }
 
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
@@ -170,7 +172,7 @@ async function growDrafted(session: DraftSession, request: DraftRequest): Promis
   if (policy.kind === 'chain' && isCertain && session.draftChain !== undefined) {
     if (request.depthLimit < 1) return chainTree(request.root, []);
     onPasses(policy.length);
-    const tokens = await session.draftChain(policy.length);
+    const tokens = await session.draftChain(policy.length, request.onTokens);
     return chainTree(request.root, tokens.slice(0, request.depthLimit));
   }
   if (policy.kind === 'chain' && session.drawChain !== undefined)

@@ -55,9 +55,12 @@ export interface PassScheduler {
   /** Undefined for a single sequence. */
   readonly log?: PassLog | undefined;
   run(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues>;
+  /** Whether no other sequence is running: only then may passes start ahead of their results. */
+  readonly isAlone: boolean;
 }
 
 export const runDirectly: PassScheduler = {
+  isAlone: true,
   async run(program, run, outputs) {
     const [result] = await program.run([run], [outputs]);
     return result!;
@@ -69,6 +72,8 @@ export interface LaneRun {
   readonly inputs: MixedValues;
   /** Absent for programs without a past. */
   readonly cache?: KvCache | undefined;
+  /** [output] Where outputs for the host go instead, if the run has a pass of its own. */
+  readonly into?: Readonly<Record<string, RowBuffer | 'runtime'>> | undefined;
 }
 
 /** `draw` and `draft` programs run before the target pass of a step. */
@@ -123,9 +128,10 @@ export class LaneProgram {
     if (pool !== undefined) pool.addViews(inputs, 'past', Math.max(...places.pastOf));
     prefix?.pool.addViews(inputs, 'prefix', Math.max(...places.prefixOf!));
     const names = [...new Set(wanted.flat())];
+    const into = places.lanes === 1 ? runs[0]!.into : undefined;
     const destinations = names.map((name): [string, Destination] => [
       name,
-      residentOutputs.has(name) ? 'runtime' : 'host',
+      into?.[name] ?? (residentOutputs.has(name) ? 'runtime' : 'host'),
     ]);
     const outputs = await program.run(inputs, Object.fromEntries(destinations));
     const handedOut = new Set<RowBuffer>();

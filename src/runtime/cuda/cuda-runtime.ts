@@ -49,6 +49,7 @@ class CudaRuntime implements Runtime {
   readonly readsCheckpoints = true;
   readonly rowsPerPass = rowsPerPass;
   readonly drawsInPrograms = true;
+  readonly keepsTokens = true;
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
   /** By text: equal layers and programs share kernels. */

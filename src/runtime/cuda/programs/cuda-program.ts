@@ -108,9 +108,13 @@ export class CudaProgram implements Program {
     const all: Readonly<Record<string, Destination>> = Array.isArray(wanted) ? {} : (wanted as typeof all);
     const destinations = new Map(namesOf(wanted).map((name) => [name, all[name] ?? 'host']));
     for (const [name, destination] of destinations) {
-      if (destination === 'host' || outputs.get(name)!.type === 'float32') continue;
+      const type = outputs.get(name)?.type;
+      if (destination === 'host' || type === 'float32' || type === 'int32') continue;
       const names = [...outputs.keys()].join(', ');
-      throw new MistletoeError('runtime', `The program has no float32 output "${name}"; it has ${names}.`);
+      throw new MistletoeError(
+        'runtime',
+        `The program has no float32 or int32 output "${name}"; it has ${names}.`,
+      );
     }
     return destinations;
   }
