@@ -33,11 +33,12 @@ interface SplitShape {
 }
 
 /** Each thread has at most 64 values of the past, which leaves registers for the rest. */
-function shapeFor(size: number): SplitShape {
+function shapeFor(size: number, rows = 1): SplitShape {
   const threads = size <= 64 ? 128 : 256;
   return {
     threads,
-    slots: size <= 128 ? 512 / threads : 1,
+    // Many rows have blocks enough.
+    slots: size <= 128 && rows <= 16 ? 512 / threads : 1,
     perColumn: [8, 4, 2, 1].find((count) => size % (4 * count) === 0) ?? 0,
     groups: Math.floor((4 * threads) / size),
   };
@@ -102,7 +103,7 @@ export function planSplitAttention(
   const size = tensor.shape.at(-1) as number;
   const columns = tensor.inputs[1]!.shape.at(-1)!;
   const results = [result, scratch, counters, ...(ownKeys === undefined ? [] : [ownKeys.result])];
-  const shape = shapeFor(size);
+  const shape = shapeFor(size, most);
   const block = shape.threads * shape.slots;
   const need = {
     kind: 'blocks' as const,
@@ -155,6 +156,7 @@ export function planSplitAttention(
       joinParts(writing);
     },
     block,
+    512 / block,
   );
 }
 
