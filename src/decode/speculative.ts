@@ -256,7 +256,8 @@ class SpeculativeSequence {
       const drafting = { root, policy, sampling, random, depthLimit, along, onPasses };
       return await growTree(session, { ...drafting, onTokens: mayStart ? onTokens : undefined });
     } catch (cause) {
-      await this.ahead?.then(({ rows }) => rows.free());
+      const unread = await this.ahead;
+      for (const buffer of [unread?.rows, unread?.taps, unread?.features]) buffer?.free();
       this.ahead = undefined;
       const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
       if (!isDrafters || request.mustDraft === true) throw cause;

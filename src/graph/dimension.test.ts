@@ -6,6 +6,7 @@ import {
   addDimensions,
   bareSymbol,
   countElements,
+  divideDimension,
   equalDimensions,
   equalShapes,
   evaluateDimension,
@@ -134,5 +135,16 @@ describe('isMultiple', () => {
     expect(isMultiple(addDimensions(multiplyDimensions(a, 8), multiplyDimensions(b, 4)), 4)).toBe(true);
     expect(isMultiple(addDimensions(multiplyDimensions(a, 8), 2), 4)).toBe(false);
     expect(isMultiple(a, 4)).toBe(false);
+  });
+
+  it('are divided by a symbol that is a factor, and by nothing else', () => {
+    fc.assert(
+      fc.property(dimension, (each) => {
+        const product = multiplyDimensions(each, symbol('lanes'));
+        if (product !== 0) expect(divideDimension(product, symbol('lanes'))).toEqual(each);
+        expect(divideDimension(addDimensions(product, 1), symbol('lanes'))).toBeUndefined();
+        expect(divideDimension(each, 1)).toEqual(each);
+      }),
+    );
   });
 });

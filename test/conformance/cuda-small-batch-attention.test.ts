@@ -5,7 +5,7 @@ import { type Dimension, addDimensions, multiplyDimensions, symbol } from '../..
 import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { add } from '../../src/graph/operations/elementwise.js';
 import { input, type Tensor } from '../../src/graph/tensor.js';
-import { reshape } from '../../src/graph/operations/shaping.js';
+import { concatenate, reshape } from '../../src/graph/operations/shaping.js';
 import type { KvCache } from '../../src/model/cache/kv-cache.js';
 import { blocked } from '../../src/model/attention-inputs.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
@@ -113,6 +113,46 @@ describeCuda('attention of few rows in every kind of segment', {}, (bench) => {
     ]) {
       const inputs = drawValues(outputs, sizes, {}, 'segments');
       expectClose(await program.run(inputs), await expected.run(inputs), { relative: 1e-4, absolute: 1e-5 });
+    }
+  });
+});
+
+describeCuda('attention to rows that were joined', {}, (bench) => {
+  it('reads them where they are', async () => {
+    const lanes = symbol('lanes');
+    const [heads, keyValueHeads, size] = [4, 2, 8];
+    const earlier = (name: string): Tensor =>
+      input(name, [1, multiplyDimensions(symbol('earlier'), lanes), keyValueHeads, size]);
+    const newest = (name: string): Tensor =>
+      input(name, [1, multiplyDimensions(rows, lanes), keyValueHeads, size]);
+    const length = addDimensions(symbol('earlier'), rows);
+    const join = (name: string): Tensor => {
+      const both = concatenate([earlier(`${name}0`), earlier(`${name}1`), newest(`${name}2`)], 1);
+      const all = addDimensions(length, symbol('earlier'));
+      return reshape(both, [1, all, multiplyDimensions(lanes, keyValueHeads), size]);
+    };
+    const all = addDimensions(length, symbol('earlier'));
+    const mixed = attention(
+      input('queries', [1, rows, multiplyDimensions(lanes, heads), size]),
+      [{ kind: 'own', keys: join('keys'), values: join('values') }],
+      input('mask', [lanes, 1, rows, all]),
+      { heads, keyValueHeads, scale: 0.4 },
+    );
+    // Lengths that stand in sums and products only would not be known.
+    const known = input('known', [rows, lanes, symbol('earlier')]);
+    const outputs = { mixed, known: add(known, 1) };
+    const expected = await createInterpreter().compile(outputs);
+    const program = await bench.runtime.compile(outputs, [], { packed: true });
+    for (const sizes of [
+      { row: 1, lanes: 1, earlier: 3 },
+      { row: 2, lanes: 3, earlier: 40 },
+    ]) {
+      const inputs = drawValues(outputs, sizes, {}, 'joined');
+      const before = bench.counts.kernels;
+      const found = await program.run(inputs);
+      // What rows see, attention, and the lengths' output: nothing is copied.
+      expect(bench.counts.kernels - before).toBe(3);
+      expectClose(found, await expected.run(inputs), { relative: 1e-4, absolute: 1e-5 });
     }
   });
 });

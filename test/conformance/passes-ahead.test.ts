@@ -75,7 +75,9 @@ describeEmulated('a pass that starts ahead', () => {
     const { tokenIds, steps, acceptance } = await draft(early.target, early.drafter);
     expect(tokenIds).toEqual(expected.tokenIds);
     expect(acceptance).toEqual(drafted.acceptance);
-    expect(early.seen.ahead - before).toBeGreaterThanOrEqual(steps.filter(({ proposed }) => proposed > 0).length);
+    expect(early.seen.ahead - before).toBeGreaterThanOrEqual(
+      steps.filter(({ proposed }) => proposed > 0).length,
+    );
     await waiting.models.dispose();
     await early.models.dispose();
   });
@@ -94,7 +96,10 @@ describeEmulated('a pass that starts ahead', () => {
     expect(full.tokenIds).toHaveLength(sizes.contextLength - prompt.length + 1);
     expect((await draft(target, drafter, { maxNewTokens: 100 })).tokenIds).toEqual(full.tokenIds);
     const abort = new AbortController();
-    const aborted = await plain(target, { signal: abort.signal, onToken: () => abort.abort() });
+    const onToken = (): void => {
+      abort.abort();
+    };
+    const aborted = await plain(target, { signal: abort.signal, onToken });
     expect(aborted).toMatchObject({ finishReason: 'aborted', tokenIds: tokenIds.slice(0, 2) });
     await models.dispose();
   });

@@ -142,7 +142,13 @@ function startSession(
         ...chainInputs(inputs, head, start, length),
         ...drawn,
       });
-      return memory.draft(await readVerifiedBy(), program, names, behind, scheduler.isAlone ? into : undefined);
+      return memory.draft(
+        await readVerifiedBy(),
+        program,
+        names,
+        behind,
+        scheduler.isAlone ? into : undefined,
+      );
     }),
     async draftTree(size) {
       const program = await programs.tree(size);

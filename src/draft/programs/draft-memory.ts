@@ -6,7 +6,12 @@
  */
 import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import type { KvCache } from '../../model/cache/kv-cache.js';
-import { runDirectly, type LaneProgram, type LaneRun, type PassScheduler } from '../../model/lanes/lane-program.js';
+import {
+  runDirectly,
+  type LaneProgram,
+  type LaneRun,
+  type PassScheduler,
+} from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import { bufferOf, int32, type MixedValues, type NamedValues, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';

@@ -10,27 +10,19 @@
  * Latency takes the time, so the past is read into registers before the kernel that makes the queries has ended.
  */
 import { addDimensions, countElements, multiplyDimensions } from '../../../graph/dimension.js';
-import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import type { TensorOf } from '../../../graph/tensor.js';
 import { type Place, rootOf } from '../programs/step.js';
-import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-kernel.js';
+import { declareAttentionSizes, declareKeyHead } from './attention-kernel.js';
 import { type FindOperand, ElementCode } from './element-code.js';
 import { type KernelPlan, finishKernel } from './kernel-plan.js';
-import type { KernelOperand, KernelText } from './kernel-text.js';
-
-/** Columns of a part. */
-const chunk = 64;
-const fields = ['x', 'y', 'z', 'w'];
-
-interface SplitShape {
-  /** Of a part. */
-  readonly threads: number;
-  /** Parts of a block. */
-  readonly slots: number;
-  /** Threads per column for the scores, each with four values at a time. */
-  readonly perColumn: number;
-  /** Groups of threads that share columns for the mixture. */
-  readonly groups: number;
-}
+import {
+  chunk,
+  readPast,
+  type SplitAttention,
+  type SplitShape,
+  type SplitWriting,
+} from './split-attention-columns.js';
+import { writeForkedMixture, writeForkedScores, writeMixture, writeScores } from './split-attention-sums.js';
 
 /** Each thread has at most 64 values of the past, which leaves registers for the rest. */
 function shapeFor(size: number, rows = 1): SplitShape {
@@ -49,33 +41,6 @@ const maxOwn = 4;
 export const attentionForms = [1, 4, 8, 16, 32, 64].map((rows) => ({ rows, own: Math.min(rows, maxOwn) }));
 /** With more, the device is busy if each block has all parts of its item. */
 export const countedItems = 1024;
-
-interface SplitAttention {
-  readonly tensor: TensorOf<'attention'>;
-  readonly result: KernelOperand;
-  /** Columns that each row of the mask sees. */
-  readonly seen: KernelOperand;
-  /** Whether `seen` and the mask are made before the kernel starts, and not just before it goes on. */
-  readonly isSeenEarly: boolean;
-  readonly scratch: KernelOperand;
-  /** Zeros before and after. */
-  readonly counters: KernelOperand;
-  /** Set if the keys of the new rows are computed here. */
-  readonly ownKeys: { readonly tensor: Tensor; readonly result: KernelOperand } | undefined;
-}
-
-interface SplitWriting extends SplitShape {
-  readonly text: KernelText;
-  readonly code: ElementCode;
-  readonly work: SplitAttention;
-  readonly rows: number;
-  readonly size: number;
-  /** Rounds of columns that a thread has a share of, for the scores and the mixture, and loads of a column. */
-  readonly scoreRounds: number;
-  readonly mixtureRounds: number;
-  readonly loads: number;
-  readonly place: (tensor: Tensor) => Place;
-}
 
 export function isSplittable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
   const size = shape.at(-1)!;
@@ -137,14 +102,21 @@ export function planSplitAttention(
       text.line('__syncthreads();');
       const forParts = (forked: (writing: SplitWriting) => void, common: typeof forked): void => {
         text.block('if (base + slot < endPart)', () => {
-          if (rows > 1) text.block('if (isForked)', () => forked(writing));
-          text.block(rows > 1 ? 'else' : '', () => common(writing));
+          if (rows > 1)
+            text.block('if (isForked)', () => {
+              forked(writing);
+            });
+          text.block(rows > 1 ? 'else' : '', () => {
+            common(writing);
+          });
         });
         text.line('__syncthreads();');
       };
       text.block('for (;;)', () => {
         forParts(writeForkedScores, writeScores);
-        text.block('if (base + slot < endPart)', () => writeSoftmax(writing));
+        text.block('if (base + slot < endPart)', () => {
+          writeSoftmax(writing);
+        });
         text.line('__syncthreads();');
         forParts(writeForkedMixture, writeMixture);
         keepParts(writing);
@@ -220,213 +192,6 @@ function storeOwnKeys(
   });
 }
 
-/** Columns of the parts from `base`, and what is known of them before the kernel waits. */
-function readPast(writing: SplitWriting): void {
-  findColumns(writing);
-  overShares(writing, unrolled, () => {
-    overSpots(writing, unrolled, () => {
-      readColumn(writing, 'early', 0, 'keys[n][i]', 'spot');
-    });
-  });
-  overMixture(writing, unrolled, () => {
-    readColumn(writing, 'early', 1, 'values[n]', 'at');
-  });
-}
-
-/**
- * -1 after the last; the mask's values become the first summand of the scores. The last row sees most of a chain; rows
- * of a tree may see others in its place.
- */
-function findColumns(writing: SplitWriting): void {
-  const { text, work, rows, threads, place } = writing;
-  const [, mask] = work.tensor.inputs;
-  const seen = text.pointer(work.seen);
-  const late = lateColumns(writing);
-  if (rows > 1) text.line('if (threadIdx.x == 0) isForked = 0;');
-  text.line('if (thread == 0) hasLate[slot] = 0;');
-  text.line('__syncthreads();');
-  text.block(`for (int i = thread; i < ${rows * chunk}; i += ${threads})`, () => {
-    text.line(`const int row = firstRow + min(i / ${chunk}, own - 1);`);
-    text.line(`const long long maskRow = ${findMaskRow(mask!, 'row')};`);
-    text.line(`const int place = (base + slot) * ${chunk} + i % ${chunk};`);
-    text.line(`const int* const found = ${seen} + maskRow * (columns + 1);`);
-    // Read in any case, so that both loads are in flight.
-    text.line('const int inside = found[1 + min(place, columns - 1)];');
-    text.line('const int column = place < found[0] ? inside : -1;');
-    text.line('((int*)columnOf[slot])[i] = column;');
-    text.line(`if (column >= ${late}) hasLate[slot] = 1;`);
-    const value = text.load(place(mask!), 'maskRow * columns + column');
-    text.line(`((float*)scores[slot])[i] = column < 0 ? -INFINITY : ${value};`);
-  });
-  text.line('__syncthreads();');
-  if (rows === 1) return;
-  text.block(`for (int i = thread; i < ${rows * chunk}; i += ${threads})`, () => {
-    text.line('const int column = ((int*)columnOf[slot])[i];');
-    text.line(`if (column >= 0 && column != columnOf[slot][${rows - 1}][i % ${chunk}]) isForked = 1;`);
-  });
-  text.line('__syncthreads();');
-}
-
-const [unrolled, rolled] = ['#pragma unroll', '#pragma unroll 1'];
-
-/** Whether a segment can be read before the kernel waits. */
-const isEarly = (kind: string, place: Place): boolean => kind !== 'own' && place.origin === 'input';
-
-/** The first column that can only be read after the kernel waited. */
-function lateColumns({ text, work, place }: SplitWriting): string {
-  const { attributes, inputs } = work.tensor;
-  const sides = (index: number): Place => place(inputs[2 + 2 * index]!);
-  const early = attributes.segments.findIndex((kind, index) => !isEarly(kind, sides(index)));
-  const lengths = inputs
-    .filter((_, index) => index >= 2 && index % 2 === 0)
-    .slice(0, early < 0 ? undefined : early);
-  const sum = lengths.map(({ shape }) => text.dimension(shape.at(-3)!)).join(' + ');
-  return sum === '' ? '0' : text.define('int', sum);
-}
-
-/** Reads four values of `column`, which may be -1, if its segment is read now; keys of new rows may have to be made. */
-function readColumn(
-  writing: SplitWriting,
-  when: 'early' | 'late' | 'any',
-  side: 0 | 1,
-  target: string,
-  spot: string,
-): void {
-  const { text, work, size } = writing;
-  const { attributes, inputs } = work.tensor;
-  const lengths = attributes.segments.map((_, index) => text.dimension(inputs[2 + 2 * index]!.shape.at(-3)!));
-  if (when !== 'late') text.line(`${target} = float4{0.0f, 0.0f, 0.0f, 0.0f};`);
-  const starts = ['0'];
-  for (const length of lengths.slice(0, -1)) {
-    const last = starts.at(-1)!;
-    starts.push(last === '0' ? length : text.define('int', `${last} + ${length}`));
-  }
-  text.block('if (column >= 0)', () => {
-    attributes.segments.forEach((kind, index) => {
-      const [start, next] = [starts[index]!, starts[index + 1]];
-      const tensor = inputs[2 + 2 * index + side]!;
-      const place = writing.place(tensor);
-      text.block(`${index === 0 ? '' : 'else '}${next === undefined ? '' : `if (column < ${next})`}`, () => {
-        if (when !== 'any' && isEarly(kind, place) !== (when === 'early')) return;
-        const line = start === '0' ? 'column' : `(column - ${start})`;
-        if (side === 0 && index === attributes.segments.lastIndexOf('own') && work.ownKeys !== undefined) {
-          makeKey(writing, tensor, line, target, spot);
-          return;
-        }
-        const [stride, own] =
-          kind === 'common' ? [attributes.keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
-        const row = kind === 'own' ? `(sequence * ${lengths[index]!} + ${line})` : line;
-        const element = `(const float4*)${text.pointer(place)} + ((${row} * ${stride} + ${own}) * ${size / 4} + ${spot})`;
-        text.line(`${target} = ${isEarly(kind, place) ? 'readAhead' : '*'}(${element});`);
-      });
-    });
-  });
-}
-
-function makeKey(
-  { text, code }: SplitWriting,
-  keys: Tensor,
-  line: string,
-  target: string,
-  spot: string,
-): void {
-  const column = text.define('int', line);
-  fields.forEach((field, e) => {
-    const place = text.define('int', `4 * ${spot} + ${e}`);
-    text.line(
-      `${target}.${field} = ${code.element(keys, { axes: ['sequence', column, 'keyHead', place] })};`,
-    );
-  });
-}
-
-/** A thread's share of the columns: `u`, and its `column` or -1. */
-function overShares(
-  { text, rows, threads, perColumn, scoreRounds }: SplitWriting,
-  unroll: string,
-  write: () => void,
-): void {
-  const together = threads / perColumn;
-  text.line(unroll);
-  text.block(`for (int n = 0; n < ${scoreRounds}; n++)`, () => {
-    text.line(`const int u = thread / ${perColumn} + ${together} * n;`);
-    const column = `columnOf[slot][${rows - 1}][u]`;
-    text.line(`const int column = ${chunk % together === 0 ? column : `u < ${chunk} ? ${column} : -1`};`);
-    write();
-  });
-}
-
-/** The places of a column that a thread has: `spot`. */
-function overSpots({ text, loads, perColumn }: SplitWriting, unroll: string, write: () => void): void {
-  text.line(unroll);
-  text.block(`for (int i = 0; i < ${loads}; i++)`, () => {
-    text.line(`const int spot = thread % ${perColumn} + ${perColumn} * i;`);
-    write();
-  });
-}
-
-function addProducts(text: KernelText, value: string, spot: string): void {
-  for (const field of fields)
-    text.line(`score[r] = fmaf(query[r][${spot}].${field}, ${value}.${field}, score[r]);`);
-}
-
-/** Sums the products of a column's threads, which stay together, and adds the mask. */
-function storeScores({ text, rows, perColumn }: SplitWriting, isOwn: string): void {
-  text.unroll('r', rows, () => {
-    text.line(
-      `for (int step = ${perColumn / 2}; step > 0; step >>= 1) score[r] += __shfl_xor_sync(0xffffffffu, score[r], step);`,
-    );
-    text.block(`if (thread % ${perColumn} == 0 && ${isOwn})`, () => {
-      text.line('if (columnOf[slot][r][u] >= 0) scores[slot][r][u] += score[r];');
-    });
-  });
-}
-
-/** First of what was read ahead, then of the rest: few columns, whose code is long. */
-function writeScores(writing: SplitWriting): void {
-  const { text, rows } = writing;
-  const late = lateColumns(writing);
-  const addRows = (value: string): void => {
-    text.unroll('r', rows, () => {
-      addProducts(text, value, 'spot');
-    });
-  };
-  overShares(writing, unrolled, () => {
-    text.line(`float score[${rows}] = {};`);
-    overSpots(writing, unrolled, () => {
-      addRows('keys[n][i]');
-    });
-    storeScores(writing, `column >= 0 && column < ${late}`);
-  });
-  text.block('if (hasLate[slot] != 0)', () => {
-    overShares(writing, rolled, () => {
-      text.line(`float score[${rows}] = {};`);
-      overSpots(writing, rolled, () => {
-        text.line('float4 value = {};');
-        readColumn(writing, 'late', 0, 'value', 'spot');
-        addRows('value');
-      });
-      storeScores(writing, `column >= ${late}`);
-    });
-  });
-}
-
-/** Where rows see different columns, each reads its own. */
-function writeForkedScores(writing: SplitWriting): void {
-  const { text, rows, size, threads, perColumn } = writing;
-  text.block(`for (int u = thread / ${perColumn}; u < ${chunk}; u += ${threads / perColumn})`, () => {
-    text.line(`float score[${rows}] = {};`);
-    text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
-      text.line('const int column = columnOf[slot][r][u];');
-      text.block(`for (int i = thread % ${perColumn}; i < ${size / 4}; i += ${perColumn})`, () => {
-        text.line('float4 value;');
-        readColumn(writing, 'any', 0, 'value', 'i');
-        addProducts(text, 'value', 'i');
-      });
-    });
-    storeScores(writing, 'true');
-  });
-}
-
 function writeSoftmax({ text, rows, threads }: SplitWriting): void {
   const overLanes = (join: string): void => {
     text.line(`for (int step = 16; step > 0; step >>= 1) ${join}`);
@@ -446,74 +211,6 @@ function writeSoftmax({ text, rows, threads }: SplitWriting): void {
     });
     overLanes('powers += __shfl_xor_sync(0xffffffffu, powers, step);');
     text.line('if (lane == 0) { largest[slot][r] = top; total[slot][r] = powers; }');
-  });
-}
-
-function addMixture(text: KernelText, value: string): void {
-  for (const field of fields)
-    text.line(`sum[r].${field} = fmaf(scores[slot][r][u], ${value}.${field}, sum[r].${field});`);
-}
-
-/** The columns of a thread: `u`, and its `column` or -1. */
-function overMixture(
-  { text, rows, groups, mixtureRounds }: SplitWriting,
-  unroll: string,
-  write: () => void,
-): void {
-  text.line(unroll);
-  text.block(`for (int n = 0; n < ${mixtureRounds}; n++)`, () => {
-    const inside = chunk % groups === 0 ? '' : `u < ${chunk} && `;
-    text.line(`const int u = group + ${groups} * n;`);
-    text.line(`const int column = ${inside}group < ${groups} ? columnOf[slot][${rows - 1}][u] : -1;`);
-    write();
-  });
-}
-
-function writeMixture(writing: SplitWriting): void {
-  const { text, rows } = writing;
-  const late = lateColumns(writing);
-  const addRows = (value: string): void => {
-    text.unroll('r', rows, () => {
-      addMixture(text, value);
-    });
-  };
-  text.line(`float4 sum[${rows}] = {};`);
-  overMixture(writing, unrolled, () => {
-    text.block(`if (column >= 0 && column < ${late})`, () => {
-      addRows('values[n]');
-    });
-  });
-  text.block('if (hasLate[slot] != 0)', () => {
-    overMixture(writing, rolled, () => {
-      text.line(`if (column < ${late}) continue;`);
-      text.line('float4 value;');
-      readColumn(writing, 'late', 1, 'value', 'at');
-      addRows('value');
-    });
-  });
-  storeMixture(writing);
-}
-
-function writeForkedMixture(writing: SplitWriting): void {
-  const { text, rows, groups } = writing;
-  text.line(`float4 sum[${rows}] = {};`);
-  text.block(`for (int u = group; group < ${groups} && u < ${chunk}; u += ${groups})`, () => {
-    text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
-      text.line('const int column = columnOf[slot][r][u];');
-      text.line('float4 value;');
-      readColumn(writing, 'any', 1, 'value', 'at');
-      text.block('if (column >= 0)', () => {
-        addMixture(text, 'value');
-      });
-    });
-  });
-  storeMixture(writing);
-}
-
-function storeMixture({ text, rows, groups }: SplitWriting): void {
-  text.block(`if (group < ${groups})`, () => {
-    text.line('#pragma unroll');
-    text.line(`for (int r = 0; r < ${rows}; r++) mixed[slot][group][r][at] = sum[r];`);
   });
 }
 
