@@ -23,7 +23,7 @@ const typeBytes = { float32: floatBytes, bfloat16: 2, float16: 2 } as const sati
 export const passBytes = 2 ** 29;
 
 /**
- * Matrices have the compute type; vectors and the embedding table are float32. Tied embeddings exist in both.
+ * Matrices and the embedding table have the compute type; vectors are float32.
  */
 export function estimateGpuMemory(configuration: ModelConfiguration, dtype: ComputeType): GpuMemory {
   const { vocabularySize, hiddenSize, layerCount, keyValueHeadCount, headSize, tiedEmbeddings } =
@@ -36,9 +36,9 @@ export function estimateGpuMemory(configuration: ModelConfiguration, dtype: Comp
     );
   const layerBytes = (layerCount - sparse) * bytesOf(undefined) + sparse * bytesOf(configuration.experts);
   const table = vocabularySize * hiddenSize;
-  const outputBytes = tiedEmbeddings && dtype === 'float32' ? 0 : typeBytes[dtype] * table;
+  const tables = tiedEmbeddings ? 1 : 2;
   return {
-    weightBytes: layerBytes + floatBytes * (table + hiddenSize) + outputBytes,
+    weightBytes: layerBytes + tables * typeBytes[dtype] * table + floatBytes * hiddenSize,
     bytesPerToken: floatBytes * 2 * layerCount * keyValueHeadCount * headSize,
   };
 }
