@@ -9,7 +9,7 @@ import { keepIfRoom, nameDevice, thisMachine } from '../runtime/device-choice.js
 
 export interface GpuMemory {
   readonly weightBytes: number;
-  /** Kept in float32 regardless of the compute type. */
+  /** Keys and values. */
   readonly bytesPerToken: number;
 }
 
@@ -18,6 +18,9 @@ const typeBytes = { float32: floatBytes, bfloat16: 2, float16: 2 } as const sati
   ComputeType,
   number
 >;
+
+/** float16 may have no room for them. */
+const cacheBytes = { ...typeBytes, float16: floatBytes };
 
 /** cuBLASLt's workspace and intermediate results for typical prompts. */
 export const passBytes = 2 ** 29;
@@ -39,7 +42,7 @@ export function estimateGpuMemory(configuration: ModelConfiguration, dtype: Comp
   const tables = tiedEmbeddings ? 1 : 2;
   return {
     weightBytes: layerBytes + tables * typeBytes[dtype] * table + floatBytes * hiddenSize,
-    bytesPerToken: floatBytes * 2 * layerCount * keyValueHeadCount * headSize,
+    bytesPerToken: cacheBytes[dtype] * 2 * layerCount * keyValueHeadCount * headSize,
   };
 }
 

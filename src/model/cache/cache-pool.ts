@@ -5,6 +5,7 @@
  * still be finite (0 times NaN is NaN), so a lane is cleared when it is taken over.
  * Row 0 of each lane is a masked dummy: ONNX Runtime's FusedMatMul crashes on an empty past.
  */
+import type { HalfType } from '../../core/half-floats.js';
 import { resident, type ResidentValue, type Runtime, type TensorValue } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 
@@ -50,6 +51,8 @@ export interface CacheSizes {
   readonly layerCount: number;
   readonly keyValueHeadCount: number;
   readonly headSize: number;
+  /** Default float32. */
+  readonly cacheType?: HalfType | undefined;
 }
 
 /** All rows of a cache, or those after its shared prefix. A pool has one kind. */
@@ -86,6 +89,7 @@ export class CachePool {
   /** [lane] Positions written so far. */
   private readonly written: number[];
   private readonly slotCount: number;
+  /** Of a buffer; two halves are as wide as one of its values. */
   private readonly rowSize: number;
   private capacity = 0;
   private storage: RowBuffer;
@@ -99,7 +103,7 @@ export class CachePool {
     positions = roomFor('whole', 0),
   ) {
     this.slotCount = 2 * sizes.layerCount;
-    this.rowSize = sizes.keyValueHeadCount * sizes.headSize;
+    this.rowSize = (sizes.keyValueHeadCount * sizes.headSize) / (sizes.cacheType === undefined ? 1 : 2);
     this.owners = new Array<PooledCache | undefined>(lanes).fill(undefined);
     this.written = new Array<number>(lanes).fill(0);
     this.storage = runtime.allocate(0, this.rowSize);
