@@ -55,6 +55,12 @@ export interface CacheSizes {
   readonly cacheType?: HalfType | undefined;
 }
 
+const bytesOfValue = (cacheType: CacheSizes['cacheType']): number => (cacheType === undefined ? 4 : 2);
+
+/** Of the keys and values of a position. */
+export const countPositionBytes = (sizes: CacheSizes): number =>
+  2 * sizes.layerCount * sizes.keyValueHeadCount * sizes.headSize * bytesOfValue(sizes.cacheType);
+
 /** All rows of a cache, or those after its shared prefix. A pool has one kind. */
 export type LaneContent = 'whole' | 'rest';
 
@@ -89,7 +95,7 @@ export class CachePool {
   /** [lane] Positions written so far. */
   private readonly written: number[];
   private readonly slotCount: number;
-  /** Of a buffer; two halves are as wide as one of its values. */
+  /** In values of a buffer, which have four bytes. */
   private readonly rowSize: number;
   private capacity = 0;
   private storage: RowBuffer;
@@ -103,7 +109,7 @@ export class CachePool {
     positions = roomFor('whole', 0),
   ) {
     this.slotCount = 2 * sizes.layerCount;
-    this.rowSize = (sizes.keyValueHeadCount * sizes.headSize) / (sizes.cacheType === undefined ? 1 : 2);
+    this.rowSize = (sizes.keyValueHeadCount * sizes.headSize * bytesOfValue(sizes.cacheType)) / 4;
     this.owners = new Array<PooledCache | undefined>(lanes).fill(undefined);
     this.written = new Array<number>(lanes).fill(0);
     this.storage = runtime.allocate(0, this.rowSize);
