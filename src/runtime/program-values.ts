@@ -62,7 +62,10 @@ export function bindInputs(
 }
 
 function checkInput(
-  { name, shape, dtype }: InputDescription, value: GivenValue, bindings: DimensionBindings): void {
+  { name, shape, dtype }: InputDescription,
+  value: GivenValue,
+  bindings: DimensionBindings,
+): void {
   let fits = value.shape.length === shape.length;
   let count = 1;
   for (let axis = 0; fits && axis < shape.length; axis++) {
