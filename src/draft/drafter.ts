@@ -60,7 +60,7 @@ export interface DraftSession {
   readonly isDeterministic?: boolean | undefined;
   /** What the text itself suggests (hybrid.ts), at most `length` tokens. */
   lookUp?(length: number): LookupDraft;
-  /** Its tokens if at least as many of them should be accepted as of a chain of the drafter; else none. */
+  /** Its tokens if they should bring more for their cost than a chain of the drafter; else none. */
   lookUpInstead?(length: number): readonly number[];
   /**
    * Scores of the tokens after each node. Node 0 is the root; the nodes of a call have one depth, and their parents

@@ -1,6 +1,6 @@
 /**
- * A lookup in the text beside another drafter, written `ngram+eagle3`. Of a chain, the one drafts from which more
- * accepted tokens are expected; a tree holds both. A lookup costs nothing and depends on the text alone, so a suffix
+ * A lookup in the text beside another drafter, written `ngram+eagle3`. The one that should bring more
+ * tokens for its cost drafts a chain; a tree holds both. A lookup costs nothing and depends on the text alone, so a suffix
  * that misleads the drafter leaves it as it is, and takes over from a drafter that fails.
  */
 import type { Drafter, VerifiedTokens } from '../drafter.js';

@@ -140,7 +140,7 @@ export interface DraftRequest {
   readonly random: Random;
   /** Levels that fit the contexts of target and drafter. */
   readonly depthLimit: number;
-  /** Default: for a chain, the one from which more accepted tokens are expected; for a tree, both. */
+  /** Default: for a chain, the one that should bring more tokens for its cost; for a tree, both. */
   readonly source?: DraftSource | undefined;
   /** Follow these tokens instead of drawing; chains only. */
   readonly along?: readonly number[] | undefined;
