@@ -20,8 +20,8 @@ import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { promptFolder, promptSets } from './prompt-sets.js';
 import { printNote, printTable } from './stopwatch.js';
 
-const [promptCount = 12, rounds = 3] = process.argv.slice(2).map(Number);
-const [maxNewTokens, threads] = [64, 2];
+const [promptCount = 12, rounds = 2] = process.argv.slice(2).map(Number);
+const [maxNewTokens, threads] = [96, 2];
 const drafters = ['ngram', 'sps', 'ngram+sps', 'eagle3', 'ngram+eagle3'];
 const hybrids = ['sps', 'eagle3'];
 const policies = ['auto', 'chain:4'];

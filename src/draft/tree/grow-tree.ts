@@ -161,9 +161,10 @@ export async function growTree(session: DraftSession, request: DraftRequest): Pr
     const found = session.lookUpInstead?.(levels) ?? [];
     return found.length > 0 ? chainTree(root, found) : growDrafted(session, request);
   }
-  const { tokens, survival } = session.lookUp?.(levels) ?? { tokens: [], survival: [] };
-  const likely = tokens.filter((_, level) => survival[level]! >= minSurvival);
-  return addPath(await growDrafted(session, request), likely);
+  const found = session.lookUp?.(levels);
+  const likely = found?.tokens.filter((_, level) => found.survival[level]! >= minSurvival) ?? [];
+  const tree = await growDrafted(session, request);
+  return likely.length > 0 ? addPath(tree, likely) : tree;
 }
 
 async function growDrafted(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
