@@ -27,10 +27,7 @@ let drafters: readonly Drafter[];
 beforeAll(async () => {
   ({ target } = await models.loadTarget());
   const hybrid = hybridVariant.write(models.freshFolder(), tiny);
-  drafters = [
-    ...(await models.loadOneOfEachSystem(target)),
-    await models.loadDrafter(hybrid, target),
-  ];
+  drafters = [...(await models.loadOneOfEachSystem(target)), await models.loadDrafter(hybrid, target)];
 });
 
 type Decode = (request: Partial<GenerationRequest>) => Promise<Generation | SpeculativeGeneration>;
