@@ -249,7 +249,7 @@ function lowerTop(builder: OnnxBuilder, x: string, count: number): readonly stri
 export interface LoweredModel {
   readonly bytes: Uint8Array;
   readonly inputs: readonly InputDescription[];
-  readonly outputs: ReadonlyMap<string, DType>;
+  readonly outputs: ReadonlyMap<string, { readonly shape: Shape; readonly dtype: DType }>;
   readonly folder: string | undefined; // where the model must lie while it is loaded
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
@@ -321,7 +321,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   return {
     bytes,
     inputs,
-    outputs: new Map(Object.entries(outputs).map(([name, { dtype }]) => [name, dtype])),
+    outputs: new Map(Object.entries(outputs).map(([name, { shape, dtype }]) => [name, { shape, dtype }])),
     folder: placement.folder,
     externalFiles: placement.externalFiles,
     nodeCount: builder.nodeCount,

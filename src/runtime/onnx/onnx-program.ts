@@ -2,8 +2,7 @@
  * A graph as an ONNX Runtime session. It reads host buffers in place and copies outputs into fresh arrays.
  */
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { formatShape } from '../../graph/dimension.js';
-import type { DType } from '../../graph/tensor.js';
+import { evaluateDimension, formatShape } from '../../graph/dimension.js';
 import { bindInputs, checkTypes, deliver, namesOf, toHostValues, type Wanted } from '../program-values.js';
 import type {
   Destination,
@@ -14,7 +13,7 @@ import type {
   TensorValue,
 } from '../program.js';
 import { inputName, outputName } from './builder.js';
-import { fromCarrier, type Session, type SessionValue, toCarrier } from './session.js';
+import { carrierOf, fromCarrier, type Session, type SessionValue, toCarrier } from './session.js';
 import type { LoweredModel } from './lowering.js';
 
 /** ONNX Runtime's matrix kernels crash on empty operands. */
@@ -35,7 +34,7 @@ export class OnnxProgram implements Program {
 
   readonly inputs: readonly InputDescription[];
   private readonly outputs: readonly string[];
-  private readonly types: ReadonlyMap<string, DType>;
+  private readonly described: LoweredModel['outputs'];
 
   constructor(
     private readonly session: Session,
@@ -44,7 +43,7 @@ export class OnnxProgram implements Program {
     private readonly leave: () => boolean,
   ) {
     this.inputs = model.inputs;
-    this.types = model.outputs;
+    this.described = model.outputs;
     this.outputs = [...model.outputs.keys()];
   }
 
@@ -53,23 +52,29 @@ export class OnnxProgram implements Program {
   async run(given: MixedValues, wanted: Wanted = this.outputs): Promise<MixedValues> {
     if (this.released) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
     const values = toHostValues(given);
-    bindInputs(this.inputs, values);
+    const sizes = bindInputs(this.inputs, values);
     checkTypes(this.inputs, values);
     refuseEmptyInputs(this.inputs, values);
     const feeds: Record<string, SessionValue> = {};
     for (const { name, dtype } of this.inputs) {
-      feeds[inputName(name)] = toCarrier(values[name]!, dtype);
+      const value = toCarrier(values[name]!, dtype);
+      feeds[inputName(name)] = 'buffer' in given[name]! ? { ...value, isShared: true } : value;
     }
     const names = namesOf(wanted);
+    const requests = names.map((name) => {
+      const { shape, dtype } = this.described.get(name)!;
+      const dims = shape.map((dimension) => evaluateDimension(dimension, sizes)!);
+      return { name: outputName(name), type: carrierOf(dtype), dims };
+    });
     let results;
     try {
-      results = await this.session.run(feeds, names.map(outputName));
+      results = await this.session.run(feeds, requests);
     } catch (cause) {
       throw new MistletoeError('runtime', `ONNX Runtime failed in a run: ${describeCause(cause)}`, { cause });
     }
     const outputs: Record<string, TensorValue> = {};
     for (const name of names) {
-      outputs[name] = fromCarrier(results[outputName(name)]!, this.types.get(name)!);
+      outputs[name] = fromCarrier(results[outputName(name)]!, this.described.get(name)!.dtype);
     }
     return deliver(outputs, wanted);
   }

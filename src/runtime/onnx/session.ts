@@ -1,10 +1,8 @@
-import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { decodeHalves, encodeHalves, isHalf } from '../../core/half-floats.js';
 import { cast } from '../../graph/operations/elementwise.js';
 import { input, type DType } from '../../graph/tensor.js';
 import type { RewriteRule } from '../../graph/simplify.js';
 import type { NamedTensors, TensorValue } from '../program.js';
-import { loadOnnxRuntime } from './load-onnxruntime.js';
 
 /**
  * A session whose products read packed copies from a file (packed-weights.ts). If ONNX Runtime does not find a copy,
@@ -17,20 +15,21 @@ export class CheckedSession implements Session {
 
   constructor(
     private readonly packed: Session,
-    private readonly outputs: readonly string[],
     private readonly loadReplacement: () => Promise<Session>,
   ) {}
 
   async run(
     inputs: Readonly<Record<string, SessionValue>>,
-    outputs: readonly string[] = this.outputs,
+    outputs: readonly WantedOutput[],
   ): Promise<Readonly<Record<string, SessionResult>>> {
     if (this.replacement === undefined) {
       const results = await this.packed.run(inputs, outputs);
       // An output without values proves nothing.
-      const unchecked = outputs.filter((name) => !this.checked.has(name) && results[name]!.data.length > 0);
-      if (!unchecked.some((name) => hasNaN(results[name]!))) {
-        for (const name of unchecked) this.checked.add(name);
+      const unchecked = outputs.filter(
+        ({ name }) => !this.checked.has(name) && results[name]!.data.length > 0,
+      );
+      if (!unchecked.some(({ name }) => hasNaN(results[name]!))) {
+        for (const { name } of unchecked) this.checked.add(name);
         return results;
       }
       this.replacement ??= this.loadReplacement();
@@ -49,45 +48,42 @@ function hasNaN({ data }: SessionResult): boolean {
   return data instanceof Float32Array && data.some(Number.isNaN);
 }
 
-interface SessionResult {
+export interface SessionResult {
   readonly data: Float32Array | Int32Array | Uint8Array;
   readonly dims: readonly number[];
 }
 
 export interface SessionValue extends SessionResult {
   readonly type: 'float32' | 'int32' | 'bool';
+  /** In a buffer of the runtime, which is read in place. */
+  readonly isShared?: boolean | undefined;
+}
+
+export interface WantedOutput {
+  readonly name: string;
+  readonly type: SessionValue['type'];
+  readonly dims: readonly number[];
+}
+
+/** The names of all inputs and outputs. */
+export interface SessionSignature {
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+}
+
+export interface SessionOptions {
+  readonly threads: number;
+  /** Entries of ONNX Runtime's session configuration. */
+  readonly configuration: Readonly<Record<string, string>>;
+  readonly externalData?: readonly { readonly path: string; readonly data: Uint8Array }[] | undefined;
 }
 
 export interface Session {
   run(
     inputs: Readonly<Record<string, SessionValue>>,
-    outputs?: readonly string[],
+    outputs: readonly WantedOutput[],
   ): Promise<Readonly<Record<string, SessionResult>>>;
   release(): Promise<void>;
-}
-
-export async function createSession(
-  model: string | Uint8Array,
-  options: InferenceSession.SessionOptions,
-): Promise<Session> {
-  const ort = loadOnnxRuntime();
-  const session =
-    typeof model === 'string'
-      ? await ort.InferenceSession.create(model, options)
-      : await ort.InferenceSession.create(model, options);
-  return {
-    async run(inputs, outputs) {
-      const feeds: Record<string, Tensor> = {};
-      for (const name in inputs) {
-        const { type, data, dims } = inputs[name]!;
-        feeds[name] = new ort.Tensor(type, data as Float32Array, dims);
-      }
-      return (await (outputs === undefined
-        ? session.run(feeds)
-        : session.run(feeds, outputs))) as unknown as Readonly<Record<string, SessionResult>>;
-    },
-    release: () => session.release(),
-  };
 }
 
 // onnxruntime-node has no bfloat16 tensors, and its float16 type depends on the Node version. Both cross the border
