@@ -3,7 +3,13 @@
  * their place in the table OrtApi, which only ever grows at its end (onnxruntime_c_api.h). Addresses are numbers: those
  * of user space fit into a double.
  */
-import { loadNative, type Native, type NativeFunction, type NativeValue } from '../native-library.js';
+import {
+  loadNative,
+  type Native,
+  type NativeFunction,
+  type NativeLibrary,
+  type NativeValue,
+} from '../native-library.js';
 import { findOnnxRuntimeLibrary } from './load-onnxruntime.js';
 
 /** The oldest version whose table has every function below. */
@@ -41,6 +47,8 @@ type Releases = Readonly<Record<keyof typeof releases, (address: number | bigint
 
 export interface NativeApi {
   readonly native: Native;
+  /** Held, because koffi unloads a library that nobody holds. */
+  readonly library: NativeLibrary;
   /** Each throws what ONNX Runtime reports. */
   readonly call: Calls;
   readonly release: Releases;
@@ -77,7 +85,8 @@ function tryLoading(): NativeApi | undefined {
 }
 
 function loadApi(native: Native, path: string): NativeApi | undefined {
-  const base = native.open(path).bind('uintptr_t OrtGetApiBase()')() as number | bigint;
+  const library = native.open(path);
+  const base = library.bind('uintptr_t OrtGetApiBase()')() as number | bigint;
   const [getApi] = new BigUint64Array(native.view(BigInt(base), 8));
   const table = native.bindAt(getApi!, address, ['uint32_t'])(apiVersion) as number | bigint;
   if (Number(table) === 0) return undefined;
@@ -108,7 +117,7 @@ function loadApi(native: Native, path: string): NativeApi | undefined {
   const memory = takeAddress((to) => {
     call.CreateCpuMemoryInfo(deviceAllocator, defaultMemory, to);
   });
-  return { native, call, release, environment, memory };
+  return { native, library, call, release, environment, memory };
 }
 
 function check(run: NativeFunction, describe: (status: number | bigint) => string): StatusCall {
