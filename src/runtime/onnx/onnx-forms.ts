@@ -2,11 +2,12 @@
 import { isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { countElements, multiplyDimensions } from '../../graph/dimension.js';
-import { decomposeAttention, rotate } from '../../graph/operations/attention.js';
-import { cast, select } from '../../graph/operations/elementwise.js';
+import { attention, decomposeAttention, rotate } from '../../graph/operations/attention.js';
+import { cast, multiply, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
 import { broadcast, pad, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/simplify.js';
+import { constant, type Tensor } from '../../graph/tensor.js';
 
 const flattenRotation: RewriteRule = (tensor) => {
   if (tensor.operation !== 'rotate' || tensor.shape.length === 3) return undefined;
@@ -14,6 +15,26 @@ const flattenRotation: RewriteRule = (tensor) => {
   const [batch, position, heads, width] = tensor.shape;
   const flat = reshape(x!, [batch!, position!, multiplyDimensions(heads!, width!)]);
   return reshape(rotate(flat, cosine!, sine!), tensor.shape);
+};
+
+/**
+ * Scales the angles of rotated queries instead of their scores: ONNX Runtime has a fast kernel for one row, which does
+ * not scale.
+ */
+const scaleQueries: RewriteRule = (tensor) => {
+  if (tensor.operation !== 'attention' || tensor.attributes.scale === 1) return undefined;
+  const { inputs, attributes } = tensor;
+  const [queries, mask, ...sides] = inputs as [Tensor, Tensor, ...Tensor[]];
+  let root = queries;
+  while (root.operation === 'reshape') root = root.inputs[0]!;
+  if (root.operation !== 'rotate') return undefined;
+  const [x, ...angles] = root.inputs as [Tensor, Tensor, Tensor];
+  const [cosine, sine] = angles.map((angle) => multiply(angle, constant(attributes.scale)));
+  const segments = attributes.segments.map((kind, index) => {
+    return { kind, keys: sides[2 * index]!, values: sides[2 * index + 1]! };
+  });
+  const scaled = reshape(rotate(x, cosine!, sine!), queries.shape);
+  return attention(scaled, segments, mask, { ...attributes, scale: 1 });
 };
 
 /** ScatterElements works per element: rows and indices of one axis. */
@@ -49,6 +70,7 @@ const widenMoves: RewriteRule = (tensor) => {
 };
 
 export const onnxForms: readonly RewriteRule[] = [
+  scaleQueries,
   decomposeAttention,
   planContraction,
   flattenRotation,
