@@ -11,6 +11,7 @@ import { type WeightStore, quantizedBlock } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './session.js';
 import { onnxForms } from './onnx-forms.js';
+import { findResidualNorms, lowerResidualNorm } from './residual-norms.js';
 import {
   WeightPlacement,
   type ExternalFile,
@@ -267,6 +268,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   const graph = simplify(carryOutputs(outputs), [carryInput, ...onnxForms]);
   const tensors = sortTopologically(Object.values(graph));
   const placement = new WeightPlacement(tensors, weights);
+  const norms = findResidualNorms(tensors);
 
   let widensWeights = false;
   const widen = (value: string): string => {
@@ -281,6 +283,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   for (const tensor of tensors) {
     if (tensor.operation === 'input') names.set(tensor, inputNames.get(tensor.attributes.name)!);
     if (tensor.operation === 'input' || tensor.operation === 'weight') continue;
+    if (names.has(tensor)) continue;
     const lowering = lowerings[tensor.operation as keyof typeof lowerings] as Lowering<OperationName>;
     const [table] = tensor.inputs;
     // Widen only the gathered rows.
@@ -311,6 +314,13 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     const inputs = tensor.inputs.map((input) =>
       input.operation === 'weight' ? readWeight(input, tensor) : names.get(input)!,
     );
+    const norm = norms.get(tensor);
+    if (norm !== undefined) {
+      const scale = readWeight(norm.inputs[1] as TensorOf<'weight'>, norm);
+      const { sum, normed } = lowerResidualNorm(builder, norm, [inputs[0]!, inputs[1]!, scale]);
+      names.set(tensor, sum).set(norm, normed);
+      continue;
+    }
     names.set(tensor, lowering(builder, tensor, inputs));
   }
   for (const [name, tensor] of Object.entries(graph)) {
