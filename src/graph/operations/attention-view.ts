@@ -5,8 +5,8 @@
  * reshaping saved is time saved at each token.
  */
 import type { Dimension, Shape } from '../dimension.js';
-import { addDimensions, equalDimensions, multiplyDimensions } from '../dimension.js';
-import type { Tensor, TensorOf } from '../tensor.js';
+import { addDimensions, equalDimensions, multiplyDimensions, subtractDimensions } from '../dimension.js';
+import type { SegmentKind, Tensor, TensorOf } from '../tensor.js';
 import { contract } from './contraction.js';
 import { add } from './elementwise.js';
 import { softmax } from './reductions.js';
@@ -67,6 +67,12 @@ export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention
   };
   const segments = attributes.segments.map((kind, index): SegmentView => {
     const [keys, values] = inputs.slice(2 + 2 * index) as [Tensor, Tensor];
+    if (kind === 'cache') {
+      const length = countCached(inputs, attributes.segments);
+      const [axes, scoreAxes] = ['k u d', `${b} k ${g} t u`];
+      const cut = (side: Tensor): Tensor => reshape(slice(side, 2, 0, length), [keyValueHead, length, size!]);
+      return { keys: cut(keys), values: cut(values), axes, scoreAxes, isDiagonal: false, length };
+    }
     const isDiagonal = kind === 'diagonal';
     const axes = { common: 'u k d', shared: `u ${k} d`, own: `${b} u ${k} d`, diagonal: `${b} t ${k} d` }[
       kind
@@ -88,6 +94,17 @@ export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention
     toMixed: (result) => permute(arrange(result, queryAxes), queryAxes, mixedAxes),
     fromMixed: (mixed) => reshape(permute(mixed, mixedAxes, queryAxes), shape),
   };
+}
+
+/** The columns of the mask that no other segment has. */
+function countCached(inputs: readonly Tensor[], segments: readonly SegmentKind[]): Dimension {
+  return segments.reduce<Dimension>(
+    (left, kind, index) =>
+      kind === 'cache' || kind === 'diagonal'
+        ? left
+        : subtractDimensions(left, inputs[2 + 2 * index]!.shape.at(-3)!),
+    inputs[1]!.shape.at(-1)!,
+  );
 }
 
 /** How much each row sees of everything: one softmax over all segments. [b s k g t, seen and diagonals] */

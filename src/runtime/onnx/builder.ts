@@ -78,6 +78,11 @@ export class OnnxBuilder {
     this.outputs.push(describeValue(output, shape, dtype));
   }
 
+  /** A value as an output under its own name. */
+  plainOutput(name: string, shape: Shape, dtype: DType): void {
+    this.outputs.push(describeValue(name, shape, dtype));
+  }
+
   node(operator: string, inputs: readonly string[], options: NodeOptions = {}): string {
     return this.nodeOutputs(operator, inputs, options)[0]!;
   }

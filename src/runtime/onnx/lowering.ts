@@ -8,6 +8,7 @@ import { sortTopologically } from '../../graph/tensor.js';
 import { listInputs } from '../program-values.js';
 import type { InputDescription, NamedTensors } from '../program.js';
 import { type WeightStore, quantizedBlock } from '../weights.js';
+import { lowerInPlace, readsCache, type UpdatedInput } from './attention-in-place.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './session.js';
 import { onnxForms } from './onnx-forms.js';
@@ -251,6 +252,8 @@ export interface LoweredModel {
   readonly bytes: Uint8Array;
   readonly inputs: readonly InputDescription[];
   readonly outputs: ReadonlyMap<string, { readonly shape: Shape; readonly dtype: DType }>;
+  /** Inputs that a run writes: names of the program's values. */
+  readonly updates: readonly UpdatedInput[];
   readonly folder: string | undefined; // where the model must lie while it is loaded
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
@@ -270,6 +273,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   const placement = new WeightPlacement(tensors, weights);
   const norms = findResidualNorms(tensors);
 
+  const updates: UpdatedInput[] = [];
   let widensWeights = false;
   const widen = (value: string): string => {
     widensWeights = true;
@@ -314,6 +318,12 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     const inputs = tensor.inputs.map((input) =>
       input.operation === 'weight' ? readWeight(input, tensor) : names.get(input)!,
     );
+    if (readsCache(tensor)) {
+      const lowered = lowerInPlace(builder, tensor, inputs);
+      updates.push(...lowered.updates);
+      names.set(tensor, lowered.result);
+      continue;
+    }
     const norm = norms.get(tensor);
     if (norm !== undefined) {
       const scale = readWeight(norm.inputs[1] as TensorOf<'weight'>, norm);
@@ -332,6 +342,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     bytes,
     inputs,
     outputs: new Map(Object.entries(outputs).map(([name, { shape, dtype }]) => [name, { shape, dtype }])),
+    updates,
     folder: placement.folder,
     externalFiles: placement.externalFiles,
     nodeCount: builder.nodeCount,

@@ -28,6 +28,7 @@ class NativeSession implements Session {
   private readonly nameAddresses = new Map<string, bigint>();
   private readonly inputs: NativeTensors;
   private readonly outputs: NativeTensors;
+  private readonly updatedPlaces: readonly number[];
   private readonly outputPlaces: ReadonlyMap<string, number>;
   /** What a run asks for: names and tensors of its outputs. */
   private readonly wanted: {
@@ -43,15 +44,17 @@ class NativeSession implements Session {
     private readonly signature: SessionSignature,
   ) {
     const { native } = api;
-    const { inputs, outputs } = signature;
-    const texts = [...inputs, ...outputs].map((name) => Buffer.from(`${name}\0`));
-    const pointerBytes = 8 * (inputs.length + 2 * outputs.length);
+    const { inputs, outputs, updates } = signature;
+    const names = [...inputs, ...outputs, ...updates.map(({ output }) => output)];
+    const texts = names.map((name) => Buffer.from(`${name}\0`));
+    const most = outputs.length + updates.length;
+    const pointerBytes = 8 * (inputs.length + 2 * most);
     const bytes = pointerBytes + texts.reduce((sum, text) => sum + text.length, 0);
     const memory = native.allocate(bytes);
     this.names = Number(memory);
     const block = native.view(memory, bytes);
     let at = pointerBytes;
-    for (const [index, name] of [...inputs, ...outputs].entries()) {
+    for (const [index, name] of names.entries()) {
       new Uint8Array(block).set(texts[index]!, at);
       this.nameAddresses.set(name, memory + BigInt(at));
       at += texts[index]!.length;
@@ -61,11 +64,12 @@ class NativeSession implements Session {
     const start = 8 * inputs.length;
     this.wanted = {
       address: this.names + start,
-      names: new BigUint64Array(block, start, outputs.length),
-      values: new BigUint64Array(block, start + 8 * outputs.length, outputs.length),
+      names: new BigUint64Array(block, start, most),
+      values: new BigUint64Array(block, start + 8 * most, most),
     };
     this.inputs = new NativeTensors(api, inputs.length);
     this.outputs = new NativeTensors(api, outputs.length);
+    this.updatedPlaces = updates.map(({ input }) => inputs.indexOf(input));
     this.outputPlaces = new Map(outputs.map((name, place) => [name, place]));
   }
 
@@ -87,6 +91,10 @@ class NativeSession implements Session {
       wanted.values[index] = this.outputs.addresses[place]!;
       return take;
     });
+    this.updatedPlaces.forEach((place, index) => {
+      wanted.names[outputs.length + index] = this.nameAddresses.get(this.signature.updates[index]!.output)!;
+      wanted.values[outputs.length + index] = this.inputs.addresses[place]!;
+    });
     this.api.call.Run(
       this.session,
       0,
@@ -94,7 +102,7 @@ class NativeSession implements Session {
       this.inputs.address,
       this.signature.inputs.length,
       wanted.address,
-      outputs.length,
+      outputs.length + this.updatedPlaces.length,
       wanted.address + wanted.names.byteLength,
     );
     outputs.forEach(({ name, dims }, index) => {

@@ -7,7 +7,8 @@ import { cast, multiply, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
 import { broadcast, pad, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/simplify.js';
-import { constant, type Tensor } from '../../graph/tensor.js';
+import { constant, createTensor, type Tensor } from '../../graph/tensor.js';
+import { readsCache } from './attention-in-place.js';
 
 const flattenRotation: RewriteRule = (tensor) => {
   if (tensor.operation !== 'rotate' || tensor.shape.length === 3) return undefined;
@@ -36,6 +37,26 @@ const scaleQueries: RewriteRule = (tensor) => {
   const scaled = reshape(rotate(x, cosine!, sine!), queries.shape);
   return attention(scaled, segments, mask, { ...attributes, scale: 1 });
 };
+
+/** A cache is read and written in place (attention-in-place.ts); the kernel wants heads next to each other. */
+const flattenCached: RewriteRule = (tensor) => {
+  if (!readsCache(tensor) || tensor.shape.length === 3) return undefined;
+  const [queries, mask, keys, values, ...own] = tensor.inputs as [Tensor, Tensor, Tensor, Tensor, Tensor];
+  const flatten = (x: Tensor): Tensor => {
+    const [batch, position, heads, width] = x.shape;
+    return reshape(x, [batch!, position!, multiplyDimensions(heads!, width!)]);
+  };
+  const flat = flatten(queries);
+  const inputs = [flat, mask, keys, values, ...own.map(flatten)];
+  const attended = createTensor('attention', inputs, tensor.attributes, {
+    shape: flat.shape,
+    dtype: 'float32',
+  });
+  return reshape(attended, tensor.shape);
+};
+
+const decomposeOthers: RewriteRule = (tensor) =>
+  readsCache(tensor) ? undefined : decomposeAttention(tensor);
 
 /** ScatterElements works per element: rows and indices of one axis. */
 const flattenScatter: RewriteRule = (tensor) => {
@@ -71,7 +92,8 @@ const widenMoves: RewriteRule = (tensor) => {
 
 export const onnxForms: readonly RewriteRule[] = [
   scaleQueries,
-  decomposeAttention,
+  flattenCached,
+  decomposeOthers,
   planContraction,
   flattenRotation,
   flattenScatter,

@@ -15,6 +15,7 @@ import { allocateHostRows } from '../row-buffer.js';
 import type { QuantizedType, WeightStore } from '../weights.js';
 import { inputName, outputName } from './builder.js';
 import { createSession, type SessionRequest } from './create-session.js';
+import { findNativeApi } from './native-api.js';
 import { CheckedSession, type Session } from './session.js';
 import { lowerToOnnx, type LoweredModel } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
@@ -50,6 +51,7 @@ class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
   readonly allocate = allocateHostRows;
   readonly keepsHalvesAbove: number;
+  readonly attendsInPlace: boolean;
   private readonly threads: number;
   private readonly packedWeightLimit: number;
   private readonly binding: SessionRequest['binding'];
@@ -64,6 +66,7 @@ class OnnxRuntime implements Runtime {
     this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
     this.keepsHalvesAbove = this.packedWeightLimit;
     this.binding = options.binding;
+    this.attendsInPlace = options.binding !== 'script' && findNativeApi() !== undefined;
     const { quantization } = options;
     this.quantizedWeights = quantization && new QuantizedWeights(quantization);
   }
@@ -136,6 +139,7 @@ class OnnxRuntime implements Runtime {
       signature: {
         inputs: model.inputs.map(({ name }) => inputName(name)),
         outputs: [...model.outputs.keys()].map(outputName),
+        updates: model.updates,
       },
       configuration: {
         // Drafter and target take turns: a spinning pool would steal the other's core.

@@ -3,6 +3,7 @@ import { cast } from '../../graph/operations/elementwise.js';
 import { input, type DType } from '../../graph/tensor.js';
 import type { RewriteRule } from '../../graph/simplify.js';
 import type { NamedTensors, TensorValue } from '../program.js';
+import type { UpdatedInput } from './attention-in-place.js';
 
 /**
  * A session whose products read packed copies from a file (packed-weights.ts). If ONNX Runtime does not find a copy,
@@ -65,10 +66,12 @@ export interface WantedOutput {
   readonly dims: readonly number[];
 }
 
-/** The names of all inputs and outputs. */
+/** The names of all inputs and outputs; what is updated counts as input only. */
 export interface SessionSignature {
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
+  /** Inputs that a run writes. */
+  readonly updates: readonly UpdatedInput[];
 }
 
 export interface SessionOptions {
