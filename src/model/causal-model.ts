@@ -173,10 +173,11 @@ export class CausalModel {
     if (current !== undefined && taps.every((layer) => current.tapped.includes(layer))) return current;
     this.checkTaps(taps);
     const tapped = [...new Set([...(current?.tapped ?? []), ...taps])].sort((left, right) => left - right);
+    const attendsInPlace = this.runtime.attendsInPlace?.(this.configuration.headSize) === true;
     const build = (form: 'lanes' | 'prefix' | 'alone'): NamedTensors => this.buildGraph(tapped, form);
     const program = compileLanes(this.runtime, 'verify', build('lanes'), [this.weights], {
       afterPrefix: () => build('prefix'),
-      alone: () => build('alone'),
+      alone: attendsInPlace ? () => build('alone') : undefined,
     });
     const included = { program, tapped };
     this.programs.push(included);

@@ -56,7 +56,7 @@ export interface Runtime {
   /** Programs draw tokens, so that rows of logits stay on the device. */
   readonly drawsInPrograms?: boolean | undefined;
   /** Attention of one sequence reads keys and values head by head, and writes new ones into the given buffer. */
-  readonly attendsInPlace?: boolean | undefined;
+  readonly attendsInPlace?: ((headSize: number) => boolean) | undefined;
   /** Buffers may hold tokens (the bits of int32), so that a program starts before the host knows what it reads. */
   readonly keepsTokens?: boolean | undefined;
   /** Zeros. */

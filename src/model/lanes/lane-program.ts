@@ -220,7 +220,7 @@ export async function compileLanes(
   const forms: ProgramForms = {
     lanes: compile(() => graph),
     afterPrefix: afterPrefix && compile(afterPrefix),
-    alone: runtime.attendsInPlace === true ? alone && compile(alone) : undefined,
+    alone: alone && compile(alone),
   };
   await (forms.alone ?? forms.lanes)();
   return new LaneProgram(stage, runtime, graph, forms);

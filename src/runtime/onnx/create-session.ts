@@ -21,5 +21,5 @@ export async function createSession(
     return createNativeSession(api, model, options, signature);
   }
   if (binding === 'native') throw new Error('the C interface of ONNX Runtime cannot be called here');
-  return createScriptSession(model, options);
+  return createScriptSession(model, options, signature);
 }

@@ -4,9 +4,7 @@
  */
 import { elementTypes } from './builder.js';
 import type { NativeApi } from './native-api.js';
-import type { SessionResult, SessionValue, WantedOutput } from './session.js';
-
-type Values = SessionResult['data'];
+import type { SessionData, SessionValue, WantedOutput } from './session.js';
 
 /** Copying less than this is faster than making a tensor. */
 const smallBytes = 64 * 1024;
@@ -23,7 +21,11 @@ interface Slot {
 export class NativeTensors {
   /** Of the array of tensors. */
   readonly address: number;
-  readonly addresses: BigUint64Array;
+  /** As the bits of doubles: these are copied without objects on the way. */
+  readonly addresses: Float64Array;
+  /** Counts the tensors made. */
+  version = 0;
+  private readonly handles: BigUint64Array;
   private readonly memory: bigint;
   private readonly shape: BigInt64Array;
   private readonly shapeAddress: number;
@@ -36,7 +38,8 @@ export class NativeTensors {
     const bytes = 8 * (count + maxAxes);
     this.memory = api.native.allocate(bytes);
     const block = api.native.view(this.memory, bytes);
-    this.addresses = new BigUint64Array(block, 0, count).fill(0n);
+    this.addresses = new Float64Array(block, 0, count).fill(0);
+    this.handles = new BigUint64Array(block, 0, count);
     this.shape = new BigInt64Array(block, 8 * count, maxAxes);
     this.address = Number(this.memory);
     this.shapeAddress = this.address + 8 * count;
@@ -51,7 +54,7 @@ export class NativeTensors {
   place(index: number, { type, data, dims, isShared }: SessionValue): void {
     const slot = this.slots[index]!;
     const bytes = data.byteLength;
-    if (isShared === true || bytes > smallBytes) {
+    if (isShared || bytes > smallBytes) {
       this.point(index, type, addressOf(this.api, data), bytes, dims);
       return;
     }
@@ -61,7 +64,7 @@ export class NativeTensors {
   }
 
   /** Returns what takes the values after the run. */
-  prepare(index: number, { type, dims }: WantedOutput): () => Values {
+  prepare(index: number, { type, dims }: WantedOutput): () => SessionData {
     const slot = this.slots[index]!;
     const count = dims.reduce((product, dimension) => product * dimension, 1);
     const bytes = count * (type === 'bool' ? 1 : 4);
@@ -114,12 +117,13 @@ export class NativeTensors {
     slot.address = address;
     slot.bytes = bytes;
     slot.dims = dims;
+    this.version += 1;
   }
 
   private drop(index: number): void {
     const slot = this.slots[index]!;
     if (slot.address === 0) return;
-    this.api.release.value(this.addresses[index]!);
+    this.api.release.value(this.handles[index]!);
     slot.address = 0;
   }
 }
@@ -130,7 +134,7 @@ function areEqual(left: readonly number[], right: readonly number[]): boolean {
   return true;
 }
 
-function viewAs(type: SessionValue['type'], block: ArrayBuffer, count: number): Values {
+function viewAs(type: SessionValue['type'], block: ArrayBuffer, count: number): SessionData {
   if (type === 'float32') return new Float32Array(block, 0, count);
   return type === 'int32' ? new Int32Array(block, 0, count) : new Uint8Array(block, 0, count);
 }

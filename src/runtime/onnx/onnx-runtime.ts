@@ -51,7 +51,7 @@ class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
   readonly allocate = allocateHostRows;
   readonly keepsHalvesAbove: number;
-  readonly attendsInPlace: boolean;
+  readonly attendsInPlace: (headSize: number) => boolean;
   private readonly threads: number;
   private readonly packedWeightLimit: number;
   private readonly binding: SessionRequest['binding'];
@@ -66,7 +66,9 @@ class OnnxRuntime implements Runtime {
     this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
     this.keepsHalvesAbove = this.packedWeightLimit;
     this.binding = options.binding;
-    this.attendsInPlace = options.binding !== 'script' && findNativeApi() !== undefined;
+    const isNative = options.binding !== 'script' && findNativeApi() !== undefined;
+    // The kernel takes no other sizes.
+    this.attendsInPlace = (headSize) => isNative && headSize % 8 === 0;
     const { quantization } = options;
     this.quantizedWeights = quantization && new QuantizedWeights(quantization);
   }

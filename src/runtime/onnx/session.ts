@@ -11,7 +11,7 @@ import type { UpdatedInput } from './attention-in-place.js';
  * over and recomputes.
  */
 export class CheckedSession implements Session {
-  private readonly checked = new Set<string>();
+  private readonly checked = new Set<number>();
   private replacement: Promise<Session> | undefined;
 
   constructor(
@@ -19,18 +19,15 @@ export class CheckedSession implements Session {
     private readonly loadReplacement: () => Promise<Session>,
   ) {}
 
-  async run(
-    inputs: Readonly<Record<string, SessionValue>>,
-    outputs: readonly WantedOutput[],
-  ): Promise<Readonly<Record<string, SessionResult>>> {
+  async run(inputs: readonly SessionValue[], outputs: readonly WantedOutput[]): Promise<SessionResults> {
     if (this.replacement === undefined) {
       const results = await this.packed.run(inputs, outputs);
       // An output without values proves nothing.
-      const unchecked = outputs.filter(
-        ({ name }) => !this.checked.has(name) && results[name]!.data.length > 0,
-      );
-      if (!unchecked.some(({ name }) => hasNaN(results[name]!))) {
-        for (const { name } of unchecked) this.checked.add(name);
+      const isUnchecked = ({ place }: WantedOutput, index: number): boolean =>
+        !this.checked.has(place) && results[index]!.length > 0;
+      if (!outputs.some((output, index) => isUnchecked(output, index) && hasNaN(results[index]!))) {
+        for (const [index, output] of outputs.entries())
+          if (isUnchecked(output, index)) this.checked.add(output.place);
         return results;
       }
       this.replacement ??= this.loadReplacement();
@@ -45,26 +42,29 @@ export class CheckedSession implements Session {
   }
 }
 
-function hasNaN({ data }: SessionResult): boolean {
+function hasNaN(data: SessionData): boolean {
   return data instanceof Float32Array && data.some(Number.isNaN);
 }
 
-export interface SessionResult {
-  readonly data: Float32Array | Int32Array | Uint8Array;
-  readonly dims: readonly number[];
-}
+export type SessionData = Float32Array | Int32Array | Uint8Array;
 
-export interface SessionValue extends SessionResult {
+export interface SessionValue {
   readonly type: 'float32' | 'int32' | 'bool';
+  readonly data: SessionData;
+  readonly dims: readonly number[];
   /** In a buffer of the runtime, which is read in place. */
-  readonly isShared?: boolean | undefined;
+  readonly isShared: boolean;
 }
 
 export interface WantedOutput {
-  readonly name: string;
+  /** Among the session's outputs. */
+  readonly place: number;
   readonly type: SessionValue['type'];
   readonly dims: readonly number[];
 }
+
+/** In the order in which they were wanted. */
+export type SessionResults = readonly SessionData[];
 
 /** The names of all inputs and outputs; what is updated counts as input only. */
 export interface SessionSignature {
@@ -82,10 +82,8 @@ export interface SessionOptions {
 }
 
 export interface Session {
-  run(
-    inputs: Readonly<Record<string, SessionValue>>,
-    outputs: readonly WantedOutput[],
-  ): Promise<Readonly<Record<string, SessionResult>>>;
+  /** Takes all inputs in order. */
+  run(inputs: readonly SessionValue[], outputs: readonly WantedOutput[]): Promise<SessionResults>;
   release(): Promise<void>;
 }
 
@@ -108,11 +106,10 @@ export function carryOutputs(outputs: NamedTensors): NamedTensors {
 }
 
 /** Only half types are given as bits. */
-export function toCarrier({ data, shape }: TensorValue, dtype: DType): SessionValue {
-  const carried = isHalf(dtype) ? decodeHalves(data as Uint16Array, dtype) : data;
-  return { type: carrierOf(dtype), data: carried as SessionValue['data'], dims: shape };
+export function toCarrier(data: TensorValue['data'], dtype: DType): SessionData {
+  return isHalf(dtype) ? decodeHalves(data as Uint16Array, dtype) : (data as SessionData);
 }
 
-export function fromCarrier({ data, dims }: SessionResult, dtype: DType): TensorValue {
-  return { data: isHalf(dtype) ? encodeHalves(data, dtype) : data, shape: dims };
+export function fromCarrier(data: SessionData, dtype: DType): TensorValue['data'] {
+  return isHalf(dtype) ? encodeHalves(data, dtype) : data;
 }
