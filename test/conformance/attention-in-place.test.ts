@@ -64,7 +64,9 @@ describe.skipIf(native.attendsInPlace?.(8) !== true)('attention in place', () =>
     const program = await native.compile(graph);
     const given = { ...rest, pastKeys: resident(caches[0]!, shape), pastValues: resident(caches[1]!, shape) };
     const { mixed } = await program.run(given);
-    mixed!.data.forEach((value, index) => expect(value).toBeCloseTo(expected.mixed!.data[index]!, 5));
+    mixed!.data.forEach((value, index) => {
+      expect(value).toBeCloseTo(expected.mixed!.data[index]!, 5);
+    });
     for (const [index, name] of (['keys', 'values'] as const).entries()) {
       const after = await caches[index]!.read();
       for (let head = 0; head < keyValueHeads; head++) {
