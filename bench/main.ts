@@ -15,6 +15,7 @@ const cases: Readonly<Record<string, string>> = {
   'forward-backward': 'a batch of 64 x 64 tokens forward and backward, beside PyTorch',
   quantization: 'speed, perplexity and greedy agreement of int8 and int4 beside float32 on the CPU',
   'auto-policy': 'the adaptive policy against fixed ones, with one sequence and with eight',
+  'hybrid-drafting': 'a lookup beside a drafter against its halves, with auto and chain:4',
   'audit-step': "one step of the audit's search, beside PyTorch with a prefix cache",
   'training-step': 'one training step of EAGLE-3 and of a draft model, beside PyTorch',
   'training-gradients': "training gradients against PyTorch's; --write updates test/golden/training.json",

@@ -24,7 +24,7 @@ describe('the systems of a benchmark', () => {
     expect(planDrafters(flagsWith({})).map(({ source }) => source)).toEqual([
       ...bundledDrafters.map(bundledDrafterFolder),
       'ngram:1,4',
-      `ngram:3,8+${bundledDrafterFolder('eagle3')}`,
+      `ngram:1,16+${bundledDrafterFolder('eagle3')}`,
     ]);
     expect(plan({ draft: ['dynamic:8,2,2'] })).toHaveLength(bundledDrafters.length);
   });

@@ -35,7 +35,7 @@ describe('describeFit', () => {
     const [[label, value], [, there]] = fitLines(fit, model) as [[string, string], [string, string]];
     expect(label).toBe('would run on');
     expect(value).toMatch(/^Alpha \(cuda:0\) in bfloat16, .* free: fits$/);
-    expect(there).toMatch(/of weights, 10\.2 MB of KV cache for the whole context/);
+    expect(there).toMatch(/of weights, 5\.12 MB of KV cache for the whole context/);
   });
 
   it('says how much of the context has room', async () => {

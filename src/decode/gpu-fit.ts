@@ -9,7 +9,7 @@ import { keepIfRoom, nameDevice, thisMachine } from '../runtime/device-choice.js
 
 export interface GpuMemory {
   readonly weightBytes: number;
-  /** Kept in float32 regardless of the compute type. */
+  /** Keys and values. */
   readonly bytesPerToken: number;
 }
 
@@ -19,11 +19,14 @@ const typeBytes = { float32: floatBytes, bfloat16: 2, float16: 2 } as const sati
   number
 >;
 
+/** float16 may have no room for them. */
+const cacheBytes = { ...typeBytes, float16: floatBytes };
+
 /** cuBLASLt's workspace and intermediate results for typical prompts. */
 export const passBytes = 2 ** 29;
 
 /**
- * Matrices have the compute type; vectors and the embedding table are float32. Tied embeddings exist in both.
+ * Matrices and the embedding table have the compute type; vectors are float32.
  */
 export function estimateGpuMemory(configuration: ModelConfiguration, dtype: ComputeType): GpuMemory {
   const { vocabularySize, hiddenSize, layerCount, keyValueHeadCount, headSize, tiedEmbeddings } =
@@ -36,10 +39,10 @@ export function estimateGpuMemory(configuration: ModelConfiguration, dtype: Comp
     );
   const layerBytes = (layerCount - sparse) * bytesOf(undefined) + sparse * bytesOf(configuration.experts);
   const table = vocabularySize * hiddenSize;
-  const outputBytes = tiedEmbeddings && dtype === 'float32' ? 0 : typeBytes[dtype] * table;
+  const tables = tiedEmbeddings ? 1 : 2;
   return {
-    weightBytes: layerBytes + floatBytes * (table + hiddenSize) + outputBytes,
-    bytesPerToken: floatBytes * 2 * layerCount * keyValueHeadCount * headSize,
+    weightBytes: layerBytes + tables * typeBytes[dtype] * table + floatBytes * hiddenSize,
+    bytesPerToken: cacheBytes[dtype] * 2 * layerCount * keyValueHeadCount * headSize,
   };
 }
 

@@ -129,7 +129,7 @@ class SpeculativeSequence {
     const startMs = performance.now();
     let root = await this.readPrompt();
     // A drafter that is about to draft reads the prompt as part of the prefill.
-    let choice = request.policy.choose();
+    let choice = request.policy.choose(this.session);
     if (root === undefined) answer.end('aborted');
     else if (choice.policy !== undefined && this.session!.room > 0) await this.session!.catchUp?.();
     const firstMs = performance.now();
@@ -138,7 +138,7 @@ class SpeculativeSequence {
     while (root !== undefined) {
       root = await this.step(root, choice);
       if (root !== undefined)
-        choice = this.session === undefined ? { policy: undefined } : request.policy.choose();
+        choice = this.session === undefined ? { policy: undefined } : request.policy.choose(this.session);
     }
     const clock = { startMs, firstMs, endMs: performance.now() };
     const generation = finishGeneration(request.promptIds, answer, clock);
@@ -228,7 +228,7 @@ class SpeculativeSequence {
   }
 
   /** As deep as the contexts allow. A plain step has only the root. */
-  private async draft(root: number, { policy }: DraftChoice): Promise<TokenTree> {
+  private async draft(root: number, { policy, source }: DraftChoice): Promise<TokenTree> {
     const { session, cache, answer, request, draftRandom: random } = this;
     const { sampling, held, onNotice } = request;
     if (session === undefined || policy === undefined) return chainTree(root, []);
@@ -253,7 +253,7 @@ class SpeculativeSequence {
       const onTokens = (chain: RowBuffer): void => {
         this.ahead = this.startPass(root, chain);
       };
-      const drafting = { root, policy, sampling, random, depthLimit, along, onPasses };
+      const drafting = { root, policy, source, sampling, random, depthLimit, along, onPasses };
       return await growTree(session, { ...drafting, onTokens: mayStart ? onTokens : undefined });
     } catch (cause) {
       const unread = await this.ahead;

@@ -29,13 +29,20 @@ export interface Drafter {
   readonly parameterCount: number;
   /** Of its keys and values, if it has no graph that says so. */
   readonly cacheSizes?: CacheSizes | undefined;
-  /** Matches in the text that replace its chains (ngram.ts). */
+  /** Of a lookup in the text beside it (hybrid.ts). */
   readonly lookup?: MatchLengths | undefined;
   prepare(drafts?: PreparedDrafts): Promise<void>;
   /** `scheduler` joins its passes with those of other sequences. */
   startSession(scheduler?: PassScheduler): DraftSession;
   /** For gradients and for scoring many candidates; undefined if there is none. */
   readonly graph: DraftGraph | undefined;
+}
+
+/** Empty where nothing was found. */
+export interface LookupDraft {
+  readonly tokens: readonly number[];
+  /** [level] How likely all tokens up to this one are right. */
+  readonly survival: readonly number[];
 }
 
 /** How many tokens of the text have to match (ngram.ts). */
@@ -51,11 +58,10 @@ export interface DraftSession {
   readonly room: number;
   /** Proposals depend only on the text, at any temperature; it has draftChain. */
   readonly isDeterministic?: boolean | undefined;
-  /**
-   * Tokens found in the text itself (ngram.ts), at most `length`: they replace a chain and are merged into a tree. Empty
-   * where nothing was found.
-   */
-  lookUp?(length: number): readonly number[];
+  /** What the text itself suggests (hybrid.ts), at most `length` tokens. */
+  lookUp?(length: number): LookupDraft;
+  /** Its tokens if they should bring more for their cost than a chain of the drafter; else none. */
+  lookUpInstead?(length: number): readonly number[];
   /**
    * Scores of the tokens after each node. Node 0 is the root; the nodes of a call have one depth, and their parents
    * were expanded since the last observe.

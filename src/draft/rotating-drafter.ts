@@ -73,7 +73,8 @@ export function forwardSession(current: () => DraftSession): DraftSession {
     get siblings() {
       return current().siblings;
     },
-    lookUp: (length) => current().lookUp?.(length) ?? [],
+    lookUp: (length) => current().lookUp?.(length) ?? { tokens: [], survival: [] },
+    lookUpInstead: (length) => current().lookUpInstead?.(length) ?? [],
     observe(verified) {
       current().observe(verified);
     },

@@ -8,14 +8,15 @@ import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
 import { eagle3, pEagle } from './eagle/eagle3.js';
-import { addLookup, ngram, parseHybrid, withLookup } from './ngram/ngram.js';
+import { addLookup } from './ngram/hybrid.js';
+import { ngram, parseHybrid, withLookup } from './ngram/ngram.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { mtp } from './mtp/mtp.js';
 import { pard } from './pard/pard.js';
 import { misfit } from './reading/checks.js';
 
-/** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:3,8+FOLDER`. */
+/** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:1,16+FOLDER`. */
 export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
   const drafter = await openDrafter(source, options);
   options.target.checkTaps(drafter.taps);

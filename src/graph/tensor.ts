@@ -85,6 +85,8 @@ export interface Attention {
   readonly heads: number; // of one lane
   readonly keyValueHeads: number; // of one lane; divides the heads
   readonly scale: number;
+  /** Of keys and values that are kept; new ones are rounded to it, so that it does not matter when they were made. */
+  readonly cacheType?: HalfType | undefined;
 }
 
 export type OperationName = keyof Attributes;

@@ -107,7 +107,7 @@ export class CausalModel {
 
   constructor({ name, configuration, scope, weights, runtime }: ModelParts) {
     this.name = name;
-    this.configuration = configuration;
+    this.configuration = { ...configuration, cacheType: runtime.cacheType };
     this.scope = scope;
     this.weights = weights;
     this.runtime = runtime;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import type { HalfType } from '../core/half-floats.js';
 import { createExperts, expertSchema, type Experts } from './experts.js';
 import { contextFields, families, readContext } from './families.js';
 import type { ContextReach, FamilyName, FamilyTraits } from './families.js';
@@ -15,6 +16,8 @@ export interface ModelConfiguration extends ContextReach, FamilyTraits {
   readonly headCount: number;
   readonly keyValueHeadCount: number;
   readonly headSize: number;
+  /** Of keys and values, as the runtime wants it; default float32. */
+  readonly cacheType?: HalfType | undefined;
   readonly vocabularySize: number;
   readonly normEpsilon: number;
   readonly rotaryBase: number;

@@ -25,6 +25,7 @@ export type LayerSizes = Pick<
   | 'queryKeyValueBias'
   | 'outputBias'
   | 'queryKeyNorm'
+  | 'cacheType'
 >;
 
 export interface AttentionContext {
@@ -120,7 +121,7 @@ export function attend(
   context: AttentionContext,
   { prefix, past, cache, earlier, drafted }: AttentionMemory = {},
 ): LayerResult {
-  const { headCount, keyValueHeadCount, headSize, hiddenSize } = sizes;
+  const { headCount, keyValueHeadCount, headSize, hiddenSize, cacheType } = sizes;
   const [batch, position] = x.shape as [Dimension, Dimension];
   const rows = projectRows(x, name, sizes, context);
   const { mask, lanes = 1 } = context;
@@ -152,7 +153,7 @@ export function attend(
       ),
     ],
     mask,
-    { heads: headCount, keyValueHeads: keyValueHeadCount, scale: 1 / Math.sqrt(headSize) },
+    { heads: headCount, keyValueHeads: keyValueHeadCount, scale: 1 / Math.sqrt(headSize), cacheType },
   );
   const joined = reshape(mixed, [batch, position, headCount * headSize]);
   const hidden = project(joined, `${name}.o_proj`, headCount * headSize, hiddenSize, sizes.outputBias);

@@ -61,7 +61,11 @@ export function bindInputs(
   return bindings;
 }
 
-function checkInput({ name, shape }: InputDescription, value: GivenValue, bindings: DimensionBindings): void {
+function checkInput(
+  { name, shape, dtype }: InputDescription,
+  value: GivenValue,
+  bindings: DimensionBindings,
+): void {
   let fits = value.shape.length === shape.length;
   let count = 1;
   for (let axis = 0; fits && axis < shape.length; axis++) {
@@ -70,7 +74,10 @@ function checkInput({ name, shape }: InputDescription, value: GivenValue, bindin
     fits = (typeof dimension === 'number' ? dimension : evaluateDimension(dimension, bindings)) === size;
     count *= size;
   }
-  const given = 'data' in value ? value.data.length : value.buffer.rowCount * value.buffer.width;
+  const given =
+    'data' in value
+      ? value.data.length
+      : value.buffer.rowCount * value.buffer.width * (isHalf(dtype) ? 2 : 1);
   if (fits && given === count) return;
   const seen = `Input "${name}" has shape ${formatShape(value.shape)}`;
   if (fits) throw new MistletoeError('runtime', `${seen} and ${given} values, expected ${count} values.`);
@@ -79,7 +86,7 @@ function checkInput({ name, shape }: InputDescription, value: GivenValue, bindin
   throw new MistletoeError('runtime', `${seen}, expected ${formatShape(shape)}${where}.`);
 }
 
-/** Of host values; buffers hold float32. */
+/** Of host values. */
 export function checkTypes(descriptions: readonly InputDescription[], values: MixedValues): void {
   for (const { name, dtype } of descriptions) {
     const value = values[name]!;

@@ -3,6 +3,7 @@
  * are host arrays or buffers; outputs are fresh arrays, fresh buffers or given buffers, and belong to the caller.
  */
 import { MistletoeError } from '../core/errors.js';
+import type { HalfType } from '../core/half-floats.js';
 import type { Shape } from '../graph/dimension.js';
 import type { DType, Tensor } from '../graph/tensor.js';
 import type { RowBuffer } from './row-buffer.js';
@@ -14,7 +15,10 @@ export interface TensorValue {
   readonly data: Float32Array | Int32Array | Uint8Array | Uint16Array;
 }
 
-/** Stays in the runtime: all rows of the buffer. Four bytes a value, float32 or the bits of an int32. */
+/**
+ * Stays in the runtime: all rows of the buffer, whose values have four bytes: a float32, or the bits of an int32 or of
+ * two halves.
+ */
 export interface ResidentValue {
   readonly shape: readonly number[];
   readonly buffer: RowBuffer;
@@ -59,6 +63,8 @@ export interface Runtime {
   readonly attendsInPlace?: ((headSize: number) => boolean) | undefined;
   /** Buffers may hold tokens (the bits of int32), so that a program starts before the host knows what it reads. */
   readonly keepsTokens?: boolean | undefined;
+  /** Of keys and values; default float32. */
+  readonly cacheType?: HalfType | undefined;
   /** Zeros. */
   allocate(rowCount: number, width: number): RowBuffer;
   compile(

@@ -4,7 +4,9 @@
  */
 import { expect, it } from 'vitest';
 import { type Dimension, addDimensions, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
+import type { HalfType } from '../../src/core/half-floats.js';
 import { attention } from '../../src/graph/operations/attention.js';
+import { isKept } from '../../src/graph/operations/attention-view.js';
 import { add } from '../../src/graph/operations/elementwise.js';
 import { input, type SegmentKind } from '../../src/graph/tensor.js';
 import { createInterpreter } from '../oracle/interpreter.js';
@@ -24,6 +26,7 @@ interface Sizes {
   readonly size: number;
   readonly lanes?: Dimension;
   readonly ownMasks?: boolean;
+  readonly cacheType?: HalfType | undefined;
 }
 
 function build({
@@ -33,6 +36,7 @@ function build({
   size,
   lanes: own = 1,
   ownMasks = false,
+  cacheType,
 }: Sizes): NamedTensors {
   const keyHeads = multiplyDimensions(own, keyValueHeads);
   const shapes: Readonly<Record<string, readonly Dimension[]>> = {
@@ -42,14 +46,14 @@ function build({
   };
   const sides = segments.map((kind) => ({
     kind,
-    keys: input(`${kind}Keys`, shapes[kind]!),
-    values: input(`${kind}Values`, shapes[kind]!),
+    keys: input(`${kind}Keys`, shapes[kind]!, isKept(kind) ? cacheType : 'float32'),
+    values: input(`${kind}Values`, shapes[kind]!, isKept(kind) ? cacheType : 'float32'),
   }));
   const seen = sides.map(({ keys }) => keys.shape.at(-3)!).reduce(addDimensions);
   const owners = own !== 1 ? [own, 1] : ownMasks ? [batch] : [];
   const mask = input('mask', [...owners, position, seen]);
   const queries = input('queries', [batch, position, multiplyDimensions(own, heads), size]);
-  const mixed = attention(queries, sides, mask, { heads, keyValueHeads, scale: 0.2 });
+  const mixed = attention(queries, sides, mask, { heads, keyValueHeads, scale: 0.2, cacheType });
   // Lengths that stand in sums and products only would not be known.
   return { mixed, known: add(input('known', [batch, position, own]), 1) };
 }
@@ -88,6 +92,10 @@ describeCuda('attention on tensor cores', { productType: 'bfloat16' }, (bench) =
       ...{ title: 'lanes', segments: ['common', 'shared', 'own'], heads: 2, keyValueHeads: 1, size: 32 },
       ...{ lanes, isQuick: true },
     },
+    {
+      ...{ title: 'a past in halves', segments: ['common', 'shared', 'own'], heads: 2, keyValueHeads: 1 },
+      ...{ size: 32, lanes, isQuick: true, cacheType: 'bfloat16' },
+    },
     { title: 'masks of sequences', segments: ['own'], heads: 2, keyValueHeads: 1, size: 32, ownMasks: true },
     { title: 'the largest heads', segments: ['shared', 'own'], heads: 1, keyValueHeads: 1, size: 128 },
   ];
@@ -98,17 +106,21 @@ describeCuda('attention on tensor cores', { productType: 'bfloat16' }, (bench) =
       { batch: 2, position: 17, lanes: 2, stem: 40, past: 35 },
       // More columns than all warps of a block take at once.
       { batch: 1, position: 16, lanes: 1, stem: 33, past: 270 },
+      // More rows than are split.
+      { batch: 1, position: 70, lanes: 1, stem: 3, past: 5 },
     ]);
   });
 
   const sequences = [
-    { ownMasks: true, size: 32, isQuick: true },
-    { ownMasks: false, size: 64, isQuick: false },
+    { ownMasks: true, size: 32, cacheType: undefined, isQuick: true },
+    { ownMasks: true, size: 32, cacheType: 'bfloat16' as const, isQuick: true },
+    { ownMasks: false, size: 64, cacheType: undefined, isQuick: false },
   ];
   it.each(casesOfTier(sequences, ({ isQuick }) => isQuick))(
-    'sees the same in many sequences, masks of their own: $ownMasks',
-    async ({ ownMasks, size }) => {
-      const outputs = build({ segments: ['shared', 'own'], heads: 2, keyValueHeads: 1, size, ownMasks });
+    'sees the same in many sequences, masks of their own: $ownMasks, past in $cacheType',
+    async ({ ownMasks, size, cacheType }) => {
+      const sides = { segments: ['shared', 'own'] as const, heads: 2, keyValueHeads: 1 };
+      const outputs = build({ ...sides, size, ownMasks, cacheType });
       const sizes = [
         { batch: 3, position: 18, past: 33 },
         // More rows and columns than a block takes at once.

@@ -16,7 +16,7 @@ import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { tiny } from '../support/tiny-checkpoints.js';
-import { drafterVariants } from '../support/tiny-drafters.js';
+import { drafterVariants, hybridVariant } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
 const models = new TinyModels(tiny);
@@ -26,7 +26,8 @@ let target: CausalModel;
 let drafters: readonly Drafter[];
 beforeAll(async () => {
   ({ target } = await models.loadTarget());
-  drafters = await models.loadOneOfEachSystem(target);
+  const hybrid = hybridVariant.write(models.freshFolder(), tiny);
+  drafters = [...(await models.loadOneOfEachSystem(target)), await models.loadDrafter(hybrid, target)];
 });
 
 type Decode = (request: Partial<GenerationRequest>) => Promise<Generation | SpeculativeGeneration>;

@@ -5,6 +5,7 @@ import { Engine } from '../../src/decode/engine/engine.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodePlain, type GenerationRequest } from '../../src/decode/plain.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { addLookup } from '../../src/draft/ngram/hybrid.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
@@ -101,6 +102,23 @@ describeEmulated('a pass that starts ahead', () => {
     };
     const aborted = await plain(target, { signal: abort.signal, onToken });
     expect(aborted).toMatchObject({ finishReason: 'aborted', tokenIds: tokenIds.slice(0, 2) });
+    await models.dispose();
+  });
+
+  it('starts for the drafter of a hybrid, and waits for lookups', async () => {
+    const { models, target, drafter, seen } = await load(true);
+    const promptIds = [...prompt, ...prompt];
+    const expected = await plain(target, { promptIds });
+    const hybrid = addLookup('ngram:1,16', drafter);
+    const before = seen.ahead;
+    expect((await draft(target, hybrid, { promptIds })).tokenIds).toEqual(expected.tokenIds);
+    expect(seen.ahead).toBeGreaterThan(before);
+    for (const source of ['lookup', 'drafter'] as const) {
+      const chosen = { policy: resolveText('chain:3', drafter), source };
+      const policy = { chainLengths: [3], choose: () => chosen, learn: () => undefined };
+      const { tokenIds } = await decodeSpeculative(target, hybrid, { ...request({ promptIds }), policy });
+      expect(tokenIds).toEqual(expected.tokenIds);
+    }
     await models.dispose();
   });
 

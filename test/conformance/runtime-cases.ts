@@ -2,11 +2,12 @@
  * What every runtime must compute: one graph of one operation per case, with the sizes of its symbols in successive
  * runs of one program. The values are drawn here, so that all runtimes see the same.
  */
-import { encodeHalves, isHalf } from '../../src/core/half-floats.js';
+import { encodeHalves, type HalfType, isHalf } from '../../src/core/half-floats.js';
 import { type Random, createRandom } from '../../src/core/random.js';
 import type { Dimension } from '../../src/graph/dimension.js';
 import { addDimensions, evaluateDimension, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
 import { attention, rotate } from '../../src/graph/operations/attention.js';
+import { isKept } from '../../src/graph/operations/attention-view.js';
 import { contract, matmul, expertProduct } from '../../src/graph/operations/contraction.js';
 import * as drawing from '../../src/graph/operations/indexing.js';
 import * as indexing from '../../src/graph/operations/indexing.js';
@@ -433,10 +434,11 @@ interface AttentionSizes {
   readonly ownMasks?: boolean;
   readonly heads?: number;
   readonly keyValueHeads?: number;
+  readonly cacheType?: HalfType;
 }
 
 function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
-  const { segments, batch: b = batch, lanes, heads: count = 2, keyValueHeads = count } = options;
+  const { segments, batch: b = batch, lanes, heads: count = 2, keyValueHeads = count, cacheType } = options;
   const owners = lanes !== undefined ? [lanes, 1] : options.ownMasks === true ? [b] : [];
   const size = 3;
   const head = multiplyDimensions(lanes ?? 1, keyValueHeads);
@@ -454,11 +456,11 @@ function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
     input('queries', [b, position, multiplyDimensions(lanes ?? 1, count), size]),
     segments.map((kind, index) => ({
       kind,
-      keys: input(`keys${index}`, shapes[kind]),
-      values: input(`values${index}`, shapes[kind]),
+      keys: input(`keys${index}`, shapes[kind], isKept(kind) ? cacheType : 'float32'),
+      values: input(`values${index}`, shapes[kind], isKept(kind) ? cacheType : 'float32'),
     })),
     input('mask', [...owners, ...rows]),
-    { heads: count, keyValueHeads, scale: 0.6 },
+    { heads: count, keyValueHeads, scale: 0.6, cacheType },
   );
   // Lengths that stand in sums and products only would not be known.
   const pasts = [
@@ -472,7 +474,8 @@ function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
     known.map((_, axis) => axis),
   );
   return describeCase('attention', name, elementwise.add(output, shaping.reshape(total, [])), {
-    sources: listInputs({ output }).map((entry) => entry.name),
+    // Rounding has steps: its gradient is meant, not measured.
+    sources: cacheType === undefined ? listInputs({ output }).map((entry) => entry.name) : [],
   });
 }
 
@@ -517,6 +520,11 @@ const attentionCases: readonly RuntimeCase[] = [
     segments: ['shared', 'own', 'diagonal', 'diagonal'],
     heads: 4,
     keyValueHeads: 2,
+  }),
+  attentionCase('a past in bfloat16', { segments: ['shared', 'own'], cacheType: 'bfloat16' }),
+  attentionCase('a past in float16, diagonals and lanes', {
+    segments: ['common', 'shared', 'own', 'diagonal'],
+    ...{ lanes: symbol('lanes'), cacheType: 'float16' },
   }),
 ];
 

@@ -1,6 +1,7 @@
 import { largest } from '../../src/core/vector.js';
-import { ownersOfMask } from '../../src/graph/operations/attention-view.js';
-import type { TensorOf } from '../../src/graph/tensor.js';
+import { roundToHalf } from '../../src/core/half-floats.js';
+import { isKept, ownersOfMask } from '../../src/graph/operations/attention-view.js';
+import type { SegmentKind, TensorOf } from '../../src/graph/tensor.js';
 import type { DenseValue, Index } from './dense-value.js';
 import { fill, read } from './dense-value.js';
 
@@ -9,14 +10,14 @@ export function runAttention(
   [queries, mask, ...memory]: readonly DenseValue[],
   { shape }: { readonly shape: readonly number[] },
 ): Float64Array {
-  const { segments, heads, keyValueHeads, scale } = attributes;
+  const { segments, heads, keyValueHeads, scale, cacheType } = attributes;
   const size = shape[3]!;
   const known = new Map<string, readonly Sight[]>();
   return fill(shape, ([batch, position, head, at]) => {
     const key = `${batch} ${position} ${head}`;
     const seen = known.get(key) ?? look(batch!, position!, head!);
     known.set(key, seen);
-    return seen.reduce((total, { weight, values, row }) => total + weight * read(values, [...row, at!]), 0);
+    return seen.reduce((total, { weight, readValue }) => total + weight * readValue(at!), 0);
   });
 
   /** The columns of the mask that no other segment has. */
@@ -45,24 +46,29 @@ export function runAttention(
         }[kind];
         let product = 0;
         for (let pair = 0; pair < size; pair++) {
-          product += read(queries!, [batch, position, head, pair]) * read(keys, [...row, pair]);
+          product += read(queries!, [batch, position, head, pair]) * readSide(kind, keys, [...row, pair]);
         }
         const owner = { all: [], batch: [batch], lanes: [lane, 0] }[ownersOfMask(mask!)];
         const place = [...owner, position, column];
         const added = kind === 'diagonal' ? 0 : read(mask!, place);
         column += 1;
-        return { score: scale * product + added, values, row };
+        const readValue = (place: number): number => readSide(kind, values, [...row, place]);
+        return { score: scale * product + added, readValue };
       });
     });
     const top = largest(sights.map(({ score }) => score));
     const powers = sights.map(({ score }) => Math.exp(score - top));
     const total = powers.reduce((left, right) => left + right, 0);
-    return sights.map(({ values, row }, index) => ({ values, row, weight: powers[index]! / total }));
+    return sights.map(({ readValue }, index) => ({ readValue, weight: powers[index]! / total }));
+  }
+
+  function readSide(kind: SegmentKind, side: DenseValue, index: Index): number {
+    const value = read(side, index);
+    return isKept(kind) || cacheType === undefined ? value : roundToHalf(value, cacheType);
   }
 }
 
 interface Sight {
   readonly weight: number;
-  readonly values: DenseValue;
-  readonly row: Index; // of the values, without the last axis
+  readonly readValue: (place: number) => number;
 }

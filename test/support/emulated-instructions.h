@@ -39,6 +39,12 @@ inline void loadFour(unsigned& x, unsigned& y, unsigned& z, unsigned& w, const v
   w = words[3];
 }
 
+inline void loadTwo(unsigned& x, unsigned& y, const void* from) {
+  const unsigned* const words = static_cast<const unsigned*>(from);
+  x = words[0];
+  y = words[1];
+}
+
 /** Kernels run one after the other, and no compiler moves their loads. */
 template <typename... Values> inline void doNothing(Values&...) {}
 

@@ -1,7 +1,7 @@
 /** What kernels ask of a GPU by assembly, and what the same kernels compute on a GPU that has no such instructions. */
 import { afterAll, describe, expect, it } from 'vitest';
 import type { HalfType } from '../../src/core/half-floats.js';
-import { encodeHalves } from '../../src/core/half-floats.js';
+import { decodeHalves, encodeHalves } from '../../src/core/half-floats.js';
 import { kernelPrelude } from '../../src/runtime/cuda/kernels/kernel-plan.js';
 import { createEmulatedDevice, findCompiler } from './emulated-device.js';
 import { floats } from './emulated-suite.js';
@@ -98,5 +98,23 @@ describe.skipIf(findCompiler() === undefined).each([
     const loaded = new Float32Array(64);
     await run('if (lane < 16) ((uint4*)out)[lane] = loadOnce((const uint4*)in + lane);', values, loaded);
     expect(loaded).toEqual(values);
+    await run('((uint2*)out)[lane] = readAhead((const uint2*)in + lane);', values, loaded.fill(0));
+    expect(loaded).toEqual(values);
+  });
+
+  it('widen and round four values as they are stored', async () => {
+    const values = floats(128, (index) => Math.sin(index) * 10 ** ((index % 9) - 4));
+    for (const [type, name] of [
+      ['bfloat16', 'Bfloat16'],
+      ['float16', 'Float16'],
+    ] as const) {
+      const stored = encodeHalves(values, type);
+      const found = new Float32Array(128);
+      await run(`((float4*)out)[lane] = round${name}(((const float4*)in)[lane]);`, values, found);
+      expect(found).toEqual(decodeHalves(stored, type));
+      const packed = new Float32Array(stored.buffer);
+      await run(`((float4*)out)[lane] = widen${name}(((const uint2*)in)[lane]);`, packed, found.fill(0));
+      expect(found).toEqual(decodeHalves(stored, type));
+    }
   });
 });

@@ -73,6 +73,7 @@ const tileProduct = (shape: string, type: string): string =>
 /** Functions of emulated-instructions.h, by the whole text of the instruction. */
 const instructions: ReadonlyMap<string, string> = new Map([
   ['ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];', 'loadFour'],
+  ['ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];', 'loadTwo'],
   ['griddepcontrol.launch_dependents;', 'doNothing'],
   ['griddepcontrol.wait;', 'doNothing'],
   ['', 'doNothing'],

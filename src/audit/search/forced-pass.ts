@@ -112,7 +112,7 @@ function declareAngles(prefix: string, headSize: number, mask: Tensor): Attentio
 function declareCache(name: string, sizes: CacheSizes): readonly KeyValueRows[] {
   const shape: Dimension[] = [symbol('past'), sizes.keyValueHeadCount, sizes.headSize];
   return Array.from({ length: sizes.layerCount }, (_, layer) => ({
-    keys: input(`${name}${2 * layer}`, shape),
-    values: input(`${name}${2 * layer + 1}`, shape),
+    keys: input(`${name}${2 * layer}`, shape, sizes.cacheType),
+    values: input(`${name}${2 * layer + 1}`, shape, sizes.cacheType),
   }));
 }

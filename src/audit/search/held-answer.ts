@@ -23,7 +23,7 @@ import { broadcast, reshape, slice } from '../../graph/operations/shaping.js';
 import { type NamedValues, float32, int32 } from '../../runtime/program.js';
 import type { ForcedPass } from './forced-pass.js';
 import type { Drafter, MatchLengths } from '../../draft/drafter.js';
-import { LookupIndex } from '../../draft/ngram/ngram.js';
+import { TextLookup } from '../../draft/ngram/text-lookup.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { StepCounts } from '../../measure/statistics.js';
 
@@ -140,6 +140,37 @@ export function followsAnswer(pass: Pick<ForcedPass, 'targetLogits'>, answer: He
 type AcceptanceTable = readonly Float32Array[];
 
 export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCounts {
+  return walkDrafts(answerLength, (root) => ratesFrom(table, root));
+}
+
+/** With a lookup beside the drafter: each step drafts as a fixed chain would (text-lookup.ts). */
+export function walkWithLookup(
+  table: AcceptanceTable,
+  lengths: MatchLengths,
+  promptIds: readonly number[],
+  answerIds: readonly number[],
+): StepCounts {
+  const text = new TextLookup(lengths);
+  for (const token of promptIds) text.push(token);
+  let read = 0;
+  return walkDrafts(answerIds.length, (root, share) => {
+    while (read <= root) text.push(answerIds[read++]!);
+    const found = text.chooseTokens(table.length);
+    if (found.length > 0) return found.map((token, level) => Number(token === answerIds[root + 1 + level]));
+    const rates = ratesFrom(table, root);
+    text.learnDrafted(rates, share);
+    return rates;
+  });
+}
+
+const ratesFrom = (table: AcceptanceTable, root: number): readonly number[] =>
+  table.map((row) => row[root] ?? 0);
+
+/** @param draftFrom the chance of each level's token, behind accepted ones, of the draft from a root that `share` of walks reach */
+function walkDrafts(
+  answerLength: number,
+  draftFrom: (root: number, share: number) => readonly number[],
+): StepCounts {
   const reached = new Float64Array(Math.max(answerLength, 1));
   reached[0] = 1;
   let steps = 0;
@@ -148,37 +179,17 @@ export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCo
     const share = reached[root]!;
     if (share === 0) continue;
     steps += share;
+    const rates = draftFrom(root, share);
     let survival = share;
     for (let level = 0; survival > 0; level++) {
       const next = root + 1 + level;
-      const isOpen = level < table.length && next < answerLength;
-      const kept = isOpen ? survival * table[level]![root]! : 0;
+      const kept = level < rates.length && next < answerLength ? survival * rates[level]! : 0;
       if (next < answerLength) reached[next]! += survival - kept;
       accepted += kept;
       survival = kept;
     }
   }
   return { steps, accepted };
-}
-
-/** The table of a drafter with a lookup in front of it: where the lookup finds something, that is drafted. */
-export function applyLookups(
-  table: AcceptanceTable,
-  lengths: MatchLengths,
-  promptIds: readonly number[],
-  answerIds: readonly number[],
-): AcceptanceTable {
-  const index = new LookupIndex(lengths);
-  for (const token of promptIds) index.push(token);
-  const levels = table.map((row) => row.slice());
-  for (let root = 0; root < answerIds.length - 1; root++) {
-    index.push(answerIds[root]!);
-    index.findContinuation(levels.length).forEach((token, level) => {
-      if (root + 1 + level < answerIds.length)
-        levels[level]![root] = Number(token === answerIds[root + 1 + level]);
-    });
-  }
-  return levels;
 }
 
 /**

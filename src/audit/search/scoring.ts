@@ -19,7 +19,7 @@ import {
 } from './candidates.js';
 import { projectGradient } from './projection.js';
 import { fillPasses, type FullPass, groupByBeginning, PassRows, roundCopies } from './pass-rows.js';
-import { answerInputs, applyLookups, countDraftsAlong, walkAnswer } from './held-answer.js';
+import { answerInputs, countDraftsAlong, walkAnswer, walkWithLookup } from './held-answer.js';
 import { type PromptState, extendState, passInputs, releaseState } from './prompt-state.js';
 import { type SearchModels, type SearchPrograms, declaredOf, runDeclared } from './search-programs.js';
 import type { AnswerScore, Scored, SuffixScorer } from './search-problem.js';
@@ -146,13 +146,13 @@ export class Scorer implements SuffixScorer {
       rowOf(outputs, `accepted${level}`, index, length - 1 - level),
     );
     const { lookup } = models.drafter;
-    const drafted =
+    const counts =
       lookup === undefined
-        ? table
-        : applyLookups(table, lookup, joinPrompt(prompt, suffixIds), prompt.windowIds);
+        ? walkAnswer(table, length)
+        : walkWithLookup(table, lookup, joinPrompt(prompt, suffixIds), prompt.windowIds);
     return {
       degradation: floatsOf(outputs, 'degradation')[index]!,
-      length: acceptedLengthOf(walkAnswer(drafted, length)),
+      length: acceptedLengthOf(counts),
     };
   }
 

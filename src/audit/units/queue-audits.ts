@@ -92,7 +92,7 @@ function describeMissing({ name, sha256 }: NeededModel, { modelFolders }: QueueA
 }
 
 /**
- * The source of the model with this hash. A name such as `ngram:3,8+eagle3` carries the settings of the lookup, and its
+ * The source of the model with this hash. A name such as `ngram:1,16+eagle3` carries the settings of the lookup, and its
  * hash covers them and the hash of the drafter behind it; so that drafter is found like any other. Folders of the right
  * name come first: identifying a model means reading all of it once.
  */

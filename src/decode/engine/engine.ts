@@ -9,7 +9,9 @@
  * in order.
  */
 import { MistletoeError } from '../../core/errors.js';
+import { sum } from '../../core/vector.js';
 import type { Drafter } from '../../draft/drafter.js';
+import { countPositionBytes } from '../../model/cache/cache-pool.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { BatchStep, LaneProgram, LaneRun, PassScheduler } from '../../model/lanes/lane-program.js';
 import { countRows, countSelected } from '../../model/lanes/lane-program.js';
@@ -27,11 +29,7 @@ export function sequenceBytes(
 ): number {
   const positions = Math.min(promptIds.length + maxNewTokens, configuration.contextLength);
   const drafting = drafters.flatMap(({ cacheSizes, graph }) => cacheSizes ?? graph?.attention?.sizes ?? []);
-  const values = [configuration, ...drafting].reduce(
-    (sum, { layerCount, keyValueHeadCount, headSize }) => sum + 2 * layerCount * keyValueHeadCount * headSize,
-    0,
-  );
-  return positions * values * Float32Array.BYTES_PER_ELEMENT;
+  return positions * sum([configuration, ...drafting].map(countPositionBytes));
 }
 
 export interface EngineOptions {

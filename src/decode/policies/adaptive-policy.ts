@@ -4,33 +4,28 @@
  * (1 + expected accepted draft tokens) / cost of the step
  * Costs are those of a step of the whole batch (StepCosts), without waiting. Sequences of a batch are padded to the
  * longest draft, so one decision applies to all until the next target pass.
+ * With a lookup beside the drafter, each step weighs what the text suggests there against the drafter's usual
+ * acceptance. A batch weighs means of what its texts suggest, and each of its sequences then takes the better of both.
  * Unused choices are tried for a few steps. The pause between trials grows with the expected loss, so that all trials
  * cost about 1 % of the time.
  * At temperature 0 tokens never depend on the clock. Above it they do (not their distribution), so fixed policies are
  * the default there.
  */
-import type { Drafter } from '../../draft/drafter.js';
-import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import { DraftAcceptance, StepCosts } from './draft-estimates.js';
+import type { DraftSession } from '../../draft/drafter.js';
+import { type AutoChoice, type DrafterTraits, listChoices, longestLookup } from './auto-choices.js';
+import { DraftAcceptance } from './draft-estimates.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
-
-interface Choice {
-  readonly policy: ResolvedPolicy | undefined;
-  readonly kind: 'plain' | 'chain' | 'tree';
-  /** Draft levels, and rows that the target reads. */
-  readonly levels: number;
-  readonly rows: number;
-  lastTried: number;
-}
+import { StepCosts, type StepKind } from './step-costs.js';
+import { TextSuggestions } from './text-suggestions.js';
 
 interface Rated {
-  readonly choice: Choice;
+  readonly choice: AutoChoice;
   readonly cost: number;
   readonly merit: number;
 }
 
 interface Decision extends DraftChoice {
-  readonly choice: Choice;
+  readonly choice: AutoChoice;
   readonly isTrial: boolean;
   /**
    * Whether the drafter may first have to read tokens of plain steps, which is not part of a draft's cost.
@@ -51,18 +46,19 @@ const currentBonus = 1.01;
 const plainStepFade = 0.99;
 const newTextFade = 0.5;
 const treeDecay = 0.98;
+/** A drafter reads fewer missed tokens beside those of its draft. */
+const minCatchUpSteps = 3;
 /** Expected cost of a step before any measurement, in rows. */
 const fixedRows = 8;
 const levelShare = 0.1;
 
-type DrafterTraits = Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly' | 'parameterCount'>;
-
-const defaultLengths = [1, 2, 3, 4];
-const weightlessLengths = [...defaultLengths, 6, 8];
-const smallTree = { kind: 'dynamic', total: 8, depth: 2, topK: 2 } as const;
-
 export class AdaptivePolicy implements PolicyChooser {
-  private readonly plain: Choice;
+  private readonly choices: readonly AutoChoice[];
+  private readonly plain: AutoChoice;
+  /** [choice] the step of its last trial or use */
+  private readonly lastTried = new Map<AutoChoice, number>();
+  private readonly hasLookup: boolean;
+  private readonly suggestions = new TextSuggestions();
   private readonly acceptance = new DraftAcceptance();
   /** [batch size, rounded up to a power of two] */
   private readonly costs = new Map<number, StepCosts>();
@@ -70,6 +66,7 @@ export class AdaptivePolicy implements PolicyChooser {
   private readonly treeTokens = { accepted: 1, expected: 1 };
   /** Cost of the last catch-up of the drafter, in plain steps. */
   private catchUpSteps = 0;
+  private stepsWithoutDrafter = 0;
   private step = 0;
   private batchSize = 1;
   /** The pass of the target that was learned from last. */
@@ -77,12 +74,13 @@ export class AdaptivePolicy implements PolicyChooser {
   private trialLeft = 0;
   /** Applies to all sequences until the next target pass. */
   private decision: Decision | undefined;
-  private current: Choice;
-  private readonly choices: readonly Choice[];
+  private current: AutoChoice;
 
   constructor(drafter: DrafterTraits) {
     this.choices = listChoices(drafter);
     this.plain = this.current = this.choices[0]!;
+    this.lastTried.set(this.plain, -Infinity);
+    this.hasLookup = drafter.lookup !== undefined;
   }
 
   get chainLengths(): readonly number[] {
@@ -99,13 +97,23 @@ export class AdaptivePolicy implements PolicyChooser {
     this.costsOfBatch().forgetPace(newShare);
   }
 
-  choose(): Decision {
-    return (this.decision ??= this.decide());
+  choose(session?: Pick<DraftSession, 'lookUp'>): Decision {
+    if (!this.hasLookup) return (this.decision ??= this.decide());
+    const { survival } = session?.lookUp?.(longestLookup) ?? { survival: [] };
+    this.suggestions.learn(survival, longestLookup, (length) => this.acceptance.expect(length));
+    const decision = (this.decision ??= this.decide());
+    const { levels, kind } = decision.choice;
+    const isLookup =
+      kind === 'lookup' ||
+      (kind === 'chain' &&
+        !decision.isTrial &&
+        this.suggestions.isBetter(levels, this.acceptance.expect(levels)));
+    return { ...decision, source: isLookup ? 'lookup' : 'drafter' };
   }
 
   learn(made: DraftChoice, outcome: StepOutcome): void {
-    const { choice, isTrial, mayCatchUp } = made as Decision;
-    if (choice.kind === 'chain') this.acceptance.learn(outcome);
+    const { choice, source, isTrial, mayCatchUp } = made as Decision;
+    if (choice.kind === 'chain' && source !== 'lookup') this.acceptance.learn(outcome);
     else if (choice.kind === 'tree') this.learnTree(choice, outcome);
     const { pass, batchSize, rows, stepMs } = outcome.batch ?? {
       pass: undefined,
@@ -123,12 +131,16 @@ export class AdaptivePolicy implements PolicyChooser {
     const costs = this.costsOfBatch();
     if (choice === this.plain) this.acceptance.fade(plainStepFade);
     if (!isSteady) return;
-    if (!mayCatchUp) costs.learn(rows, stepMs, isTrial);
-    else if (costs.pace !== undefined)
-      this.catchUpSteps = Math.max(0, stepMs / costs.pace - costs.costOf(rows)) / costs.costOf(1);
+    // A drafter that proposes nothing costs next to nothing.
+    const kind = rows === 1 ? 'read' : choice.step;
+    if (!mayCatchUp) costs.learn(kind, rows, stepMs, isTrial);
+    else if (costs.pace !== undefined) {
+      const extra = stepMs / costs.pace - costs.costOf(kind, rows);
+      this.catchUpSteps = Math.max(0, extra) / costs.costOf('read', 1);
+    }
   }
 
-  private learnTree({ levels }: Choice, { accepted }: StepOutcome): void {
+  private learnTree({ levels }: AutoChoice, { accepted }: StepOutcome): void {
     const { treeTokens } = this;
     treeTokens.accepted = treeTokens.accepted * treeDecay + accepted;
     treeTokens.expected = treeTokens.expected * treeDecay + this.acceptance.expect(levels);
@@ -136,11 +148,10 @@ export class AdaptivePolicy implements PolicyChooser {
 
   private decide(): Decision {
     this.step += 1;
-    const previous = this.current;
     let isTrial = this.trialLeft > 0;
     if (isTrial) this.trialLeft -= 1;
     else {
-      const rated = this.choices.map((choice) => this.rate(choice));
+      const rated = this.choices.flatMap((choice) => this.rate(choice) ?? []);
       const best = this.findBest(rated);
       const trial = this.findTrial(rated, best);
       isTrial = trial !== undefined;
@@ -148,21 +159,32 @@ export class AdaptivePolicy implements PolicyChooser {
       this.current = trial ?? best.choice;
     }
     const choice = this.current;
-    choice.lastTried = this.step;
-    const mayCatchUp = this.step > 1 && previous === this.plain && choice !== this.plain;
+    this.lastTried.set(choice, this.step);
+    const isDrafted = choice.kind === 'chain' || choice.kind === 'tree';
+    const mayCatchUp = isDrafted && this.stepsWithoutDrafter >= minCatchUpSteps;
+    this.stepsWithoutDrafter = isDrafted ? 0 : this.stepsWithoutDrafter + 1;
     return { policy: choice.policy, choice, isTrial, mayCatchUp };
   }
 
-  private rate(choice: Choice): Rated {
-    const { kind, levels, rows } = choice;
+  /** Undefined if the text does not suggest so much. */
+  private rate(choice: AutoChoice): Rated | undefined {
+    const { kind, levels, rows, step } = choice;
     const costs = this.costsOfBatch();
-    const plainCost = costs.costOf(1);
+    const plainCost = costs.costOf('read', 1);
     if (kind === 'plain') return { choice, cost: plainCost, merit: 1 / plainCost };
+    const isAlone = this.batchSize === 1;
+    const { suggestions, acceptance } = this;
+    if (kind === 'lookup') {
+      const tokens = isAlone ? suggestions.expect(levels) : suggestions.meanOf(levels);
+      const cost = costs.costOf(step, rows);
+      return tokens === undefined ? undefined : { choice, cost, merit: (1 + tokens) / cost };
+    }
+    const gain = isAlone || kind === 'tree' ? 0 : suggestions.meanGainOf(levels);
     const treeGain = kind === 'tree' ? this.treeTokens.accepted / this.treeTokens.expected : 1;
-    const tokens = 1 + this.acceptance.expect(levels) * treeGain;
+    const tokens = 1 + acceptance.expect(levels) * treeGain + gain;
     // If one sequence proposes anything, all are padded to its rows.
-    const drafted = 1 - (1 - this.acceptance.proposalRate) ** this.batchSize;
-    const cost = drafted * costs.costOf(rows) + (1 - drafted) * plainCost;
+    const drafted = 1 - (1 - acceptance.proposalRate) ** this.batchSize;
+    const cost = drafted * costs.costOf(step, rows) + (1 - drafted) * plainCost;
     return { choice, cost, merit: tokens / cost };
   }
 
@@ -173,22 +195,25 @@ export class AdaptivePolicy implements PolicyChooser {
   }
 
   /** The choice whose next trial is most overdue, if any is due. */
-  private findTrial(rated: readonly Rated[], best: Rated): Choice | undefined {
+  private findTrial(rated: readonly Rated[], best: Rated): AutoChoice | undefined {
     const costs = this.costsOfBatch();
     // Several steps, because the first one may be slow.
     if (costs.pace === undefined) return costs.isMeasured ? undefined : best.choice;
-    const share = trialShare / (this.choices.length - 1);
-    let found: Choice | undefined;
+    // Lookups need no trial: the line of plain steps and lookups tells their costs, the text the rest.
+    const tried = rated.filter(({ choice }) => choice.kind !== 'lookup');
+    const share = trialShare / (tried.length - 1);
+    let found: AutoChoice | undefined;
     let maxOverdue = 1;
-    for (const { choice, cost, merit } of rated) {
+    for (const { choice, cost, merit } of tried) {
       if (choice === best.choice) continue;
       // What a step of this choice loses, in steps of the best one.
       const loss = Math.max(0, 1 - merit / best.merit) * (cost / best.cost);
       const catchUp = this.current === this.plain ? this.catchUpSteps : 0;
       const pause = Math.max(minTrialPause, (trialSteps * loss + catchUp) / share);
-      const isConfirmed = costs.countSamples(choice.rows) > trialSteps;
+      const isConfirmed = costs.countSamples(choice.step, choice.rows) > trialSteps;
       const overdue =
-        (this.step - choice.lastTried) / (isConfirmed ? pause : Math.min(pause, maxSecondPause));
+        (this.step - (this.lastTried.get(choice) ?? 0)) /
+        (isConfirmed ? pause : Math.min(pause, maxSecondPause));
       if (overdue < maxOverdue) continue;
       found = choice;
       maxOverdue = overdue;
@@ -200,25 +225,10 @@ export class AdaptivePolicy implements PolicyChooser {
     const size = 2 ** Math.ceil(Math.log2(this.batchSize));
     const known = this.costs.get(size);
     if (known !== undefined) return known;
-    const expect = (rows: number): number =>
-      fixedRows + size * rows + levelShare * (rows - 1) * (fixedRows + size);
+    const expect = (kind: StepKind, rows: number): number =>
+      fixedRows + size * rows + (kind === 'read' ? 0 : levelShare * (rows - 1) * (fixedRows + size));
     const costs = new StepCosts(expect);
     this.costs.set(size, costs);
     return costs;
   }
-}
-
-function listChoices(drafter: DrafterTraits): readonly Choice[] {
-  const { maximumDepth, vocabularySize, isChainOnly = false, parameterCount } = drafter;
-  const plain: Choice = { policy: undefined, kind: 'plain', levels: 0, rows: 1, lastTried: -Infinity };
-  const chains = (parameterCount === 0 ? weightlessLengths : defaultLengths)
-    .filter((levels) => levels <= maximumDepth)
-    .map((levels): Choice => {
-      const policy = { kind: 'chain', length: levels } as const;
-      return { policy, kind: 'chain', levels, rows: levels + 1, lastTried: 0 };
-    });
-  const { total: rows, depth, topK } = smallTree;
-  const levels = depth + 1;
-  if (isChainOnly || levels > maximumDepth || topK > vocabularySize) return [plain, ...chains];
-  return [plain, ...chains, { policy: smallTree, kind: 'tree', levels, rows, lastTried: 0 }];
 }

@@ -1,5 +1,6 @@
 /** Decides how much to draft at each step. */
-import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
+import type { DraftSession } from '../../draft/drafter.js';
+import type { DraftSource, ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import type { DynamicPolicy } from '../../draft/tree/policy.js';
 import type { BatchStep } from '../../model/lanes/lane-program.js';
 import type { StepRecord } from '../acceptance.js';
@@ -32,13 +33,16 @@ export interface PolicyChooser {
   readonly trees?: readonly DynamicPolicy[] | undefined;
   /** Called with the time of the prompt, after the first choice. */
   begin?(promptMs: number): void;
-  choose(): DraftChoice;
+  /** The session's text may suggest a draft. */
+  choose(session?: Pick<DraftSession, 'lookUp'>): DraftChoice;
   /** Reports a step with its choice: steps of several requests interleave. */
   learn(choice: DraftChoice, outcome: StepOutcome): void;
 }
 
 export interface DraftChoice {
   readonly policy: ResolvedPolicy | undefined;
+  /** Of a drafter with a lookup beside it; see DraftRequest. */
+  readonly source?: DraftSource | undefined;
   /** Index of the drafter, if several take turns. */
   readonly drafter?: number | undefined;
 }

@@ -209,7 +209,7 @@ function attendBlocks(
   layer: number,
   { angles, mask, roots, past, rows }: KnownText,
 ): Tensor {
-  const { headCount, keyValueHeadCount, headSize, hiddenSize } = sizes;
+  const { headCount, keyValueHeadCount, headSize, hiddenSize, cacheType } = sizes;
   const name = `${scope}layers.${layer}.self_attn`;
   const queries = projectQueries(x, name, sizes, angles);
   const { keys, values } = projectRows(x, name, sizes, angles);
@@ -228,7 +228,7 @@ function attendBlocks(
         ...(isCausal[layer] === true ? diagonals.slice(0, slot + 1) : diagonals),
       ],
       mask,
-      { heads: headCount, keyValueHeads: keyValueHeadCount, scale: 1 / Math.sqrt(headSize) },
+      { heads: headCount, keyValueHeads: keyValueHeadCount, scale: 1 / Math.sqrt(headSize), cacheType },
     ),
   );
   const width = headCount * headSize;

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
 import { growTree, resolvePolicy } from '../tree/grow-tree.js';
 import type { MatchLengths } from '../drafter.js';
-import { LookupIndex, ngram, parseNgram } from './ngram.js';
+import { LookupIndex } from './lookup-index.js';
+import { ngram, parseNgram } from './ngram.js';
 import type { CausalModel } from '../../model/causal-model.js';
 
 const lengths = (min: number, max: number): MatchLengths => ({ min, max });

@@ -133,6 +133,21 @@ describe('a long text', () => {
     expect(last.rows!.shape).toEqual([2, 88, 1, 2]);
   });
 
+  it('is read before a draft, but for the newest rows, which the draft reads itself', async () => {
+    const { memory, readings } = startMemory(1);
+    const behind = (inputs: MixedValues): MixedValues => ({ ...inputs, select: int32([0]) });
+    for (const count of [20, 8]) {
+      const tokens = Array.from({ length: count }, (_, at) => at);
+      memory.observe(observed(tokens, count, tokens));
+      await memory.draft(program, program, [], behind);
+    }
+    expect(readings.map(({ past, tokens }) => [past, tokens.length])).toEqual([
+      [0, 12],
+      [12, 8],
+      [20, 8],
+    ]);
+  });
+
   it('forgets the rows of the last tree before it reads on', async () => {
     const { memory, cache, readings } = startMemory(1);
     memory.observe(observed([5, 6], 7, [50, 60]));

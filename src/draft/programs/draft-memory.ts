@@ -109,6 +109,11 @@ export interface MemoryOptions {
 }
 
 const chunkRows = 256;
+/**
+ * Rows that a run with a draft reads. More were left by steps without it; the reader takes them, so that a program for
+ * each length of a draft needs kernels and layouts for few rows only.
+ */
+const newestRows = 8;
 
 export class DraftMemory {
   readonly attention: DraftAttention;
@@ -164,13 +169,14 @@ export class DraftMemory {
    * Runs `program` on the newest verified rows and a draft behind them; `reader` reads the chunks before these.
    * @param behind adds the inputs of the draft, which begins at position `start`
    */
-  draft(
+  async draft(
     reader: LaneProgram,
     program: LaneProgram,
     names: readonly string[],
     behind: (inputs: MixedValues, start: number) => MixedValues,
     into?: LaneRun['into'],
   ): Promise<MixedValues> {
+    await this.drain(newestRows, (inputs, count) => this.readRows(reader, inputs, count));
     return this.read(reader, [], (inputs, count) => {
       const start = this.attention.verifiedLength + count;
       return this.run(program, behind(inputs, start), [...names, 'rows'], into);

@@ -127,6 +127,12 @@ export function levelsOf(policy: ResolvedPolicy): number {
   return policy.kind === 'chain' ? policy.length : policy.depth + 1;
 }
 
+/** Less likely tokens of a lookup are not worth a place in a tree. */
+const minSurvival = 0.3;
+
+/** Of a drafter with a lookup beside it. */
+export type DraftSource = 'lookup' | 'drafter';
+
 export interface DraftRequest {
   readonly root: number;
   readonly policy: ResolvedPolicy;
@@ -134,6 +140,8 @@ export interface DraftRequest {
   readonly random: Random;
   /** Levels that fit the contexts of target and drafter. */
   readonly depthLimit: number;
+  /** Default: for a chain, the one that should bring more tokens for its cost; for a tree, both. */
+  readonly source?: DraftSource | undefined;
   /** Follow these tokens instead of drawing; chains only. */
   readonly along?: readonly number[] | undefined;
   /** Called with the drafter's passes, as if each level were a pass. */
@@ -143,14 +151,20 @@ export interface DraftRequest {
 }
 
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
-  const { root, policy, sampling, depthLimit } = request;
+  const { root, policy, sampling, depthLimit, source } = request;
   const levels = Math.min(levelsOf(policy), depthLimit);
-  const found = levels > 0 ? (session.lookUp?.(levels) ?? []) : [];
-  if (found.length === 0) return growDrafted(session, request);
+  if (levels < 1 || source === 'drafter') return growDrafted(session, request);
+  if (source === 'lookup') return chainTree(root, session.lookUp?.(levels).tokens ?? []);
   // Siblings that were drawn can't be mixed with one that wasn't.
   const isDrawn = policy.kind === 'tree' && sampling.temperature > 0;
-  if (policy.kind === 'chain' || isDrawn) return chainTree(root, found);
-  return addPath(await growDrafted(session, request), found);
+  if (policy.kind === 'chain' || isDrawn) {
+    const found = session.lookUpInstead?.(levels) ?? [];
+    return found.length > 0 ? chainTree(root, found) : growDrafted(session, request);
+  }
+  const found = session.lookUp?.(levels);
+  const likely = found?.tokens.filter((_, level) => found.survival[level]! >= minSurvival) ?? [];
+  const tree = await growDrafted(session, request);
+  return likely.length > 0 ? addPath(tree, likely) : tree;
 }
 
 async function growDrafted(session: DraftSession, request: DraftRequest): Promise<TokenTree> {

@@ -8,7 +8,7 @@ import type { Dimension, Shape } from '../dimension.js';
 import { addDimensions, equalDimensions, multiplyDimensions, subtractDimensions } from '../dimension.js';
 import type { SegmentKind, Tensor, TensorOf } from '../tensor.js';
 import { contract } from './contraction.js';
-import { add } from './elementwise.js';
+import { add, cast } from './elementwise.js';
 import { softmax } from './reductions.js';
 import { concatenate, reshape, slice, transpose } from './shaping.js';
 
@@ -38,10 +38,13 @@ export function ownersOfMask({ shape }: { readonly shape: Shape }): 'all' | 'bat
 /** How many sequences run side by side. */
 export const lanesOf = (mask: Tensor): Dimension => (ownersOfMask(mask) === 'lanes' ? mask.shape[0]! : 1);
 
+/** Whether keys and values come from a cache. */
+export const isKept = (kind: SegmentKind): boolean => ['cache', 'common', 'shared'].includes(kind);
+
 const listAxes = (names: string): string[] => names.split(' ').filter(Boolean);
 
 export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention'>): AttentionView {
-  const { heads, keyValueHeads } = attributes;
+  const { heads, keyValueHeads, cacheType } = attributes;
   const [batch, position, , size] = shape;
   const group = heads / keyValueHeads;
   const [b, g] = [batch === 1 ? '' : 'b', group === 1 ? '' : 'g'];
@@ -66,7 +69,9 @@ export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention
     );
   };
   const segments = attributes.segments.map((kind, index): SegmentView => {
-    const [keys, values] = inputs.slice(2 + 2 * index) as [Tensor, Tensor];
+    const sides = inputs.slice(2 + 2 * index, 4 + 2 * index);
+    const round = (side: Tensor): Tensor => cast(isKept(kind) ? side : cast(side, cacheType!), 'float32');
+    const [keys, values] = (cacheType === undefined ? sides : sides.map(round)) as [Tensor, Tensor];
     if (kind === 'cache') {
       const length = countCached(inputs, attributes.segments);
       const [axes, scoreAxes] = ['k u d', `${b} k ${g} t u`];

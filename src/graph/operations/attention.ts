@@ -26,6 +26,7 @@ import {
 import type { Attention, GradientRules, SegmentKind, Tensor } from '../tensor.js';
 import { createTensor, refuse, requireDType } from '../tensor.js';
 import {
+  isKept,
   lanesOf,
   ownersOfMask,
   partByMask,
@@ -50,10 +51,10 @@ export function attention(
   queries: Tensor, // [batch, position, lane * head, size]
   segments: readonly AttentionSegment[],
   mask: Tensor, // [position, seen], [batch, position, seen], or [lane, 1, position, seen]
-  { heads, keyValueHeads, scale }: Omit<Attention, 'segments'>,
+  { heads, keyValueHeads, scale, cacheType }: Omit<Attention, 'segments'>,
 ): Tensor {
   const inputs = [queries, mask, ...segments.flatMap(({ keys, values }) => [keys, values])];
-  for (const tensor of inputs) requireDType('attention', tensor, 'float32');
+  for (const tensor of [queries, mask]) requireDType('attention', tensor, 'float32');
   const [batch, position, head, size] = queries.shape;
   if (queries.shape.length !== 4) refuse('attention', 'needs queries of four axes', [queries]);
   const lanes = lanesOf(mask);
@@ -62,6 +63,8 @@ export function attention(
   }
   let seen: Dimension = 0;
   segments.forEach(({ kind, keys, values }, index) => {
+    const dtype = isKept(kind) ? (cacheType ?? 'float32') : 'float32';
+    for (const tensor of [keys, values]) requireDType('attention', tensor, dtype);
     const length = keys.shape.at(-3) ?? 0;
     const ownHeads = multiplyDimensions(kind === 'common' ? 1 : lanes, keyValueHeads);
     const expected = {
@@ -90,7 +93,7 @@ export function attention(
   return createTensor(
     'attention',
     inputs,
-    { segments: segments.map(({ kind }) => kind), heads, keyValueHeads, scale },
+    { segments: segments.map(({ kind }) => kind), heads, keyValueHeads, scale, cacheType },
     { shape: queries.shape, dtype: 'float32' },
   );
 }

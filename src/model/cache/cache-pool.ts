@@ -5,6 +5,7 @@
  * still be finite (0 times NaN is NaN), so a lane is cleared when it is taken over.
  * Row 0 of each lane is a masked dummy: ONNX Runtime's FusedMatMul crashes on an empty past.
  */
+import type { HalfType } from '../../core/half-floats.js';
 import { resident, type ResidentValue, type Runtime, type TensorValue } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import { HeadRows } from './head-rows.js';
@@ -51,7 +52,15 @@ export interface CacheSizes {
   readonly layerCount: number;
   readonly keyValueHeadCount: number;
   readonly headSize: number;
+  /** Default float32. */
+  readonly cacheType?: HalfType | undefined;
 }
+
+const bytesOfValue = (cacheType: CacheSizes['cacheType']): number => (cacheType === undefined ? 4 : 2);
+
+/** Of the keys and values of a position. */
+export const countPositionBytes = (sizes: CacheSizes): number =>
+  2 * sizes.layerCount * sizes.keyValueHeadCount * sizes.headSize * bytesOfValue(sizes.cacheType);
 
 /** All rows of a cache, or those after its shared prefix. A pool has one kind. */
 export type LaneContent = 'whole' | 'rest';
@@ -87,6 +96,7 @@ export class CachePool {
   /** [lane] Positions written so far. */
   private readonly written: number[];
   private readonly slotCount: number;
+  /** In values of a buffer, which have four bytes. */
   private readonly rowSize: number;
   private capacity = 0;
   private storage: RowBuffer;
@@ -101,7 +111,7 @@ export class CachePool {
     positions = roomFor('whole', 0),
   ) {
     this.slotCount = 2 * sizes.layerCount;
-    this.rowSize = sizes.keyValueHeadCount * sizes.headSize;
+    this.rowSize = (sizes.keyValueHeadCount * sizes.headSize * bytesOfValue(sizes.cacheType)) / 4;
     this.owners = new Array<PooledCache | undefined>(lanes).fill(undefined);
     this.written = new Array<number>(lanes).fill(0);
     this.storage = runtime.allocate(0, this.rowSize);

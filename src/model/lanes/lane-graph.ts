@@ -7,6 +7,7 @@
  * prefix* [prefix, head, size]: rows shared by all lanes
  */
 import { addDimensions, multiplyDimensions, symbol, type Dimension } from '../../graph/dimension.js';
+import { cast } from '../../graph/operations/elementwise.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input, type Tensor } from '../../graph/tensor.js';
 import { concatenate, reshape } from '../../graph/operations/shaping.js';
@@ -88,8 +89,8 @@ export function declarePrefix(sizes: CacheSizes): readonly KeyValueRows[] {
 function declareRows(name: string, heads: Dimension, sizes: CacheSizes): readonly KeyValueRows[] {
   const shape: Dimension[] = [symbol(name), heads, sizes.headSize];
   return Array.from({ length: sizes.layerCount }, (_, layer) => ({
-    keys: input(`${name}${2 * layer}`, shape),
-    values: input(`${name}${2 * layer + 1}`, shape),
+    keys: input(`${name}${2 * layer}`, shape, sizes.cacheType),
+    values: input(`${name}${2 * layer + 1}`, shape, sizes.cacheType),
   }));
 }
 
@@ -99,10 +100,11 @@ export function stackRows(
   sizes: CacheSizes,
   laneCount: Dimension = lanes,
 ): Tensor {
-  const { keyValueHeadCount, headSize } = sizes;
+  const { keyValueHeadCount, headSize, cacheType } = sizes;
   const stacked = concatenate(
     rows.flatMap(({ keys, values }) => [keys, values]),
     0,
   );
-  return reshape(stacked, [2 * rows.length, row, laneCount, keyValueHeadCount, headSize]);
+  const kept = cacheType === undefined ? stacked : cast(stacked, cacheType);
+  return reshape(kept, [2 * rows.length, row, laneCount, keyValueHeadCount, headSize]);
 }

@@ -121,8 +121,10 @@ export function takeBufferLane(
   pick: LanePick,
   runtime: Runtime,
 ): ResidentValue {
-  const { taken, rows, width, isWhole } = findLane(shape, pick);
+  const { taken, rows, allRows, isWhole } = findLane(shape, pick);
   if (isWhole) return resident(buffer, taken);
+  // Of halves, it is half as wide as the shape says.
+  const width = (buffer.rowCount * buffer.width) / allRows;
   return resident(pickRows(runtime, buffer.withWidth(width), rows), taken);
 }
 
@@ -136,7 +138,7 @@ function findLane(shape: readonly number[], { axis, lane, count }: LanePick) {
   const rows = new Int32Array(isWhole ? 0 : leading * kept);
   for (let at = 0; at < rows.length; at++)
     rows[at] = (Math.floor(at / kept) * allRows + (at % kept)) * lanes + lane;
-  return { taken, rows, width, isWhole };
+  return { taken, rows, width, allRows: leading * allRows * lanes, isWhole };
 }
 
 function newArray<Data extends TensorValue['data']>(like: Data, length: number): Data {

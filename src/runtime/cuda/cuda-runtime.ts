@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
-import { encodeHalves, isHalf } from '../../core/half-floats.js';
+import { encodeHalves, type HalfType, isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { cutEarly } from '../../graph/cut-early.js';
 import { decomposeAttention, separateSegments } from '../../graph/operations/attention.js';
@@ -50,6 +50,7 @@ class CudaRuntime implements Runtime {
   readonly rowsPerPass = rowsPerPass;
   readonly drawsInPrograms = true;
   readonly keepsTokens = true;
+  readonly cacheType: HalfType | undefined;
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
   /** By text: equal layers and programs share kernels. */
@@ -62,6 +63,8 @@ class CudaRuntime implements Runtime {
     private readonly device: Device,
     private readonly productType: ProductType,
   ) {
+    // float16 has no room for values of some models.
+    this.cacheType = productType === 'bfloat16' ? productType : undefined;
     this.memory = new DeviceMemory(device);
     this.weights = new DeviceWeights(this.memory);
   }

@@ -6,12 +6,12 @@
  * For very many rows matrix products are faster, and gradients need the weights: attention is decomposed there.
  */
 import { countElements, multiplyDimensions } from '../../../graph/dimension.js';
-import { lanesOf, ownersOfMask } from '../../../graph/operations/attention-view.js';
-import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import { isKept, lanesOf, ownersOfMask } from '../../../graph/operations/attention-view.js';
+import type { SegmentKind, Tensor, TensorOf } from '../../../graph/tensor.js';
 import { rootOf } from '../programs/step.js';
 import type { FindOperand } from './element-code.js';
 import { type KernelPlan, writeKernel } from './kernel-plan.js';
-import type { KernelOperand, KernelText } from './kernel-text.js';
+import { fourOf, type KernelOperand, type KernelText, round, roundOne, widen } from './kernel-text.js';
 
 const threads = 512;
 const warps = threads / 32;
@@ -35,7 +35,7 @@ export function planAttention(
   const [queries, mask, ...sides] = tensor.inputs;
   const [batch, position, heads] = tensor.shape;
   const size = tensor.shape.at(-1) as number;
-  const { segments, scale, keyValueHeads } = tensor.attributes;
+  const { segments, scale, keyValueHeads, cacheType = 'float32' } = tensor.attributes;
   const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
   const [V, vector] = size % 4 === 0 ? [4, 'float4'] : [1, 'float'];
   const places = size / V; // of which each is with one thread
@@ -43,8 +43,15 @@ export function planAttention(
   const groups = Math.floor(threads / places);
   const fields = V === 4 ? ['.x', '.y', '.z', '.w'] : [''];
   const zero = V === 4 ? '{0.0f, 0.0f, 0.0f, 0.0f}' : '{0.0f}';
-  const pointerTo = (side: Tensor, text: KernelText): string =>
-    `(const ${vector}*)${text.pointer(place(side))}`;
+  /** [column] [place] A vector; new ones are rounded as they will be kept. */
+  const readWith = (text: KernelText, side: Tensor, kind: SegmentKind) => {
+    const operand = place(side);
+    const { type } = operand;
+    const kept = isKept(kind) ? 'float32' : cacheType;
+    if (V === 1) return (at: string): string => roundOne(kept, text.load(operand, at));
+    const pointer = `((const ${fourOf(type)}*)${text.pointer(operand)})`;
+    return (at: string): string => round(kept, widen(type, `${pointer}[${at}]`));
+  };
   const parts = { length: position!, each: R, most: Infinity };
   const need = { kind: 'blocks', count: countElements([batch!, heads!]), block: threads, parts } as const;
   return writeKernel(
@@ -92,7 +99,10 @@ export function planAttention(
         });
         text.line('int before = 0;');
         segments.forEach((kind, index) => {
-          const [keys, values] = [sides[2 * index]!, sides[2 * index + 1]!];
+          const keys = sides[2 * index]!;
+          const [readKeys, readValues] = [keys, sides[2 * index + 1]!].map((side) =>
+            readWith(text, side, kind),
+          );
           const length = text.dimension(keys.shape.at(-3)!);
           const start = kind === 'own' ? `sequence * ${length}` : '0';
           const [stride, own] = kind === 'common' ? [keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
@@ -102,11 +112,12 @@ export function planAttention(
             text.line(`const int length = min(${chunk}, ${length} - first);`);
             text.line(`#pragma unroll ${ahead}`);
             text.block(`for (int u = warp; u < length; u += ${warps})`, () => {
-              text.line(`const ${vector}* const key = ${pointerTo(keys, text)} + ${element('first + u')};`);
+              text.line(`const long long key = ${element('first + u')};`);
               text.line(`float score[${R}] = {};`);
               text.unroll('i', perLane, () => {
                 // Missing places meet a query of zeros.
-                text.line(`const ${vector} value = key[min(lane + 32 * i, ${places - 1})];`);
+                const at = `key + min(lane + 32 * i, ${places - 1})`;
+                text.line(`const ${vector} value = ${readKeys!(at)};`);
                 const products = fields.map((field) => `kept[r][i]${field} * value${field}`).join(' + ');
                 eachRow(`score[r] += ${products};`);
               });
@@ -152,9 +163,7 @@ export function planAttention(
             text.block(`if (group < ${groups})`, () => {
               text.line(`#pragma unroll ${ahead}`);
               text.block(`for (int u = group; u < length; u += ${groups})`, () => {
-                text.line(
-                  `const ${vector} value = (${pointerTo(values, text)} + ${element('first + u')})[at];`,
-                );
+                text.line(`const ${vector} value = ${readValues!(`${element('first + u')} + at`)};`);
                 const power = readPowers(text);
                 power.forEach((each, r) => {
                   for (const field of fields) text.line(`sum[${r}]${field} += ${each} * value${field};`);

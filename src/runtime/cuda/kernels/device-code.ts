@@ -91,6 +91,15 @@ __device__ unsigned pack${name}(float first, float second) {
   return (unsigned)to${name}(first) | (unsigned)to${name}(second) << 16;
 #endif
 }
+
+__device__ float4 widen${name}(uint2 four) {
+  return float4{from${name}((unsigned short)four.x), from${name}((unsigned short)(four.x >> 16)),
+                from${name}((unsigned short)four.y), from${name}((unsigned short)(four.y >> 16))};
+}
+
+__device__ float4 round${name}(float4 x) {
+  return widen${name}(uint2{pack${name}(x.x, x.y), pack${name}(x.z, x.w)});
+}
 `;
 
 export const halfCode = `

@@ -100,6 +100,16 @@ __device__ float4 readAhead(const float4* from) {
   return float4{__uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z), __uint_as_float(words.w)};
 }
 
+__device__ uint2 readAhead(const uint2* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint2 value;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
+  return value;
+#else
+  return *from;
+#endif
+}
+
 // What another block wrote, past the first cache, which may hold something older.
 __device__ float readFresh(const float* from) { return *(const volatile float*)from; }
 

@@ -3,6 +3,7 @@
  * scopes, so that a computed value is reused while in scope. Names depend only on the order of use, so equal work
  * gives equal text, which is compiled once.
  */
+import { type HalfType, isHalf } from '../../../core/half-floats.js';
 import type { Dimension, Shape } from '../../../graph/dimension.js';
 import type { ElementType } from '../driver/device.js';
 
@@ -34,6 +35,22 @@ export function narrow(type: ElementType, value: string): string {
   if (type === 'bool') return `(${value}) != 0`;
   return type === 'bfloat16' ? `toBfloat16(${value})` : type === 'float16' ? `toFloat16(${value})` : value;
 }
+
+/** Four adjacent values in a register or two. */
+export const fourOf = (type: ElementType): string => (isHalf(type) ? 'uint2' : 'float4');
+
+/** A float4 of them. */
+export const widen = (type: ElementType, four: string): string =>
+  isHalf(type) ? `widen${halfNames[type]}(${four})` : four;
+
+/** A float4 as it is after storing and reading it. */
+export const round = (type: ElementType, four: string): string =>
+  isHalf(type) ? `round${halfNames[type]}(${four})` : four;
+
+export const roundOne = (type: ElementType, value: string): string =>
+  isHalf(type) ? `from${halfNames[type]}(to${halfNames[type]}(${value}))` : value;
+
+const halfNames = { bfloat16: 'Bfloat16', float16: 'Float16' } as const satisfies Record<HalfType, string>;
 
 export type ValueType = 'float' | 'int';
 

@@ -4,10 +4,12 @@
  * makes the queries; columns of segments that are computed in the same run come late.
  */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import { isKept } from '../../../graph/operations/attention-view.js';
+import type { ElementType } from '../driver/device.js';
 import type { Place } from '../programs/step.js';
 import { findMaskRow } from './attention-kernel.js';
 import type { ElementCode } from './element-code.js';
-import type { KernelOperand, KernelText } from './kernel-text.js';
+import { fourOf, type KernelOperand, type KernelText, round, widen } from './kernel-text.js';
 
 /** Columns of a part. */
 export const chunk = 64;
@@ -48,6 +50,8 @@ export interface SplitWriting extends SplitShape {
   readonly scoreRounds: number;
   readonly mixtureRounds: number;
   readonly loads: number;
+  /** Of what is read before the kernel waits. */
+  readonly pastType: ElementType;
   readonly place: (tensor: Tensor) => Place;
 }
 
@@ -100,6 +104,15 @@ function findColumns(writing: SplitWriting): void {
 
 export const [unrolled, rolled] = ['#pragma unroll', '#pragma unroll 1'];
 
+/** Of the segments that are read before the kernel waits. */
+export function findPastType(
+  { attributes: { segments }, inputs }: TensorOf<'attention'>,
+  place: (tensor: Tensor) => Place,
+): ElementType {
+  const places = segments.map((kind, index) => ({ kind, side: place(inputs[2 + 2 * index]!) }));
+  return places.find(({ kind, side }) => isEarly(kind, side))?.side.type ?? 'float32';
+}
+
 /** Whether a segment can be read before the kernel waits. */
 const isEarly = (kind: string, place: Place): boolean => kind !== 'own' && place.origin === 'input';
 
@@ -123,10 +136,11 @@ export function readColumn(
   target: string,
   spot: string,
 ): void {
-  const { text, work, size } = writing;
+  const { text, work, size, pastType } = writing;
   const { attributes, inputs } = work.tensor;
+  const { cacheType = 'float32' } = attributes;
   const lengths = attributes.segments.map((_, index) => text.dimension(inputs[2 + 2 * index]!.shape.at(-3)!));
-  if (when !== 'late') text.line(`${target} = float4{0.0f, 0.0f, 0.0f, 0.0f};`);
+  if (when !== 'late') text.line(`${target} = ${when === 'early' ? fourOf(pastType) : 'float4'}{};`);
   const starts = ['0'];
   for (const length of lengths.slice(0, -1)) {
     const last = starts.at(-1)!;
@@ -142,13 +156,16 @@ export function readColumn(
         const line = start === '0' ? 'column' : `(column - ${start})`;
         if (side === 0 && index === attributes.segments.lastIndexOf('own') && work.ownKeys !== undefined) {
           makeKey(writing, tensor, line, target, spot);
+          text.line(`${target} = ${round(cacheType, target)};`);
           return;
         }
         const [stride, own] =
           kind === 'common' ? [attributes.keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
         const row = kind === 'own' ? `(sequence * ${lengths[index]!} + ${line})` : line;
-        const element = `(const float4*)${text.pointer(place)} + ((${row} * ${stride} + ${own}) * ${size / 4} + ${spot})`;
-        text.line(`${target} = ${isEarly(kind, place) ? 'readAhead' : '*'}(${element});`);
+        const element = `(const ${fourOf(place.type)}*)${text.pointer(place)} + ((${row} * ${stride} + ${own}) * ${size / 4} + ${spot})`;
+        const read = `${isEarly(kind, place) ? 'readAhead' : '*'}(${element})`;
+        const rounded = isKept(kind) ? widen(place.type, read) : round(cacheType, read);
+        text.line(`${target} = ${when === 'early' ? read : rounded};`);
       });
     });
   });

@@ -10,13 +10,15 @@
  * Latency takes the time, so the past is read into registers before the kernel that makes the queries has ended.
  */
 import { addDimensions, countElements, multiplyDimensions } from '../../../graph/dimension.js';
-import type { TensorOf } from '../../../graph/tensor.js';
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { type Place, rootOf } from '../programs/step.js';
 import { declareAttentionSizes, declareKeyHead } from './attention-kernel.js';
 import { type FindOperand, ElementCode } from './element-code.js';
 import { type KernelPlan, finishKernel } from './kernel-plan.js';
+import { fourOf } from './kernel-text.js';
 import {
   chunk,
+  findPastType,
   readPast,
   type SplitAttention,
   type SplitShape,
@@ -81,13 +83,15 @@ export function planSplitAttention(
     need,
     (text) => {
       const made = ownKeys?.tensor;
+      const place = (side: Tensor): Place => find(rootOf(side))! as Place;
       const writing: SplitWriting = {
         ...{ text, work, rows, size, ...shape },
         scoreRounds: Math.ceil((chunk * shape.perColumn) / shape.threads),
         mixtureRounds: Math.ceil(chunk / shape.groups),
         loads: size / (4 * shape.perColumn),
         code: new ElementCode(text, (other) => (other === made ? undefined : find(other))),
-        place: (side) => find(rootOf(side))! as Place,
+        pastType: findPastType(tensor, place),
+        place,
       };
       declare(writing);
       const first = (): void => {
@@ -162,8 +166,9 @@ function declare({ text, work, rows, size, threads, slots, groups, ...writing }:
   text.line(`const int group = thread / ${size / 4};`);
   text.line(`const int at = thread % ${size / 4};`);
   text.line(`Joined joined[${Math.ceil((rows * size) / (threads * slots))}];`);
-  text.line(`float4 keys[${writing.scoreRounds}][${writing.loads}];`);
-  text.line(`float4 values[${writing.mixtureRounds}];`);
+  const four = fourOf(writing.pastType);
+  text.line(`${four} keys[${writing.scoreRounds}][${writing.loads}];`);
+  text.line(`${four} values[${writing.mixtureRounds}];`);
 }
 
 function writeQueries({ text, code, work, rows, size, threads, slots }: SplitWriting): void {

@@ -2,7 +2,7 @@
  * Scores and mixtures of split attention. Groups of threads share a column for the scores, and each thread has four
  * places for the mixture. Columns that were read ahead come first, then the late ones, so that a row sums in their order.
  */
-import type { KernelText } from './kernel-text.js';
+import { type KernelText, widen } from './kernel-text.js';
 import {
   chunk,
   fields,
@@ -35,7 +35,7 @@ function storeScores({ text, rows, perColumn }: SplitWriting, isOwn: string): vo
 
 /** First of what was read ahead, then of the rest: few columns, whose code is long. */
 export function writeScores(writing: SplitWriting): void {
-  const { text, rows } = writing;
+  const { text, rows, pastType } = writing;
   const late = lateColumns(writing);
   const addRows = (value: string): void => {
     text.unroll('r', rows, () => {
@@ -45,7 +45,8 @@ export function writeScores(writing: SplitWriting): void {
   overShares(writing, unrolled, () => {
     text.line(`float score[${rows}] = {};`);
     overSpots(writing, unrolled, () => {
-      addRows('keys[n][i]');
+      text.line(`const float4 value = ${widen(pastType, 'keys[n][i]')};`);
+      addRows('value');
     });
     storeScores(writing, `column >= 0 && column < ${late}`);
   });
@@ -85,7 +86,7 @@ function addMixture(text: KernelText, value: string): void {
 }
 
 export function writeMixture(writing: SplitWriting): void {
-  const { text, rows } = writing;
+  const { text, rows, pastType } = writing;
   const late = lateColumns(writing);
   const addRows = (value: string): void => {
     text.unroll('r', rows, () => {
@@ -95,7 +96,8 @@ export function writeMixture(writing: SplitWriting): void {
   text.line(`float4 sum[${rows}] = {};`);
   overMixture(writing, unrolled, () => {
     text.block(`if (column >= 0 && column < ${late})`, () => {
-      addRows('values[n]');
+      text.line(`const float4 value = ${widen(pastType, 'values[n]')};`);
+      addRows('value');
     });
   });
   text.block('if (hasLate[slot] != 0)', () => {

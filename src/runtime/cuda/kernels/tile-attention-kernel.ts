@@ -4,11 +4,14 @@
  * matter. With few rows, the warps of a block share the columns and join their parts at the end.
  * Operands are rounded to TF32; everything else is float32.
  */
+import { isHalf } from '../../../core/half-floats.js';
+import { isKept } from '../../../graph/operations/attention-view.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import type { ElementType } from '../driver/device.js';
 import { countElements } from '../../../graph/dimension.js';
 import type { FindOperand } from './element-code.js';
 import { type KernelPlan, writeKernel } from './kernel-plan.js';
-import type { KernelOperand, KernelText } from './kernel-text.js';
+import { fourOf, type KernelOperand, type KernelText, round, widen } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
 import { type TileWriting, declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
 import { storeEight } from './wide-kernels.js';
@@ -125,9 +128,10 @@ function readQueries({ text, size }: TileWriting): void {
 
 function writeSegment(writing: TileWriting, index: number): void {
   const { text, tensor, size, place } = writing;
-  const { segments, keyValueHeads } = tensor.attributes;
+  const { segments, keyValueHeads, cacheType = 'float32' } = tensor.attributes;
   const [keys, values] = [tensor.inputs[2 + 2 * index]!, tensor.inputs[3 + 2 * index]!];
   const kind = segments[index]!;
+  const kept = isKept(kind) ? 'float32' : cacheType;
   const [stride, own] = kind === 'common' ? [keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
   const start = kind === 'own' ? `sequence * length + ` : '';
   const fours = (column: string, offset: string): string =>
@@ -143,7 +147,7 @@ function writeSegment(writing: TileWriting, index: number): void {
       text.unroll('i', size / 16, () => {
         eachGroup(() => {
           text.line('const int column = min(first + 8 * n + g, length - 1);');
-          const key = loadFour(text, place(keys), fours('column', '4 * i + t'));
+          const key = loadFour(text, place(keys), fours('column', '4 * i + t'), kept);
           for (const [step, fields] of [
             ['x', 'y'],
             ['z', 'w'],
@@ -160,7 +164,7 @@ function writeSegment(writing: TileWriting, index: number): void {
         text.line('const int column = first + 8 * n + 2 * t;');
         text.unroll('j', size / 32, () => {
           const [even, odd] = ['column', 'column + 1'].map((each) =>
-            loadFour(text, place(values), fours(`min(${each}, length - 1)`, '8 * j + g')),
+            loadFour(text, place(values), fours(`min(${each}, length - 1)`, '8 * j + g'), kept),
           );
           for (let e = 0; e < 4; e++)
             text.line(
@@ -232,14 +236,19 @@ function storeRows({ text, result, size }: TileWriting): void {
   });
 }
 
-/** Four adjacent values, rounded to TF32; halves are exact already. */
-function loadFour(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
+/** Four adjacent values, rounded as they are kept, or to TF32; halves are exact already. */
+function loadFour(
+  text: KernelText,
+  operand: KernelOperand,
+  at: string,
+  kept: ElementType,
+): readonly string[] {
   const name = text.name('four');
-  if (operand.type === 'float32') {
-    text.line(`const float4 ${name} = ((const float4*)${text.pointer(operand)})[${at}];`);
-    return ['x', 'y', 'z', 'w'].map((field) => `toTensorCore(${name}.${field})`);
-  }
-  const convert = operand.type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16';
-  text.line(`const uint2 ${name} = ((const uint2*)${text.pointer(operand)})[${at}];`);
-  return ['x', 'x >> 16', 'y', 'y >> 16'].map((field) => `${convert}((unsigned short)(${name}.${field}))`);
+  const { type } = operand;
+  const read = widen(type, `((const ${fourOf(type)}*)${text.pointer(operand)})[${at}]`);
+  text.line(`const float4 ${name} = ${round(kept, read)};`);
+  const isExact = isHalf(type) || isHalf(kept);
+  return ['x', 'y', 'z', 'w'].map((field) =>
+    isExact ? `${name}.${field}` : `toTensorCore(${name}.${field})`,
+  );
 }

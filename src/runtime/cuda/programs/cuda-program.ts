@@ -3,6 +3,7 @@
  * buffers, and waits only for host outputs. A repeated run (same layout and buffers) is recorded and then replayed.
  */
 import { MistletoeError } from '../../../core/errors.js';
+import { isHalf } from '../../../core/half-floats.js';
 import type { DimensionBindings } from '../../../graph/dimension.js';
 import { bindInputs, checkTypes, namesOf, type Wanted } from '../../program-values.js';
 import type {
@@ -109,11 +110,11 @@ export class CudaProgram implements Program {
     const destinations = new Map(namesOf(wanted).map((name) => [name, all[name] ?? 'host']));
     for (const [name, destination] of destinations) {
       const type = outputs.get(name)?.type;
-      if (destination === 'host' || type === 'float32' || type === 'int32') continue;
+      if (destination === 'host' || (type !== undefined && type !== 'bool')) continue;
       const names = [...outputs.keys()].join(', ');
       throw new MistletoeError(
         'runtime',
-        `The program has no float32 or int32 output "${name}"; it has ${names}.`,
+        `The program has no output "${name}" that a buffer can hold; it has ${names}.`,
       );
     }
     return destinations;
@@ -210,15 +211,16 @@ export class CudaProgram implements Program {
     for (const [name, destination] of destinations) {
       if (destination === 'host') continue;
       const shape = measure.sizes(schedule.shapes.get(name)!);
-      const count = countElements(shape);
-      const width = shape.at(-1) ?? 1;
+      const place = schedule.outputs.get(name)!;
+      const perValue = isHalf(place.type) ? 2 : 1;
+      const count = countElements(shape) / perValue;
+      const width = (shape.at(-1) ?? 1) / perValue;
       const buffer =
         destination === 'runtime'
           ? allocateRows(this.memory, width === 0 ? 0 : count / width, width)
           : deviceRowsOf(destination, this.memory);
       buffer.requireSize(count);
-      if (count > 0)
-        this.memory.device.copy(buffer.address, addressOf(schedule.outputs.get(name)!), 4 * count);
+      if (count > 0) this.memory.device.copy(buffer.address, addressOf(place), 4 * count);
       outputs[name] = resident(buffer, shape);
     }
     return outputs;

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { planContraction } from '../../../graph/contraction-plan.js';
 import { symbol } from '../../../graph/dimension.js';
-import { matmul } from '../../../graph/operations/contraction.js';
+import { contract, matmul } from '../../../graph/operations/contraction.js';
 import { add, multiply, silu } from '../../../graph/operations/elementwise.js';
+import { gatherRows } from '../../../graph/operations/indexing.js';
 import { input, weight } from '../../../graph/tensor.js';
 import { rmsNorm } from '../../../graph/operations/reductions.js';
 import { simplify } from '../../../graph/simplify.js';
@@ -29,6 +30,30 @@ function typesOf(outputs: NamedTensors, productType: FloatType): Readonly<Record
     ]),
   );
 }
+
+describe('tables of embeddings', () => {
+  it.each(['float32', 'bfloat16', 'float16'] as const)(
+    'are stored once, as products read them: %s',
+    (type) => {
+      const table = weight('table', [32, 16]);
+      const embedded = gatherRows(table, input('tokens', [symbol('row')], 'int32'));
+      const scores = contract(embedded, table, 'r h, v h -> r v');
+      const graph = simplify({ scores, embedded }, [planContraction]);
+      const { places } = scheduleGraph(graph, { productType: type, smallBatches: false, tensorCores: false });
+      const tables = places.filter(({ tensor }) => tensor === table);
+      expect(tables.map((place) => [place.type, place.isTransposed])).toEqual([[type, false]]);
+    },
+  );
+
+  it('have their type also where nothing else reads them', () => {
+    const embedded = gatherRows(weight('table', [32, 16]), input('tokens', [symbol('row')], 'int32'));
+    const { places } = scheduleGraph(
+      { embedded },
+      { productType: 'bfloat16', smallBatches: false, tensorCores: false },
+    );
+    expect(places.find(({ origin }) => origin === 'weight')!.type).toBe('bfloat16');
+  });
+});
 
 describe('products', () => {
   it('are written as halves where only what other products read is made of them', () => {

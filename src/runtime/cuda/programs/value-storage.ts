@@ -1,6 +1,6 @@
 /**
- * Types and layouts of values in memory. Values that only products read have the products' type. So do products whose
- * elementwise results only products read (a gate), which rounds them once more.
+ * Types and layouts of values in memory. Values that only products read have the products' type, and so have tables of
+ * embeddings. So do products whose elementwise results only products read (a gate), which rounds them once more.
  */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { NamedTensors } from '../../program.js';
@@ -41,6 +41,7 @@ export class ValueStorage {
         reader.operation === 'contract' ||
         reader.operation === 'expertProduct' ||
         reader.operation === 'reshape' ||
+        (operation === 'weight' && reader.operation === 'gatherRows') ||
         (reader.operation === 'attention' && this.isNarrowIn(reader, tensor)),
     );
     if (operation === 'weight') return isForProducts ? this.options.productType : dtype;
