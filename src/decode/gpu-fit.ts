@@ -19,9 +19,6 @@ const typeBytes = { float32: floatBytes, bfloat16: 2, float16: 2 } as const sati
   number
 >;
 
-/** float16 may have no room for them. */
-const cacheBytes = { ...typeBytes, float16: floatBytes };
-
 /** cuBLASLt's workspace and intermediate results for typical prompts. */
 export const passBytes = 2 ** 29;
 
@@ -42,7 +39,7 @@ export function estimateGpuMemory(configuration: ModelConfiguration, dtype: Comp
   const tables = tiedEmbeddings ? 1 : 2;
   return {
     weightBytes: layerBytes + tables * typeBytes[dtype] * table + floatBytes * hiddenSize,
-    bytesPerToken: cacheBytes[dtype] * 2 * layerCount * keyValueHeadCount * headSize,
+    bytesPerToken: typeBytes[dtype] * 2 * layerCount * keyValueHeadCount * headSize,
   };
 }
 

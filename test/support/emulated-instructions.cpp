@@ -74,4 +74,6 @@ unsigned packFloat16(float upper, float lower) {
   return static_cast<unsigned>(__float2half(upper).bits) << 16 | __float2half(lower).bits;
 }
 
+float widenFloat16(unsigned short half) { return __half2float(__half{half}); }
+
 }  // namespace emulated

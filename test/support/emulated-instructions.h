@@ -18,6 +18,7 @@ EXPORTED void multiplyTiles(TileLane& own, TileType type);
 // Two floats as halves in one word, each rounded to nearest even.
 EXPORTED unsigned packBfloat16(float upper, float lower);
 EXPORTED unsigned packFloat16(float upper, float lower);
+EXPORTED float widenFloat16(unsigned short half);
 
 template <TileType type>
 void multiplyTile(float& sum0, float& sum1, float& sum2, float& sum3, unsigned left0, unsigned left1, unsigned left2,
@@ -55,5 +56,7 @@ inline void roundToTf32(unsigned& rounded, float value) {
 
 inline void packBfloat16(unsigned& packed, float upper, float lower) { packed = packBfloat16(upper, lower); }
 inline void packFloat16(unsigned& packed, float upper, float lower) { packed = packFloat16(upper, lower); }
+
+inline void widenFloat16(float& value, unsigned short half) { value = widenFloat16(half); }
 
 }  // namespace emulated

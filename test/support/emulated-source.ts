@@ -80,6 +80,7 @@ const instructions: ReadonlyMap<string, string> = new Map([
   ['cvt.rna.tf32.f32 %0, %1;', 'roundToTf32'],
   ['cvt.rn.bf16x2.f32 %0, %1, %2;', 'packBfloat16'],
   ['cvt.rn.f16x2.f32 %0, %1, %2;', 'packFloat16'],
+  ['cvt.f32.f16 %0, %1;', 'widenFloat16'],
   [tileProduct('m16n8k8', 'tf32'), 'multiplyTile<emulated::TileType::tf32>'],
   [tileProduct('m16n8k16', 'bf16'), 'multiplyTile<emulated::TileType::bfloat16>'],
   [tileProduct('m16n8k16', 'f16'), 'multiplyTile<emulated::TileType::float16>'],

@@ -126,6 +126,11 @@ __device__ unsigned short toBfloat16(float value) {
 }
 
 __device__ float fromFloat16(unsigned short half) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+  return value;
+#else
   const unsigned sign = (unsigned)(half & 0x8000u) << 16;
   const unsigned exponent = (half >> 10) & 0x1fu;
   const unsigned fraction = half & 0x3ffu;
@@ -137,6 +142,7 @@ __device__ float fromFloat16(unsigned short half) {
     wide.bits |= sign;
   }
   return wide.value;
+#endif
 }
 
 __device__ unsigned short toFloat16(float value) {
