@@ -145,7 +145,7 @@ async function measure(contenders: Contenders, task: Task): Promise<ReadonlyMap<
   return times;
 }
 
-/** `speeds`: pairs of which the first is compared with the second, by medians. */
+/** `speeds`: pairs of which the first is compared with the second, by the best passes and (by medians). */
 export async function compareSpeed(
   title: string,
   contenders: Contenders,
@@ -156,11 +156,14 @@ export async function compareSpeed(
   const table = [['best (median)', ...names, ...speeds.map(([own, base]) => `speed of ${own} over ${base}`)]];
   for (const task of tasks) {
     const times = await measure(contenders, task);
+    const bestMs = (name: string): number => Math.min(...times.get(name)!);
     const medianMs = (name: string): number => median(times.get(name)!);
+    const divide = (ms: (name: string) => number, own: string, base: string): string =>
+      `${(ms(base) / ms(own)).toFixed(2)}x`;
     table.push([
       task.name,
       ...names.map((name) => formatTimes(times.get(name)!)),
-      ...speeds.map(([own, base]) => `${(medianMs(base) / medianMs(own)).toFixed(2)}x`),
+      ...speeds.map(([own, base]) => `${divide(bestMs, own, base)} (${divide(medianMs, own, base)})`),
     ]);
   }
   printTable(table, title);

@@ -78,7 +78,7 @@ export interface Contraction {
 }
 
 /** What each segment of keys and values is to the rows that look at it; operations/attention.ts has the meaning. */
-export type SegmentKind = 'common' | 'shared' | 'own' | 'diagonal';
+export type SegmentKind = 'cache' | 'common' | 'shared' | 'own' | 'diagonal';
 
 export interface Attention {
   readonly segments: readonly SegmentKind[];

@@ -173,8 +173,12 @@ export class CausalModel {
     if (current !== undefined && taps.every((layer) => current.tapped.includes(layer))) return current;
     this.checkTaps(taps);
     const tapped = [...new Set([...(current?.tapped ?? []), ...taps])].sort((left, right) => left - right);
-    const build = (isAfterPrefix: boolean): NamedTensors => this.buildGraph(tapped, isAfterPrefix);
-    const program = compileLanes(this.runtime, 'verify', build(false), [this.weights], () => build(true));
+    const attendsInPlace = this.runtime.attendsInPlace?.(this.configuration.headSize) === true;
+    const build = (form: 'lanes' | 'prefix' | 'alone'): NamedTensors => this.buildGraph(tapped, form);
+    const program = compileLanes(this.runtime, 'verify', build('lanes'), [this.weights], {
+      afterPrefix: () => build('prefix'),
+      alone: attendsInPlace ? () => build('alone') : undefined,
+    });
     const included = { program, tapped };
     this.programs.push(included);
     // The next caller tries again.
@@ -205,26 +209,36 @@ export class CausalModel {
     return picked.withWidth(places.length * hiddenSize);
   }
 
-  private buildGraph(taps: readonly number[], isAfterPrefix: boolean): NamedTensors {
+  private buildGraph(taps: readonly number[], form: 'lanes' | 'prefix' | 'alone'): NamedTensors {
     const { configuration, scope } = this;
-    const tokens = input('tokens', [lane.row, lane.lanes], 'int32');
+    const isAlone = form === 'alone';
+    const lanes = isAlone ? 1 : lane.lanes;
+    const tokens = input('tokens', [lane.row, lanes], 'int32');
     const embeddings = lane.joinLanes(embedTokens(configuration, scope, tokens));
     const decoded = runDecoder(configuration, scope, embeddings, {
-      context: lane.declareAttention(configuration, isAfterPrefix ? lane.prefix : 0),
-      prefix: isAfterPrefix ? lane.declarePrefix(configuration) : undefined,
-      past: lane.declarePast(configuration),
+      context: isAlone
+        ? lane.declareAttentionAlone(configuration)
+        : lane.declareAttention(configuration, form === 'prefix' ? lane.prefix : 0),
+      prefix: form === 'prefix' ? lane.declarePrefix(configuration) : undefined,
+      ...(isAlone
+        ? { caches: lane.declareCaches(configuration) }
+        : { past: lane.declarePast(configuration) }),
       taps,
     });
-    const logits = projectToVocabulary(configuration, scope, lane.selectRows(decoded.features));
+    const logits = projectToVocabulary(
+      configuration,
+      scope,
+      lane.selectRows(decoded.features, undefined, lanes),
+    );
     return {
-      rows: lane.stackRows(decoded.rows, configuration),
+      rows: lane.stackRows(decoded.rows, configuration, lanes),
       logits,
       ...(this.runtime.drawsInPrograms === true ? { scores: logits } : {}),
       argmax: argmax(logits),
       // NaN and infinities show in the sum; the maximum ignores NaN.
       total: sum(logits, [-1]),
-      features: lane.partLanes(decoded.features),
-      ...(taps.length > 0 ? { taps: lane.partLanes(concatenate(decoded.taps, -1)) } : {}),
+      features: lane.partLanes(decoded.features, undefined, lanes),
+      ...(taps.length > 0 ? { taps: lane.partLanes(concatenate(decoded.taps, -1), undefined, lanes) } : {}),
     };
   }
 }

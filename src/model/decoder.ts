@@ -78,6 +78,8 @@ export interface AttentionMemory {
   /** Before the past, common to all lanes; included in the mask. */
   readonly prefix?: KeyValueRows | undefined; // [prefix, keyValueHead, headSize]
   readonly past?: KeyValueRows | undefined; // [past, keyValueHead, headSize]
+  /** Instead of a past: with room for the new rows, which a kernel may write there. */
+  readonly cache?: KeyValueRows | undefined; // [1, keyValueHead, room, headSize]
   /** Between the past and the new rows; included in the mask. */
   readonly earlier?: KeyValueRows | undefined; // [batch, earlier, keyValueHead, headSize]
   /**
@@ -117,7 +119,7 @@ export function attend(
   name: string,
   sizes: LayerSizes,
   context: AttentionContext,
-  { prefix, past, earlier, drafted }: AttentionMemory = {},
+  { prefix, past, cache, earlier, drafted }: AttentionMemory = {},
 ): LayerResult {
   const { headCount, keyValueHeadCount, headSize, hiddenSize, cacheType } = sizes;
   const [batch, position] = x.shape as [Dimension, Dimension];
@@ -138,12 +140,14 @@ export function attend(
   });
   const visible = drafted?.rows ?? joinRows(earlier, rows);
   const behind = [prefix, past].map((before) => before?.keys.shape[0] ?? 0);
+  const ownLength = cache === undefined ? behind.reduce(subtractDimensions, seen) : ownRows;
   const mixed = attention(
     arrange(projectQueries(x, name, sizes, context), ownRows, headCount),
     [
+      ...(cache === undefined ? [] : [{ kind: 'cache' as const, ...cache }]),
       ...(prefix === undefined ? [] : [{ kind: 'common' as const, ...prefix }]),
       ...(past === undefined ? [] : [{ kind: 'shared' as const, ...past }]),
-      segment('own', visible, behind.reduce(subtractDimensions, seen)),
+      segment('own', visible, ownLength),
       ...(drafted === undefined ? [] : [...drafted.diagonal, rows]).map((diagonal) =>
         segment('diagonal', diagonal, ownRows),
       ),
@@ -199,6 +203,7 @@ export interface DecoderOptions {
   readonly context: AttentionContext;
   readonly prefix?: readonly KeyValueRows[] | undefined; // [layer]
   readonly past?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly caches?: readonly KeyValueRows[] | undefined; // [layer]
   readonly earlier?: readonly KeyValueRows[] | undefined; // [layer]
   readonly drafted?: readonly DraftedRows[] | undefined; // [layer]
   readonly taps?: readonly number[] | undefined;
@@ -209,7 +214,7 @@ export function runDecoder(
   configuration: ModelConfiguration,
   scope: string,
   embeddings: Tensor, // [batch, position, hidden]
-  { context, prefix, past, earlier, drafted, taps = [] }: DecoderOptions,
+  { context, prefix, past, caches, earlier, drafted, taps = [] }: DecoderOptions,
 ) {
   let hidden = embeddings;
   const streams: Tensor[] = [];
@@ -219,6 +224,7 @@ export function runDecoder(
     const memory = {
       prefix: prefix?.[layer],
       past: past?.[layer],
+      cache: caches?.[layer],
       earlier: earlier?.[layer],
       drafted: drafted?.[layer],
     };

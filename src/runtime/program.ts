@@ -59,6 +59,8 @@ export interface Runtime {
   readonly rowsPerPass?: number | undefined;
   /** Programs draw tokens, so that rows of logits stay on the device. */
   readonly drawsInPrograms?: boolean | undefined;
+  /** Attention of one sequence reads keys and values head by head, and writes new ones into the given buffer. */
+  readonly attendsInPlace?: ((headSize: number) => boolean) | undefined;
   /** Buffers may hold tokens (the bits of int32), so that a program starts before the host knows what it reads. */
   readonly keepsTokens?: boolean | undefined;
   /** Of keys and values; default float32. */

@@ -62,7 +62,7 @@ export class HostRows implements RowBuffer {
       )
         run += 1;
       requireRows(this, place, run);
-      data.set(from.subarray(pick * width, (pick + run) * width), place * width);
+      copyValues(from, pick * width, data, place * width, run * width);
       index += run;
     }
   }
@@ -74,6 +74,14 @@ export class HostRows implements RowBuffer {
   free(): void {
     // Garbage-collected.
   }
+}
+
+/** Views cost more than a few values. */
+const fewValues = 1024;
+
+function copyValues(from: Float32Array, start: number, to: Float32Array, at: number, count: number): void {
+  if (count > fewValues) to.set(from.subarray(start, start + count), at);
+  else for (let index = 0; index < count; index++) to[at + index] = from[start + index]!;
 }
 
 export function countRows(values: number, width: number): number {

@@ -22,8 +22,8 @@ it("keeps the bundled target's program small", async () => {
   };
   const { model } = await openTarget(bundledTarget, { runtime });
   await model.forward({ tokens: Int32Array.of(1, 2), cache: model.createCache(), want: ['argmax'] });
-  const aroundLayers = 21;
-  const ofOneLayer = 35;
+  const aroundLayers = 23;
+  const ofOneLayer = 33;
   expect(counts).toHaveLength(1);
   expect(counts[0]).toBeLessThanOrEqual(aroundLayers + ofOneLayer * model.configuration.layerCount);
 });

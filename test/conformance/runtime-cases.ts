@@ -423,8 +423,11 @@ const contractionCases: readonly RuntimeCase[] = [
   describeCase('contract', 'a tensor with itself', contract(rows, rows, 'b i, b i -> b', 0.5)),
 ];
 
+/** Caches are for one runtime only (onnx/attention-in-place.test.ts). */
+type CommonKind = Exclude<SegmentKind, 'cache'>;
+
 interface AttentionSizes {
-  readonly segments: readonly SegmentKind[];
+  readonly segments: readonly CommonKind[];
   readonly batch?: Dimension;
   readonly lanes?: Dimension;
   /** Whether each sequence of the batch has a mask of its own. */
@@ -439,7 +442,7 @@ function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
   const owners = lanes !== undefined ? [lanes, 1] : options.ownMasks === true ? [b] : [];
   const size = 3;
   const head = multiplyDimensions(lanes ?? 1, keyValueHeads);
-  const shapes: Readonly<Record<SegmentKind, readonly Dimension[]>> = {
+  const shapes: Readonly<Record<CommonKind, readonly Dimension[]>> = {
     common: [stem, keyValueHeads, size],
     shared: [past, head, size],
     own: [b, position, head, size],

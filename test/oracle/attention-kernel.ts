@@ -20,16 +20,25 @@ export function runAttention(
     return seen.reduce((total, { weight, readValue }) => total + weight * readValue(at!), 0);
   });
 
+  /** The columns of the mask that no other segment has. */
+  function countCached(): number {
+    const others = segments.flatMap((kind, index) =>
+      kind === 'cache' || kind === 'diagonal' ? [] : [memory[2 * index]!.shape.at(-3)!],
+    );
+    return others.reduce((left, length) => left - length, mask!.shape.at(-1)!);
+  }
+
   function look(batch: number, position: number, head: number): readonly Sight[] {
     const keyValueHead = Math.floor((head * keyValueHeads) / heads);
     const lane = Math.floor(head / heads);
     let column = 0;
     const sights = segments.flatMap((kind, index) => {
       const [keys, values] = memory.slice(2 * index) as [DenseValue, DenseValue];
-      const rows =
-        kind === 'diagonal' ? [position] : Array.from({ length: keys.shape.at(-3)! }, (_, at) => at);
+      const length = kind === 'cache' ? countCached() : keys.shape.at(-3)!;
+      const rows = kind === 'diagonal' ? [position] : Array.from({ length }, (_, at) => at);
       return rows.map((at) => {
         const row = {
+          cache: [0, keyValueHead, at],
           common: [at, keyValueHead % keyValueHeads],
           shared: [at, keyValueHead],
           own: [batch, at, keyValueHead],

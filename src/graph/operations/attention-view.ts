@@ -5,7 +5,7 @@
  * reshaping saved is time saved at each token.
  */
 import type { Dimension, Shape } from '../dimension.js';
-import { addDimensions, equalDimensions, multiplyDimensions } from '../dimension.js';
+import { addDimensions, equalDimensions, multiplyDimensions, subtractDimensions } from '../dimension.js';
 import type { SegmentKind, Tensor, TensorOf } from '../tensor.js';
 import { contract } from './contraction.js';
 import { add, cast } from './elementwise.js';
@@ -39,7 +39,7 @@ export function ownersOfMask({ shape }: { readonly shape: Shape }): 'all' | 'bat
 export const lanesOf = (mask: Tensor): Dimension => (ownersOfMask(mask) === 'lanes' ? mask.shape[0]! : 1);
 
 /** Whether keys and values come from a cache. */
-export const isKept = (kind: SegmentKind): boolean => kind === 'common' || kind === 'shared';
+export const isKept = (kind: SegmentKind): boolean => ['cache', 'common', 'shared'].includes(kind);
 
 const listAxes = (names: string): string[] => names.split(' ').filter(Boolean);
 
@@ -72,6 +72,12 @@ export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention
     const sides = inputs.slice(2 + 2 * index, 4 + 2 * index);
     const round = (side: Tensor): Tensor => cast(isKept(kind) ? side : cast(side, cacheType!), 'float32');
     const [keys, values] = (cacheType === undefined ? sides : sides.map(round)) as [Tensor, Tensor];
+    if (kind === 'cache') {
+      const length = countCached(inputs, attributes.segments);
+      const [axes, scoreAxes] = ['k u d', `${b} k ${g} t u`];
+      const cut = (side: Tensor): Tensor => reshape(slice(side, 2, 0, length), [keyValueHead, length, size!]);
+      return { keys: cut(keys), values: cut(values), axes, scoreAxes, isDiagonal: false, length };
+    }
     const isDiagonal = kind === 'diagonal';
     const axes = { common: 'u k d', shared: `u ${k} d`, own: `${b} u ${k} d`, diagonal: `${b} t ${k} d` }[
       kind
@@ -93,6 +99,17 @@ export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention
     toMixed: (result) => permute(arrange(result, queryAxes), queryAxes, mixedAxes),
     fromMixed: (mixed) => reshape(permute(mixed, mixedAxes, queryAxes), shape),
   };
+}
+
+/** The columns of the mask that no other segment has. */
+function countCached(inputs: readonly Tensor[], segments: readonly SegmentKind[]): Dimension {
+  return segments.reduce<Dimension>(
+    (left, kind, index) =>
+      kind === 'cache' || kind === 'diagonal'
+        ? left
+        : subtractDimensions(left, inputs[2 + 2 * index]!.shape.at(-3)!),
+    inputs[1]!.shape.at(-1)!,
+  );
 }
 
 /** How much each row sees of everything: one softmax over all segments. [b s k g t, seen and diagonals] */

@@ -2,6 +2,8 @@
  * Attention as one operation, so that a lowering can fuse it; `decomposeAttention` says it in the others. Rows look at
  * segments of keys and values, and one softmax goes over all that they see:
  *
+ *   cache     [1, keyValueHead, room, size]                a cache of one sequence whose first rows are seen, as many as
+ *                                                          the mask has columns for; a kernel may write own rows behind them
  *   common    [seen, keyValueHead, size]                    one copy for all lanes too, such as a common beginning
  *   shared    [seen, lane * keyValueHead, size]             one copy for the whole batch, such as a cache
  *   own       [batch, seen, lane * keyValueHead, size]      rows of the same sequence
@@ -64,23 +66,28 @@ export function attention(
     const dtype = isKept(kind) ? (cacheType ?? 'float32') : 'float32';
     for (const tensor of [keys, values]) requireDType('attention', tensor, dtype);
     const length = keys.shape.at(-3) ?? 0;
-    const rows = [length];
-    const leading = { common: rows, shared: rows, own: [batch!, length], diagonal: [batch!, position!] }[
-      kind
-    ];
     const ownHeads = multiplyDimensions(kind === 'common' ? 1 : lanes, keyValueHeads);
-    const expected = [...leading, ownHeads, size!];
+    const expected = {
+      cache: [1, ownHeads, keys.shape.at(-2)!, size!],
+      common: [length, ownHeads, size!],
+      shared: [length, ownHeads, size!],
+      own: [batch!, length, ownHeads, size!],
+      diagonal: [batch!, position!, ownHeads, size!],
+    }[kind];
     if (!equalShapes(keys.shape, expected) || !equalShapes(values.shape, expected)) {
       refuse('attention', `needs ${kind} keys and values of ${formatShape(expected)}`, [keys, values]);
     }
-    if (kind === 'diagonal') return;
+    if (kind === 'cache' && (index > 0 || batch !== 1 || lanes !== 1))
+      refuse('attention', 'needs the cache of one sequence before its other rows', [keys, mask]);
+    if (kind === 'diagonal' || kind === 'cache') return;
     if (segments[index - 1]?.kind === 'diagonal')
       refuse('attention', 'needs diagonals behind the others', []);
     seen = addDimensions(seen, length);
   });
   const owners = { all: [], batch: [batch!], lanes: [lanes, 1] }[ownersOfMask(mask)];
-  const expected = [...owners, position!, seen];
-  if (seen === 0 || !equalShapes(mask.shape, expected)) {
+  const columns = segments[0]?.kind === 'cache' ? mask.shape.at(-1)! : seen;
+  const expected = [...owners, position!, columns];
+  if (columns === 0 || !equalShapes(mask.shape, expected)) {
     refuse('attention', `needs a mask of ${formatShape(expected)}`, [mask]);
   }
   return createTensor(

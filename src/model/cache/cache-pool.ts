@@ -8,6 +8,7 @@
 import type { HalfType } from '../../core/half-floats.js';
 import { resident, type ResidentValue, type Runtime, type TensorValue } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
+import { HeadRows } from './head-rows.js';
 
 /**
  * Rows that a cache and its forks read in place, in a pool of their own.
@@ -101,6 +102,7 @@ export class CachePool {
   private storage: RowBuffer;
   /** [slot] Parts of the storage. */
   private slots: readonly RowBuffer[] = [];
+  private heads: HeadRows | undefined;
 
   constructor(
     readonly runtime: Runtime,
@@ -127,6 +129,17 @@ export class CachePool {
   /** Read in place. [position, lane * head, size] */
   view(slot: number, positions: number): ResidentValue {
     return resident(this.slots[slot]!.rows(0, positions * this.lanes), this.shapeOf(positions));
+  }
+
+  /** Of a pool with one lane, as inputs `cache0`, `cache1`, ...; a program may write `rows` after the positions. */
+  addHeads(inputs: Record<string, TensorValue | ResidentValue>, positions: number, rows: number): void {
+    this.heads ??= new HeadRows(this.runtime, this.sizes);
+    this.heads.addInputs(inputs, { source: this.storage, capacity: this.capacity + 1, positions, rows });
+  }
+
+  /** A program wrote these rows after the positions, in the form of `addHeads`. [slot, row, head, size] */
+  noteHeads(rows: RowBuffer, positions: number): void {
+    this.heads?.note(rows, positions);
   }
 
   /** Of all slots, as inputs `past0`, `past1`, ... */
@@ -160,6 +173,7 @@ export class CachePool {
       to: (slot, index) => this.rowAt(slot, start + index, lane),
     });
     this.written[lane] = Math.max(this.written[lane]!, start + picks.length);
+    this.heads?.write(start, rows, picks);
   }
 
   /** Copies pieces of other pools' lanes, and clears the rest. */
@@ -183,6 +197,7 @@ export class CachePool {
       zeros.free();
     }
     this.written[lane] = positions;
+    this.heads?.forget();
   }
 
   /** Without the dummy. */
@@ -203,6 +218,7 @@ export class CachePool {
 
   free(): void {
     this.storage.free();
+    this.heads?.free();
   }
 
   private rowAt(slot: number, position: number, lane: number): number {

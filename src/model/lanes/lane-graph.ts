@@ -28,17 +28,21 @@ export const row = symbol('row');
 
 /** [row, lanes, width] -> [1, row * lanes, width] */
 export function joinLanes(x: Tensor): Tensor {
-  return reshape(x, [1, multiplyDimensions(x.shape[0]!, lanes), x.shape.at(-1)!]);
+  return reshape(x, [1, multiplyDimensions(x.shape[0]!, x.shape[1]!), x.shape.at(-1)!]);
 }
 
 /** [1, row * lanes, width] -> [row, lanes, width] */
-export function partLanes(x: Tensor, rows: Dimension = row): Tensor {
-  return reshape(x, [rows, lanes, x.shape.at(-1)!]);
+export function partLanes(x: Tensor, rows: Dimension = row, laneCount: Dimension = lanes): Tensor {
+  return reshape(x, [rows, laneCount, x.shape.at(-1)!]);
 }
 
 /** [1, row * lanes, width] -> [selected, lanes, width] */
-export function selectRows(x: Tensor, count: Dimension = symbol('selected')): Tensor {
-  const select = input('select', [count, lanes], 'int32');
+export function selectRows(
+  x: Tensor,
+  count: Dimension = symbol('selected'),
+  laneCount: Dimension = lanes,
+): Tensor {
+  const select = input('select', [count, laneCount], 'int32');
   return gatherRows(reshape(x, x.shape.slice(1)), select);
 }
 
@@ -52,6 +56,24 @@ export function declareAttention(
   const seen = addDimensions(before, addDimensions(symbol('past'), row));
   const mask = input('mask', [lanes, 1, row, seen]);
   return { cosine: angles('cosine'), sine: angles('sine'), mask, lanes };
+}
+
+/** For one sequence. Columns of the mask are those of the cache's rows that it sees and of the new rows. */
+export function declareAttentionAlone({ headSize }: { headSize: number }): AttentionContext {
+  const angles = (name: string): Tensor => reshape(input(name, [row, 1, headSize / 2]), [row, headSize / 2]);
+  const mask = input('mask', [1, 1, row, symbol('seen')]);
+  return { cosine: angles('cosine'), sine: angles('sine'), mask };
+}
+
+/** For one sequence: its keys and values head by head, with room for new rows (cache/head-rows.ts). */
+export function declareCaches(sizes: CacheSizes): readonly KeyValueRows[] {
+  const { layerCount, keyValueHeadCount, headSize } = sizes;
+  const side = (slot: number): Tensor =>
+    input(`cache${slot}`, [1, keyValueHeadCount, symbol('room'), headSize]);
+  return Array.from({ length: layerCount }, (_, layer) => ({
+    keys: side(2 * layer),
+    values: side(2 * layer + 1),
+  }));
 }
 
 export function declarePast(sizes: CacheSizes): readonly KeyValueRows[] {
@@ -73,12 +95,16 @@ function declareRows(name: string, heads: Dimension, sizes: CacheSizes): readonl
 }
 
 /** For KvCache.append. [slot, row, lanes, head, size] */
-export function stackRows(rows: readonly KeyValueRows[], sizes: CacheSizes): Tensor {
+export function stackRows(
+  rows: readonly KeyValueRows[],
+  sizes: CacheSizes,
+  laneCount: Dimension = lanes,
+): Tensor {
   const { keyValueHeadCount, headSize, cacheType } = sizes;
   const stacked = concatenate(
     rows.flatMap(({ keys, values }) => [keys, values]),
     0,
   );
   const kept = cacheType === undefined ? stacked : cast(stacked, cacheType);
-  return reshape(kept, [2 * rows.length, row, lanes, keyValueHeadCount, headSize]);
+  return reshape(kept, [2 * rows.length, row, laneCount, keyValueHeadCount, headSize]);
 }

@@ -1,7 +1,8 @@
 /**
  * A program that several sequences run together. Each gives its inputs as if alone; a run merges the lanes and splits
  * the outputs. A sequence's lane is that of its cache; programs without a past assign lanes in order.
- * A second form, compiled on first use, reads a shared prefix in place (cache-pool.ts).
+ * Other forms of the program read a shared prefix in place (cache-pool.ts), or keep the keys and values of one sequence
+ * where its attention reads them (head-rows.ts).
  */
 import { lazily } from '../../core/promises.js';
 import { bareSymbol, type Shape } from '../../graph/dimension.js';
@@ -14,6 +15,8 @@ import type {
   Runtime,
   TensorValue,
 } from '../../runtime/program.js';
+import { bufferOf } from '../../runtime/program.js';
+import { listInputs } from '../../runtime/program-values.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { CombinedInput } from '../attention-inputs.js';
@@ -89,13 +92,12 @@ export class LaneProgram {
 
   constructor(
     readonly stage: Stage,
-    private readonly program: Program,
     private readonly runtime: Runtime,
     graph: NamedTensors,
-    private readonly afterPrefix?: () => Promise<Program>,
+    private readonly forms: ProgramForms,
   ) {
     const counting = new Map<string, string>(); // symbol of a row axis -> an input that has it
-    for (const { name, shape } of program.inputs) {
+    for (const { name, shape } of listInputs(graph)) {
       const rows = bareSymbol(shape[0]!);
       if (rows !== undefined && laneAxis(shape) === 1) counting.set(rows, name);
     }
@@ -109,7 +111,7 @@ export class LaneProgram {
 
   /** Runs can be combined without copying only if they share it. */
   prefixOf({ cache }: LaneRun): SharedPrefix | undefined {
-    return this.afterPrefix === undefined ? undefined : cache?.keptPrefix;
+    return this.forms.afterPrefix === undefined ? undefined : cache?.keptPrefix;
   }
 
   /**
@@ -121,12 +123,16 @@ export class LaneProgram {
     wanted: readonly (readonly string[])[],
   ): Promise<readonly MixedValues[]> {
     const prefix = this.commonPrefix(runs);
-    const program = prefix === undefined ? this.program : await this.afterPrefix!();
     const { pool, places } = placeRuns(runs, prefix !== undefined);
     const merged = this.mergeInputs(runs, places);
     const inputs = { ...merged };
-    if (pool !== undefined) pool.addViews(inputs, 'past', Math.max(...places.pastOf));
+    const past = Math.max(...places.pastOf);
+    const isAlone = this.forms.alone !== undefined && prefix === undefined && pool?.lanes === 1;
+    if (isAlone) pool.addHeads(inputs, past, countRows(runs[0]!));
+    else pool?.addViews(inputs, 'past', past);
     prefix?.pool.addViews(inputs, 'prefix', Math.max(...places.prefixOf!));
+    const form = isAlone ? 'alone' : prefix === undefined ? 'lanes' : 'afterPrefix';
+    const program = await this.forms[form]!();
     const names = [...new Set(wanted.flat())];
     const into = places.lanes === 1 ? runs[0]!.into : undefined;
     const destinations = names.map((name): [string, Destination] => [
@@ -134,6 +140,7 @@ export class LaneProgram {
       into?.[name] ?? (residentOutputs.has(name) ? 'runtime' : 'host'),
     ]);
     const outputs = await program.run(inputs, Object.fromEntries(destinations));
+    if (isAlone && outputs.rows !== undefined) pool.noteHeads(bufferOf(outputs, 'rows'), past);
     const handedOut = new Set<RowBuffer>();
     const results = runs.map((run, index) => {
       const own: Record<string, TensorValue | ResidentValue> = {};
@@ -162,7 +169,9 @@ export class LaneProgram {
     const prefix = this.prefixOf(first);
     if (runs.length > 1) return runs.every((run) => this.prefixOf(run) === prefix) ? prefix : undefined;
     // A single run keeps its prefix: others of it may come back.
-    return this.afterPrefix !== undefined && first.cache?.content === 'rest' ? first.cache.prefix : undefined;
+    return this.forms.afterPrefix !== undefined && first.cache?.content === 'rest'
+      ? first.cache.prefix
+      : undefined;
   }
 
   private mergeInputs(
@@ -185,19 +194,36 @@ export class LaneProgram {
   }
 }
 
-/** `afterPrefix`: the graph for lanes with a common prefix. */
+interface ProgramForms {
+  readonly lanes: () => Promise<Program>;
+  /** For lanes with a common prefix. */
+  readonly afterPrefix?: (() => Promise<Program>) | undefined;
+  /** For one sequence, whose keys and values are read and written in place. */
+  readonly alone?: (() => Promise<Program>) | undefined;
+}
+
+interface OtherGraphs {
+  readonly afterPrefix?: (() => NamedTensors) | undefined;
+  readonly alone?: (() => NamedTensors) | undefined;
+}
+
+/** The form that a single sequence uses is compiled now, the others on first use. */
 export async function compileLanes(
   runtime: Runtime,
   stage: Stage,
   graph: NamedTensors,
   weights: readonly WeightStore[],
-  afterPrefix?: () => NamedTensors,
+  { afterPrefix, alone }: OtherGraphs = {},
 ): Promise<LaneProgram> {
-  const compile = (outputs: NamedTensors): Promise<Program> =>
-    runtime.compile(outputs, weights, { packed: true });
-  const program = await compile(graph);
-  const other = afterPrefix === undefined ? undefined : lazily(() => compile(afterPrefix()));
-  return new LaneProgram(stage, program, runtime, graph, other);
+  const compile = (build: () => NamedTensors): (() => Promise<Program>) =>
+    lazily(() => runtime.compile(build(), weights, { packed: true }));
+  const forms: ProgramForms = {
+    lanes: compile(() => graph),
+    afterPrefix: afterPrefix && compile(afterPrefix),
+    alone: alone && compile(alone),
+  };
+  await (forms.alone ?? forms.lanes)();
+  return new LaneProgram(stage, runtime, graph, forms);
 }
 
 function placeRuns(

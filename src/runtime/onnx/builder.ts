@@ -29,6 +29,8 @@ export interface NodeOptions {
   readonly attributes?: Readonly<Record<string, Attribute>> | undefined;
   readonly domain?: 'com.microsoft' | undefined;
   readonly outputs?: number | undefined;
+  /** Outputs that are not computed. */
+  readonly unused?: readonly number[] | undefined;
 }
 
 export interface ExternalWeight {
@@ -76,6 +78,11 @@ export class OnnxBuilder {
     this.outputs.push(describeValue(output, shape, dtype));
   }
 
+  /** A value as an output under its own name. */
+  plainOutput(name: string, shape: Shape, dtype: DType): void {
+    this.outputs.push(describeValue(name, shape, dtype));
+  }
+
   node(operator: string, inputs: readonly string[], options: NodeOptions = {}): string {
     return this.nodeOutputs(operator, inputs, options)[0]!;
   }
@@ -91,7 +98,9 @@ export class OnnxBuilder {
     const key = JSON.stringify([operator, inputs, options]);
     const known = this.memo.get(key);
     if (known !== undefined) return known;
-    const outputs = Array.from({ length: options.outputs ?? 1 }, () => `t${this.count++}`);
+    const outputs = Array.from({ length: options.outputs ?? 1 }, (_, index) =>
+      options.unused?.includes(index) === true ? '' : `t${this.count++}`,
+    );
     this.nodes.push(writeNode(operator, inputs, outputs, options));
     this.memo.set(key, outputs);
     return outputs;

@@ -1,7 +1,9 @@
 // The one door to ONNX Runtime. Its native library (from 1.30 on) reports usage to its maker over the network unless an
 // environment variable forbids it, so nothing else may import the package. Plain JavaScript, so that tests can run it from
 // src/ in processes of their own.
+import { readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import { isMainThread } from 'node:worker_threads';
 
 /** Has to run before the native library loads. A value that the user has set stays. */
@@ -32,4 +34,19 @@ export function loadOnnxRuntime() {
   // An import statement would be hoisted above the line before.
   const require = /** @type {(name: string) => unknown} */ (createRequire(import.meta.url));
   return /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
+}
+
+/**
+ * The library that the package brings, to be called without the package; undefined if it has none for this platform.
+ * @returns {string | undefined}
+ */
+export function findOnnxRuntimeLibrary() {
+  disableTelemetry();
+  const binaries = join(dirname(createRequire(import.meta.url).resolve('onnxruntime-node')), '../bin');
+  for (const version of readdirSync(binaries)) {
+    const folder = join(binaries, version, process.platform, process.arch);
+    const name = readdirSync(folder).find((file) => file.startsWith('libonnxruntime.so'));
+    if (name !== undefined) return join(folder, name);
+  }
+  return undefined;
 }

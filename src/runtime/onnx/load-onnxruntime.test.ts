@@ -54,6 +54,15 @@ describe('ONNX Runtime', () => {
     expect(left).toEqual([]);
   });
 
+  it('is told so too where its library is called without the package', () => {
+    const { printed } = runAlone(
+      `const { findOnnxRuntimeLibrary } = await import(${urlOf('load-onnxruntime.js')});
+       const path = findOnnxRuntimeLibrary();
+       console.log(JSON.stringify([typeof path, process.env.ORT_DISABLE_TELEMETRY]));`,
+    );
+    expect(printed).toEqual([process.platform === 'linux' ? 'string' : 'undefined', '1']);
+  });
+
   it('keeps the choice of the user', () => {
     const { printed } = runAlone(
       `const { disableTelemetry } = await import(${urlOf('load-onnxruntime.js')});

@@ -8,9 +8,11 @@ import { sortTopologically } from '../../graph/tensor.js';
 import { listInputs } from '../program-values.js';
 import type { InputDescription, NamedTensors } from '../program.js';
 import { type WeightStore, quantizedBlock } from '../weights.js';
+import { lowerInPlace, readsCache, type UpdatedInput } from './attention-in-place.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './session.js';
 import { onnxForms } from './onnx-forms.js';
+import { findResidualNorms, lowerResidualNorm } from './residual-norms.js';
 import {
   WeightPlacement,
   type ExternalFile,
@@ -249,7 +251,9 @@ function lowerTop(builder: OnnxBuilder, x: string, count: number): readonly stri
 export interface LoweredModel {
   readonly bytes: Uint8Array;
   readonly inputs: readonly InputDescription[];
-  readonly outputs: ReadonlyMap<string, DType>;
+  readonly outputs: ReadonlyMap<string, { readonly shape: Shape; readonly dtype: DType }>;
+  /** Inputs that a run writes: names of the program's values. */
+  readonly updates: readonly UpdatedInput[];
   readonly folder: string | undefined; // where the model must lie while it is loaded
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
@@ -267,7 +271,9 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   const graph = simplify(carryOutputs(outputs), [carryInput, ...onnxForms]);
   const tensors = sortTopologically(Object.values(graph));
   const placement = new WeightPlacement(tensors, weights);
+  const norms = findResidualNorms(tensors);
 
+  const updates: UpdatedInput[] = [];
   let widensWeights = false;
   const widen = (value: string): string => {
     widensWeights = true;
@@ -281,6 +287,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   for (const tensor of tensors) {
     if (tensor.operation === 'input') names.set(tensor, inputNames.get(tensor.attributes.name)!);
     if (tensor.operation === 'input' || tensor.operation === 'weight') continue;
+    if (names.has(tensor)) continue;
     const lowering = lowerings[tensor.operation as keyof typeof lowerings] as Lowering<OperationName>;
     const [table] = tensor.inputs;
     // Widen only the gathered rows.
@@ -311,6 +318,19 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     const inputs = tensor.inputs.map((input) =>
       input.operation === 'weight' ? readWeight(input, tensor) : names.get(input)!,
     );
+    if (readsCache(tensor)) {
+      const lowered = lowerInPlace(builder, tensor, inputs);
+      updates.push(...lowered.updates);
+      names.set(tensor, lowered.result);
+      continue;
+    }
+    const norm = norms.get(tensor);
+    if (norm !== undefined) {
+      const scale = readWeight(norm.inputs[1] as TensorOf<'weight'>, norm);
+      const { sum, normed } = lowerResidualNorm(builder, norm, [inputs[0]!, inputs[1]!, scale]);
+      names.set(tensor, sum).set(norm, normed);
+      continue;
+    }
     names.set(tensor, lowering(builder, tensor, inputs));
   }
   for (const [name, tensor] of Object.entries(graph)) {
@@ -321,7 +341,8 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   return {
     bytes,
     inputs,
-    outputs: new Map(Object.entries(outputs).map(([name, { dtype }]) => [name, dtype])),
+    outputs: new Map(Object.entries(outputs).map(([name, { shape, dtype }]) => [name, { shape, dtype }])),
+    updates,
     folder: placement.folder,
     externalFiles: placement.externalFiles,
     nodeCount: builder.nodeCount,

@@ -2,11 +2,13 @@
 import { isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { countElements, multiplyDimensions } from '../../graph/dimension.js';
-import { decomposeAttention, rotate } from '../../graph/operations/attention.js';
-import { cast, select } from '../../graph/operations/elementwise.js';
+import { attention, decomposeAttention, rotate } from '../../graph/operations/attention.js';
+import { cast, multiply, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
 import { broadcast, pad, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/simplify.js';
+import { constant, createTensor, type Tensor } from '../../graph/tensor.js';
+import { readsCache } from './attention-in-place.js';
 
 const flattenRotation: RewriteRule = (tensor) => {
   if (tensor.operation !== 'rotate' || tensor.shape.length === 3) return undefined;
@@ -15,6 +17,46 @@ const flattenRotation: RewriteRule = (tensor) => {
   const flat = reshape(x!, [batch!, position!, multiplyDimensions(heads!, width!)]);
   return reshape(rotate(flat, cosine!, sine!), tensor.shape);
 };
+
+/**
+ * Scales the angles of rotated queries instead of their scores: ONNX Runtime has a fast kernel for one row, which does
+ * not scale.
+ */
+const scaleQueries: RewriteRule = (tensor) => {
+  if (tensor.operation !== 'attention' || tensor.attributes.scale === 1) return undefined;
+  const { inputs, attributes } = tensor;
+  const [queries, mask, ...sides] = inputs as [Tensor, Tensor, ...Tensor[]];
+  let root = queries;
+  while (root.operation === 'reshape') root = root.inputs[0]!;
+  if (root.operation !== 'rotate') return undefined;
+  const [x, ...angles] = root.inputs as [Tensor, Tensor, Tensor];
+  const [cosine, sine] = angles.map((angle) => multiply(angle, constant(attributes.scale)));
+  const segments = attributes.segments.map((kind, index) => {
+    return { kind, keys: sides[2 * index]!, values: sides[2 * index + 1]! };
+  });
+  const scaled = reshape(rotate(x, cosine!, sine!), queries.shape);
+  return attention(scaled, segments, mask, { ...attributes, scale: 1 });
+};
+
+/** A cache is read and written in place (attention-in-place.ts); the kernel wants heads next to each other. */
+const flattenCached: RewriteRule = (tensor) => {
+  if (!readsCache(tensor) || tensor.shape.length === 3) return undefined;
+  const [queries, mask, keys, values, ...own] = tensor.inputs as [Tensor, Tensor, Tensor, Tensor, Tensor];
+  const flatten = (x: Tensor): Tensor => {
+    const [batch, position, heads, width] = x.shape;
+    return reshape(x, [batch!, position!, multiplyDimensions(heads!, width!)]);
+  };
+  const flat = flatten(queries);
+  const inputs = [flat, mask, keys, values, ...own.map(flatten)];
+  const attended = createTensor('attention', inputs, tensor.attributes, {
+    shape: flat.shape,
+    dtype: 'float32',
+  });
+  return reshape(attended, tensor.shape);
+};
+
+const decomposeOthers: RewriteRule = (tensor) =>
+  readsCache(tensor) ? undefined : decomposeAttention(tensor);
 
 /** ScatterElements works per element: rows and indices of one axis. */
 const flattenScatter: RewriteRule = (tensor) => {
@@ -49,7 +91,9 @@ const widenMoves: RewriteRule = (tensor) => {
 };
 
 export const onnxForms: readonly RewriteRule[] = [
-  decomposeAttention,
+  scaleQueries,
+  flattenCached,
+  decomposeOthers,
   planContraction,
   flattenRotation,
   flattenScatter,

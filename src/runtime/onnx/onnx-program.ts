@@ -2,40 +2,38 @@
  * A graph as an ONNX Runtime session. It reads host buffers in place and copies outputs into fresh arrays.
  */
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { formatShape } from '../../graph/dimension.js';
+import { evaluateDimension, formatShape, type Shape } from '../../graph/dimension.js';
 import type { DType } from '../../graph/tensor.js';
-import { bindInputs, checkTypes, deliver, namesOf, toHostValues, type Wanted } from '../program-values.js';
+import { bindInputs, checkTypes, deliver, namesOf, type Wanted } from '../program-values.js';
 import type {
   Destination,
   InputDescription,
   MixedValues,
   NamedValues,
   Program,
+  ResidentValue,
   TensorValue,
 } from '../program.js';
-import { inputName, outputName } from './builder.js';
-import { fromCarrier, type Session, type SessionValue, toCarrier } from './session.js';
+import { hostDataOf } from '../row-buffer.js';
 import type { LoweredModel } from './lowering.js';
-
-/** ONNX Runtime's matrix kernels crash on empty operands. */
-function refuseEmptyInputs(inputs: readonly InputDescription[], values: NamedValues): void {
-  for (const { name } of inputs) {
-    const { data, shape } = values[name]!;
-    if (data.length > 0) continue;
-    throw new MistletoeError(
-      'runtime',
-      `Input "${name}" has shape ${formatShape(shape)}, expected at least one value along every axis.`,
-      { hint: 'Give one masked row where there is nothing yet.' },
-    );
-  }
-}
+import {
+  carrierOf,
+  fromCarrier,
+  type Session,
+  type SessionResults,
+  type SessionValue,
+  toCarrier,
+  type WantedOutput,
+} from './session.js';
 
 export class OnnxProgram implements Program {
   private released = false;
 
   readonly inputs: readonly InputDescription[];
   private readonly outputs: readonly string[];
-  private readonly types: ReadonlyMap<string, DType>;
+  private readonly types: readonly SessionValue['type'][]; // of the inputs
+  /** [output] */
+  private readonly described: ReadonlyMap<string, DescribedOutput>;
 
   constructor(
     private readonly session: Session,
@@ -44,34 +42,54 @@ export class OnnxProgram implements Program {
     private readonly leave: () => boolean,
   ) {
     this.inputs = model.inputs;
-    this.types = model.outputs;
+    this.types = model.inputs.map(({ dtype }) => carrierOf(dtype));
     this.outputs = [...model.outputs.keys()];
+    this.described = new Map(
+      [...model.outputs].map(([name, { shape, dtype }], place) => [name, { place, shape, dtype }]),
+    );
   }
 
   run(values: MixedValues, wanted?: readonly string[]): Promise<NamedValues>;
   run(values: MixedValues, wanted: Readonly<Record<string, Destination>>): Promise<MixedValues>;
   async run(given: MixedValues, wanted: Wanted = this.outputs): Promise<MixedValues> {
     if (this.released) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
-    const values = toHostValues(given);
-    bindInputs(this.inputs, values);
-    checkTypes(this.inputs, values);
-    refuseEmptyInputs(this.inputs, values);
-    const feeds: Record<string, SessionValue> = {};
-    for (const { name, dtype } of this.inputs) {
-      feeds[inputName(name)] = toCarrier(values[name]!, dtype);
-    }
+    const sizes = bindInputs(this.inputs, given);
+    checkTypes(this.inputs, given);
+    const inputs = this.inputs.map((input, place) => this.read(input, place, given[input.name]!));
     const names = namesOf(wanted);
-    let results;
+    const requests = names.map((name): WantedOutput => {
+      const { place, shape, dtype } = this.described.get(name)!;
+      const dims = shape.map((dimension) => evaluateDimension(dimension, sizes)!);
+      return { place, type: carrierOf(dtype), dims };
+    });
+    let results: SessionResults;
     try {
-      results = await this.session.run(feeds, names.map(outputName));
+      results = await this.session.run(inputs, requests);
     } catch (cause) {
       throw new MistletoeError('runtime', `ONNX Runtime failed in a run: ${describeCause(cause)}`, { cause });
     }
     const outputs: Record<string, TensorValue> = {};
-    for (const name of names) {
-      outputs[name] = fromCarrier(results[outputName(name)]!, this.types.get(name)!);
-    }
+    names.forEach((name, index) => {
+      const { dtype } = this.described.get(name)!;
+      outputs[name] = { data: fromCarrier(results[index]!, dtype), shape: requests[index]!.dims };
+    });
     return deliver(outputs, wanted);
+  }
+
+  private read(
+    { name, dtype }: InputDescription,
+    place: number,
+    value: TensorValue | ResidentValue,
+  ): SessionValue {
+    const isShared = 'buffer' in value;
+    const data = isShared ? hostDataOf(value.buffer) : value.data;
+    if (isShared && dtype !== 'float32') {
+      throw new MistletoeError('runtime', `Input "${name}" is a buffer of float32, expected ${dtype}.`, {
+        hint: 'Give the values as an array of the host.',
+      });
+    }
+    if (data.length === 0) refuseEmpty(name, value.shape);
+    return { type: this.types[place]!, data: toCarrier(data, dtype), dims: value.shape, isShared };
   }
 
   async dispose(): Promise<void> {
@@ -79,4 +97,19 @@ export class OnnxProgram implements Program {
     this.released = true;
     if (this.leave()) await this.session.release();
   }
+}
+
+interface DescribedOutput {
+  readonly place: number;
+  readonly shape: Shape;
+  readonly dtype: DType;
+}
+
+/** ONNX Runtime's matrix kernels crash on empty operands. */
+function refuseEmpty(name: string, shape: readonly number[]): never {
+  throw new MistletoeError(
+    'runtime',
+    `Input "${name}" has shape ${formatShape(shape)}, expected at least one value along every axis.`,
+    { hint: 'Give one masked row where there is nothing yet.' },
+  );
 }

@@ -7,15 +7,16 @@ import { createHash, randomUUID } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import type ort from 'onnxruntime-node';
 import { codeOf, describeCause, MistletoeError } from '../../core/errors.js';
 import { maxThreads } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/processes.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import { allocateHostRows } from '../row-buffer.js';
 import type { QuantizedType, WeightStore } from '../weights.js';
-import { outputName } from './builder.js';
-import { CheckedSession, createSession, type Session } from './session.js';
+import { inputName, outputName } from './builder.js';
+import { createSession, type SessionRequest } from './create-session.js';
+import { findNativeApi } from './native-api.js';
+import { CheckedSession, type Session } from './session.js';
 import { lowerToOnnx, type LoweredModel } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';
@@ -30,6 +31,8 @@ export interface OnnxRuntimeOptions {
   readonly packedWeightLimitBytes?: number | undefined;
   /** Decodes with matrices of fewer bits (quantized-weights.ts). */
   readonly quantization?: QuantizedType | undefined;
+  /** How ONNX Runtime is called; default: through its C interface if that can be called. */
+  readonly binding?: SessionRequest['binding'];
 }
 
 export const defaultPackedWeightLimit = 512 * 2 ** 20;
@@ -48,8 +51,10 @@ class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
   readonly allocate = allocateHostRows;
   readonly keepsHalvesAbove: number;
+  readonly attendsInPlace: (headSize: number) => boolean;
   private readonly threads: number;
   private readonly packedWeightLimit: number;
+  private readonly binding: SessionRequest['binding'];
   private readonly packedWeights = new PackedWeights();
   private readonly quantizedWeights: QuantizedWeights | undefined;
   private readonly sessions = new Map<string, SharedSession>();
@@ -60,6 +65,10 @@ class OnnxRuntime implements Runtime {
     this.threads = checkThreads(options.threads ?? Math.min(availableParallelism(), maxThreads));
     this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
     this.keepsHalvesAbove = this.packedWeightLimit;
+    this.binding = options.binding;
+    const isNative = options.binding !== 'script' && findNativeApi() !== undefined;
+    // The kernel takes no other sizes.
+    this.attendsInPlace = (headSize) => isNative && headSize % 8 === 0;
     const { quantization } = options;
     this.quantizedWeights = quantization && new QuantizedWeights(quantization);
   }
@@ -122,29 +131,25 @@ class OnnxRuntime implements Runtime {
   }
 
   private async loadChecked(model: LoweredModel, lowerPlain: () => LoweredModel): Promise<Session> {
-    const names = [...model.outputs.keys()].map(outputName);
-    return new CheckedSession(await this.load(model, true), names, () => this.load(lowerPlain(), true));
+    return new CheckedSession(await this.load(model, true), () => this.load(lowerPlain(), true));
   }
 
   private async load(model: LoweredModel, packed: boolean): Promise<Session> {
-    const options: ort.InferenceSession.SessionOptions = {
-      intraOpNumThreads: this.threads,
-      interOpNumThreads: 1,
-      graphOptimizationLevel: 'all',
-      logSeverityLevel: 4, // what fails is thrown; ONNX Runtime need not print it too
-      extra: {
-        session: {
-          // Drafter and target take turns: a spinning pool would steal the other's core.
-          force_spinning_stop: '1',
-          ...(packed ? {} : { disable_prepacking: '1' }),
-        },
+    const options: SessionRequest = {
+      threads: this.threads,
+      binding: this.binding,
+      signature: {
+        inputs: model.inputs.map(({ name }) => inputName(name)),
+        outputs: [...model.outputs.keys()].map(outputName),
+        updates: model.updates,
+      },
+      configuration: {
+        // Drafter and target take turns: a spinning pool would steal the other's core.
+        'session.force_spinning_stop': '1',
+        ...(packed ? {} : { 'session.disable_prepacking': '1' }),
         // Otherwise ONNX Runtime would keep the weights in float32.
         ...(model.widensWeights && !packed
-          ? {
-              optimization: {
-                disable_specified_optimizers: 'ConstantFolding;CommonSubexpressionElimination',
-              },
-            }
+          ? { 'optimization.disable_specified_optimizers': 'ConstantFolding;CommonSubexpressionElimination' }
           : {}),
       },
     };
@@ -157,10 +162,7 @@ class OnnxRuntime implements Runtime {
     }
   }
 
-  private async loadMapped(
-    model: LoweredModel,
-    options: ort.InferenceSession.SessionOptions,
-  ): Promise<Session> {
+  private async loadMapped(model: LoweredModel, options: SessionRequest): Promise<Session> {
     if (model.folder === undefined) return await this.loadCopied(model, options);
     const path = join(model.folder, `program.${makeProcessTag()}.onnx`);
     try {
@@ -175,10 +177,7 @@ class OnnxRuntime implements Runtime {
     }
   }
 
-  private async loadCopied(
-    model: LoweredModel,
-    options: ort.InferenceSession.SessionOptions,
-  ): Promise<Session> {
+  private async loadCopied(model: LoweredModel, options: SessionRequest): Promise<Session> {
     const externalData: { path: string; data: Uint8Array }[] = [];
     for (const { location, source } of model.externalFiles) {
       const data = typeof source === 'string' ? await readFile(source) : source;

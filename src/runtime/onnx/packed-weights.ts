@@ -22,7 +22,7 @@ import { findWeight } from '../weights.js';
 import type { NamedTensors } from '../program.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';
-import { createSession } from './session.js';
+import { openScriptSession } from './script-session.js';
 import { listProducts, type WeightProduct } from './quantized-weights.js';
 
 interface SavedCopy {
@@ -235,7 +235,7 @@ async function saveProduct<Result>(
   const data = join(folder, `program.${makeProcessTag()}.packed`);
   try {
     await writeFile(model, lowerToOnnx({ alone }, [store]).bytes);
-    const session = await createSession(model, {
+    const session = await openScriptSession(model, {
       optimizedModelFilePath: saved,
       intraOpNumThreads: 1,
       logSeverityLevel: 4,

@@ -1,10 +1,9 @@
-import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { decodeHalves, encodeHalves, isHalf } from '../../core/half-floats.js';
 import { cast } from '../../graph/operations/elementwise.js';
 import { input, type DType } from '../../graph/tensor.js';
 import type { RewriteRule } from '../../graph/simplify.js';
 import type { NamedTensors, TensorValue } from '../program.js';
-import { loadOnnxRuntime } from './load-onnxruntime.js';
+import type { UpdatedInput } from './attention-in-place.js';
 
 /**
  * A session whose products read packed copies from a file (packed-weights.ts). If ONNX Runtime does not find a copy,
@@ -12,25 +11,23 @@ import { loadOnnxRuntime } from './load-onnxruntime.js';
  * over and recomputes.
  */
 export class CheckedSession implements Session {
-  private readonly checked = new Set<string>();
+  private readonly checked = new Set<number>();
   private replacement: Promise<Session> | undefined;
 
   constructor(
     private readonly packed: Session,
-    private readonly outputs: readonly string[],
     private readonly loadReplacement: () => Promise<Session>,
   ) {}
 
-  async run(
-    inputs: Readonly<Record<string, SessionValue>>,
-    outputs: readonly string[] = this.outputs,
-  ): Promise<Readonly<Record<string, SessionResult>>> {
+  async run(inputs: readonly SessionValue[], outputs: readonly WantedOutput[]): Promise<SessionResults> {
     if (this.replacement === undefined) {
       const results = await this.packed.run(inputs, outputs);
       // An output without values proves nothing.
-      const unchecked = outputs.filter((name) => !this.checked.has(name) && results[name]!.data.length > 0);
-      if (!unchecked.some((name) => hasNaN(results[name]!))) {
-        for (const name of unchecked) this.checked.add(name);
+      const isUnchecked = ({ place }: WantedOutput, index: number): boolean =>
+        !this.checked.has(place) && results[index]!.length > 0;
+      if (!outputs.some((output, index) => isUnchecked(output, index) && hasNaN(results[index]!))) {
+        for (const [index, output] of outputs.entries())
+          if (isUnchecked(output, index)) this.checked.add(output.place);
         return results;
       }
       this.replacement ??= this.loadReplacement();
@@ -45,49 +42,49 @@ export class CheckedSession implements Session {
   }
 }
 
-function hasNaN({ data }: SessionResult): boolean {
+function hasNaN(data: SessionData): boolean {
   return data instanceof Float32Array && data.some(Number.isNaN);
 }
 
-interface SessionResult {
-  readonly data: Float32Array | Int32Array | Uint8Array;
+export type SessionData = Float32Array | Int32Array | Uint8Array;
+
+export interface SessionValue {
+  readonly type: 'float32' | 'int32' | 'bool';
+  readonly data: SessionData;
+  readonly dims: readonly number[];
+  /** In a buffer of the runtime, which is read in place. */
+  readonly isShared: boolean;
+}
+
+export interface WantedOutput {
+  /** Among the session's outputs. */
+  readonly place: number;
+  readonly type: SessionValue['type'];
   readonly dims: readonly number[];
 }
 
-export interface SessionValue extends SessionResult {
-  readonly type: 'float32' | 'int32' | 'bool';
+/** In the order in which they were wanted. */
+export type SessionResults = readonly SessionData[];
+
+/** The names of all inputs and outputs; what is updated counts as input only. */
+export interface SessionSignature {
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+  /** Inputs that a run writes. */
+  readonly updates: readonly UpdatedInput[];
+}
+
+export interface SessionOptions {
+  readonly threads: number;
+  /** Entries of ONNX Runtime's session configuration. */
+  readonly configuration: Readonly<Record<string, string>>;
+  readonly externalData?: readonly { readonly path: string; readonly data: Uint8Array }[] | undefined;
 }
 
 export interface Session {
-  run(
-    inputs: Readonly<Record<string, SessionValue>>,
-    outputs?: readonly string[],
-  ): Promise<Readonly<Record<string, SessionResult>>>;
+  /** Takes all inputs in order. */
+  run(inputs: readonly SessionValue[], outputs: readonly WantedOutput[]): Promise<SessionResults>;
   release(): Promise<void>;
-}
-
-export async function createSession(
-  model: string | Uint8Array,
-  options: InferenceSession.SessionOptions,
-): Promise<Session> {
-  const ort = loadOnnxRuntime();
-  const session =
-    typeof model === 'string'
-      ? await ort.InferenceSession.create(model, options)
-      : await ort.InferenceSession.create(model, options);
-  return {
-    async run(inputs, outputs) {
-      const feeds: Record<string, Tensor> = {};
-      for (const name in inputs) {
-        const { type, data, dims } = inputs[name]!;
-        feeds[name] = new ort.Tensor(type, data as Float32Array, dims);
-      }
-      return (await (outputs === undefined
-        ? session.run(feeds)
-        : session.run(feeds, outputs))) as unknown as Readonly<Record<string, SessionResult>>;
-    },
-    release: () => session.release(),
-  };
 }
 
 // onnxruntime-node has no bfloat16 tensors, and its float16 type depends on the Node version. Both cross the border
@@ -109,11 +106,10 @@ export function carryOutputs(outputs: NamedTensors): NamedTensors {
 }
 
 /** Only half types are given as bits. */
-export function toCarrier({ data, shape }: TensorValue, dtype: DType): SessionValue {
-  const carried = isHalf(dtype) ? decodeHalves(data as Uint16Array, dtype) : data;
-  return { type: carrierOf(dtype), data: carried as SessionValue['data'], dims: shape };
+export function toCarrier(data: TensorValue['data'], dtype: DType): SessionData {
+  return isHalf(dtype) ? decodeHalves(data as Uint16Array, dtype) : (data as SessionData);
 }
 
-export function fromCarrier({ data, dims }: SessionResult, dtype: DType): TensorValue {
-  return { data: isHalf(dtype) ? encodeHalves(data, dtype) : data, shape: dims };
+export function fromCarrier(data: SessionData, dtype: DType): TensorValue['data'] {
+  return isHalf(dtype) ? encodeHalves(data, dtype) : data;
 }

@@ -4,8 +4,8 @@
  */
 import { MistletoeError } from '../../../core/errors.js';
 import { DeviceLostError, OutOfMemoryError } from '../../program.js';
-import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
-import { bindFunctions } from './native-library.js';
+import type { Native, NativeLibrary, NativeValue } from '../../native-library.js';
+import { bindFunctions, type StatusFunction } from './bind-functions.js';
 
 // CUdeviceptr is a 64-bit integer in C and passes as a pointer.
 const parameters = {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../../../core/errors.js';
 import { Driver } from './driver.js';
 import { KernelCompiler } from './kernel-compiler.js';
-import { type Native, type NativeLibrary, loadNative } from './native-library.js';
+import { type Native, type NativeLibrary, loadNative } from '../../native-library.js';
 
 /**
  * Finds CUDA's libraries. The driver installs its own; the compiler and cuBLASLt come with the toolkit, distribution

@@ -20,8 +20,8 @@ import { kernelFileName, makeFolderSync } from '../../../core/files.js';
 import { MistletoeError } from '../../../core/errors.js';
 import { makeProcessTag } from '../../../core/processes.js';
 import { takeCompileTurn } from './compile-turns.js';
-import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
-import { bindFunctions } from './native-library.js';
+import type { Native, NativeLibrary, NativeValue } from '../../native-library.js';
+import { bindFunctions, type StatusFunction } from './bind-functions.js';
 
 /**
  * Compiled kernels on disk, which saves seconds at the next start. A file's name is a hash of the source and

@@ -4,7 +4,7 @@
  * earlier work is done.
  */
 import { type Driver, statusCodes } from './driver.js';
-import type { Native } from './native-library.js';
+import type { Native } from '../../native-library.js';
 
 interface PinnedMemory {
   readonly address: bigint;

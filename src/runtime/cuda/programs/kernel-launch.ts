@@ -5,7 +5,7 @@
 import { MistletoeError } from '../../../core/errors.js';
 import type { Address, Kernel, KernelModule, Launch } from '../driver/device.js';
 import { type Driver, statusCodes } from '../driver/driver.js';
-import type { Native } from '../driver/native-library.js';
+import type { Native } from '../../native-library.js';
 
 const slotBytes = 8;
 const slotCount = 256;

@@ -12,8 +12,8 @@ import {
   toColumnMajor,
 } from './product-shape.js';
 import type { FloatType, Product } from '../driver/device.js';
-import type { Native, NativeLibrary, NativeValue, StatusFunction } from '../driver/native-library.js';
-import { bindFunctions } from '../driver/native-library.js';
+import type { Native, NativeLibrary, NativeValue } from '../../native-library.js';
+import { bindFunctions, type StatusFunction } from '../driver/bind-functions.js';
 
 const parameters = {
   cublasLtCreate: 'void *handle',

@@ -1,9 +1,5 @@
 /** A native library of JavaScript functions that remembers its calls; what no handler answers succeeds. */
-import type {
-  Native,
-  NativeLibrary,
-  NativeValue,
-} from '../../../../src/runtime/cuda/driver/native-library.js';
+import type { Native, NativeLibrary, NativeValue } from '../../../../src/runtime/native-library.js';
 
 export interface FakeLibrary extends NativeLibrary {
   readonly calls: (readonly [name: string, ...values: NativeValue[]])[];
@@ -59,5 +55,7 @@ export function fakeNative(
       return block;
     },
     readString: (address) => texts[String(address)] ?? '',
+    addressOf: () => 0n,
+    bindAt: () => () => 0,
   };
 }

@@ -1,18 +1,18 @@
 /**
- * Native code through koffi, an optional dependency for GPUs. Values are numbers, addresses as bigints, and typed
+ * Native code through koffi, an optional dependency. Values are numbers, addresses as bigints, and typed
  * arrays that C reads and writes during a call. Memory that C keeps must come from `allocate`: a JavaScript array may
  * move.
  */
 import { createRequire } from 'node:module';
-import { MistletoeError, describeCause } from '../../../core/errors.js';
+import { MistletoeError, describeCause } from '../core/errors.js';
 
 export type NativeValue = number | bigint | string | null | ArrayBufferView | readonly string[];
 
-export type StatusFunction = (...values: NativeValue[]) => number;
+export type NativeFunction = (...values: NativeValue[]) => unknown;
 
 export interface NativeLibrary {
   readonly path: string;
-  bind(prototype: string): (...values: NativeValue[]) => unknown;
+  bind(prototype: string): NativeFunction;
 }
 
 export interface Native {
@@ -24,6 +24,10 @@ export interface Native {
   view(address: bigint, bytes: number): ArrayBuffer;
   /** Empty at address 0. */
   readString(address: bigint): string;
+  /** The memory of a buffer stays where it is as long as JavaScript holds the buffer. */
+  addressOf(buffer: ArrayBufferLike): bigint;
+  /** The function at an address, by its C types. */
+  bindAt(address: bigint, result: string, parameters: readonly string[]): NativeFunction;
 }
 
 // Compilers recurse deeply, and koffi's stack is small by default.
@@ -41,7 +45,7 @@ export function loadNative(): Native {
       const library = koffi.load(path);
       return {
         path,
-        bind: (prototype) => library.func(prototype) as (...values: NativeValue[]) => unknown,
+        bind: (prototype) => library.func(prototype) as NativeFunction,
       };
     },
     allocate: (bytes) => koffi.alloc('uint8_t', bytes) as bigint,
@@ -50,6 +54,9 @@ export function loadNative(): Native {
     },
     view: (address, bytes) => koffi.view(address, bytes),
     readString: (address) => (address === 0n ? '' : koffi.decode.string(address)),
+    addressOf: (buffer) => koffi.address(buffer),
+    bindAt: (address, result, parameters) =>
+      koffi.decode(address, koffi.proto(result, [...parameters])) as NativeFunction,
   };
 }
 
@@ -65,23 +72,4 @@ function requireKoffi(): typeof import('koffi') {
   }
 }
 
-/** Binds functions by name and C parameters; each returns a status. */
-export function bindFunctions<Name extends string>(
-  library: NativeLibrary,
-  parameters: Readonly<Record<Name, string>>,
-): Readonly<Record<Name, StatusFunction>> {
-  const bind = ([name, list]: [string, string]): [string, StatusFunction] => {
-    try {
-      return [name, library.bind(`int ${name}(${list})`) as StatusFunction];
-    } catch (cause) {
-      throw new MistletoeError(
-        'runtime',
-        `${library.path} cannot be used: ${firstLine(describeCause(cause))}.`,
-        { hint: 'CUDA 12.0 or later is needed: install a newer driver and newer CUDA libraries.', cause },
-      );
-    }
-  };
-  return Object.fromEntries(Object.entries<string>(parameters).map(bind)) as Record<Name, StatusFunction>;
-}
-
-const firstLine = (text: string): string => text.split('\n', 1)[0]!.replace(/\.$/, '');
+export const firstLine = (text: string): string => text.split('\n', 1)[0]!.replace(/\.$/, '');
