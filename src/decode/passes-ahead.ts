@@ -1,63 +1,123 @@
 /**
- * Greedy passes over one token each, where a pass starts before the host knows the token of the one before: the token
- * stays in the runtime. That hides what the host does between passes. The last pass of an answer may be in vain.
+ * Greedy passes that start before the host knows the tokens they read: these stay in the runtime. That hides what the
+ * host does between passes. A pass may be in vain: the last one of an answer, or one over a chain that is not kept.
  */
+import type { Drafter } from '../draft/drafter.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
-import { type ChosenTokens, readChosen } from '../model/forward.js';
+import { type ChosenTokens, type ForwardResult, readChosen } from '../model/forward.js';
 import { type PassScheduler, runDirectly } from '../model/lanes/lane-program.js';
+import type { Runtime } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 
+/** What a drafter reads of a pass; it belongs to the caller. */
+export function statesOf({ reads }: Pick<Drafter, 'reads'>, result: ForwardResult): RowBuffer | undefined {
+  return reads === 'tokens' ? undefined : result[reads]!;
+}
+
+interface Pass {
+  /** Undefined if the runtime keeps it. */
+  readonly token: number | undefined;
+  readonly states: RowBuffer | undefined;
+}
+
+/** Plain decoding: a pass over one token each. */
 export class PassesAhead {
   private readonly chosen: ChosenTokens | undefined;
-  /** The pass over a token that `next` has not been called with; it has a token if the runtime did not keep it. */
-  private ahead: { readonly token: number | undefined } | undefined;
+  /** The pass over a token that `next` has not been called with. */
+  private ahead: Pass | undefined;
 
   constructor(
     private readonly model: CausalModel,
     private readonly cache: KvCache,
     private readonly scheduler: PassScheduler = runDirectly,
+    private readonly reader: Pick<Drafter, 'reads' | 'taps'> = { reads: 'tokens', taps: [] },
   ) {
     const { runtime } = model;
     if (runtime.keepsTokens === true)
       this.chosen = { argmax: runtime.allocate(1, 1), total: runtime.allocate(1, 1) };
   }
 
-  /** Whether there is no room for the pass that `next` needs. */
-  get isFull(): boolean {
-    return this.ahead === undefined && this.cache.length >= this.model.configuration.contextLength;
+  get isAhead(): boolean {
+    return this.ahead !== undefined;
   }
 
-  /** The token after `token`, which the call before returned. `mayGoOn`: another one will be asked for, as far as known. */
-  async next(token: number, mayGoOn: boolean): Promise<number> {
+  /** Whether there is no room for the pass that `next` needs. */
+  get isFull(): boolean {
+    return !this.isAhead && this.cache.length >= this.model.configuration.contextLength;
+  }
+
+  /**
+   * The token after `token`, which the call before returned, and what the reader reads of the pass. `mayGoOn`: another
+   * one will be asked for, as far as known.
+   */
+  async next(token: number, mayGoOn: boolean): Promise<Pass & { readonly token: number }> {
     const { chosen, scheduler, cache, model } = this;
     const into = scheduler.isAlone ? chosen : undefined;
-    const pass = this.ahead ?? { token: await this.start(Int32Array.of(token), into) };
+    const { token: known, states } = this.ahead ?? (await this.start(Int32Array.of(token), into));
     this.ahead = undefined;
-    if (pass.token !== undefined) return pass.token;
+    if (known !== undefined) return { token: known, states };
     const before = { tokens: chosen!.argmax, cache: { length: cache.length - 1 } };
     const reading = readChosen(model.name, chosen!, before);
     if (mayGoOn && scheduler.isAlone && cache.length < model.configuration.contextLength) {
       reading.catch(() => undefined); // thrown below, unless this throws first
-      this.ahead = { token: await this.start(chosen!.argmax, chosen) };
+      this.ahead = await this.start(chosen!.argmax, chosen);
     }
-    return (await reading)[0]!;
+    return { token: (await reading)[0]!, states };
   }
 
   free(): void {
+    this.ahead?.states?.free();
     this.chosen?.argmax.free();
     this.chosen?.total.free();
   }
 
-  /** Starts a pass; returns its token if the runtime did not keep it. */
-  private async start(
-    tokens: Int32Array | RowBuffer,
-    into: ChosenTokens | undefined,
-  ): Promise<number | undefined> {
-    const { model, cache, scheduler } = this;
-    const { rows, argmax } = await model.forward({ tokens, cache, want: ['argmax'], scheduler, into });
-    cache.appendAll(rows, 1);
-    rows.free();
-    return argmax?.[0];
+  private async start(tokens: Int32Array | RowBuffer, into: ChosenTokens | undefined): Promise<Pass> {
+    const { model, cache, scheduler, reader } = this;
+    const { reads, taps } = reader;
+    const want = ['argmax' as const, ...(reads === 'tokens' ? [] : [reads])];
+    const result = await model.forward({ tokens, cache, want, taps, scheduler, into });
+    cache.appendAll(result.rows, 1);
+    result.rows.free();
+    return { token: result.argmax?.[0], states: statesOf(reader, result) };
+  }
+}
+
+/** The pass that verifies a chain. */
+export class ChainAhead {
+  /** Has the same address each time, as recordings need. */
+  private tokens: RowBuffer | undefined;
+  private pass: Promise<ForwardResult> | undefined;
+
+  constructor(
+    private readonly runtime: Runtime,
+    private readonly read: (tokens: RowBuffer) => Promise<ForwardResult>,
+  ) {}
+
+  start(root: number, chain: RowBuffer /* [level] the bits of int32 */): void {
+    const count = chain.rowCount + 1;
+    if (this.tokens === undefined || this.tokens.rowCount < count) {
+      this.tokens?.free();
+      this.tokens = this.runtime.allocate(count, 1);
+    }
+    const tokens = this.tokens.rows(0, count);
+    tokens.write(new Float32Array(Int32Array.of(root).buffer));
+    tokens.write(chain, 1);
+    this.pass = this.read(tokens);
+  }
+
+  take(): Promise<ForwardResult> | undefined {
+    const { pass } = this;
+    this.pass = undefined;
+    return pass;
+  }
+
+  async drop(): Promise<void> {
+    const unread = await this.take();
+    for (const buffer of [unread?.rows, unread?.taps, unread?.features]) buffer?.free();
+  }
+
+  free(): void {
+    this.tokens?.free();
   }
 }

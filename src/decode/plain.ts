@@ -110,7 +110,7 @@ async function decodeInto(
         break;
       }
       if (ahead !== undefined) {
-        token = await ahead.next(token, answer.remaining > 1);
+        ({ token } = await ahead.next(token, answer.remaining > 1));
         continue;
       }
       const result = await model.forward({ tokens: Int32Array.of(token), cache, want, scheduler });

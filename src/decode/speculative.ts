@@ -18,6 +18,7 @@ import type { LikelihoodReader, TokenEvent } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
 import type { DraftChoice, Guarding, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
 import type { Chooser, Generation, GenerationRequest, LogitsOnDevice } from './plain.js';
+import { ChainAhead, PassesAhead, statesOf } from './passes-ahead.js';
 import { createChooser, finishGeneration, locateLogits, prefill } from './plain.js';
 import type { VerificationRule } from './verification/verification.js';
 import { createVerifier, type Verifier } from './verification/verifier.js';
@@ -86,9 +87,9 @@ class SpeculativeSequence {
   private targetPasses = 0;
   private drafterPasses = 0;
   private isDrafterFull = false;
-  /** The pass over a chain that is not known yet, and its tokens. */
-  private ahead: Promise<ForwardResult> | undefined;
-  private aheadTokens: RowBuffer | undefined;
+  private readonly chainAhead: ChainAhead;
+  /** For plain steps of a greedy answer. */
+  private readonly passesAhead: PassesAhead | undefined;
 
   constructor(
     private readonly model: CausalModel,
@@ -105,12 +106,17 @@ class SpeculativeSequence {
     this.chooser = createChooser(sampling, createRandom(seed, 'decode'), this.onDevice);
     this.likelihoods = createLikelihoodReader(topLikelihoods, model.configuration.vocabularySize);
     this.draftRandom = createRandom(seed, 'draft');
+    this.chainAhead = new ChainAhead(model.runtime, (tokens) => this.read(tokens));
+    const isGreedy = this.rule === 'greedy' && held === undefined && topLikelihoods === undefined;
+    if (isGreedy && model.runtime.keepsTokens === true)
+      this.passesAhead = new PassesAhead(model, cache, request.scheduler, drafter);
     const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
     this.answer = new Answer(promptIds, { ...request, ...limits });
   }
 
   free(): void {
-    this.aheadTokens?.free();
+    this.chainAhead.free();
+    this.passesAhead?.free();
   }
 
   async decode(): Promise<SpeculativeGeneration> {
@@ -184,11 +190,18 @@ class SpeculativeSequence {
 
   /** Returns the next root, or undefined at the end of the answer. */
   private async step(root: Root, choice: DraftChoice): Promise<Root | undefined> {
-    const { answer, cache, likelihoods, model, request } = this;
+    const { answer, cache, likelihoods, model, request, passesAhead } = this;
     const log = request.scheduler?.log;
-    if (cache.length >= model.configuration.contextLength) {
+    if (passesAhead?.isFull ?? cache.length >= model.configuration.contextLength) {
       answer.end('context');
       return undefined;
+    }
+    if (passesAhead !== undefined && choice.policy === undefined)
+      return this.stepAhead(root, passesAhead, choice);
+    if (passesAhead?.isAhead === true) {
+      // The pass over the root was started in the belief that there would be no draft.
+      const next = await this.stepAhead(root, passesAhead);
+      return next && this.step(next, choice);
     }
     const startMs = performance.now();
     const passesBefore = log?.ms ?? 0;
@@ -206,9 +219,7 @@ class SpeculativeSequence {
       batch: log?.step,
       drafter: choice.drafter,
     };
-    if (this.session !== undefined) request.policy.learn(choice, outcome);
-    this.steps.push(outcome);
-    request.onStep?.(outcome);
+    this.note(outcome, choice);
     const isOpen = path.every((node) => {
       const token = tree.tokens[node]!;
       return answer.push(token, 'accepted', likelihoods.read(result, tree.parents[node]!, token));
@@ -221,6 +232,33 @@ class SpeculativeSequence {
     };
     // No await after the accepted tokens: listeners report all tokens of a pass together.
     return this.push(next) ? next : undefined;
+  }
+
+  /** A plain step, while the next one may have started already. Without a choice, nothing is learned from it. */
+  private async stepAhead(root: Root, passes: PassesAhead, choice?: DraftChoice): Promise<Root | undefined> {
+    const log = this.request.scheduler?.log;
+    const [startMs, passesBefore] = [performance.now(), log?.ms ?? 0];
+    const mayGoOn = choice !== undefined && this.answer.remaining > 1;
+    const { token, states } = await passes.next(root.token, mayGoOn);
+    this.targetPasses += 1;
+    this.session?.observe({ tokens: Int32Array.of(root.token), states, next: token });
+    states?.free();
+    const outcome: StepOutcome = {
+      ...{ proposed: 0, accepted: 0, depth: 0, draftMs: 0, verifyMs: performance.now() - startMs },
+      own: log && { draftMs: 0, verifyMs: log.ms - passesBefore },
+      batch: log?.step,
+      drafter: choice?.drafter,
+    };
+    this.note(outcome, choice);
+    const next: Root = { token, origin: 'target' };
+    return this.push(next) ? next : undefined;
+  }
+
+  private note(outcome: StepOutcome, choice: DraftChoice | undefined): void {
+    const { request, session, steps } = this;
+    if (session !== undefined && choice !== undefined) request.policy.learn(choice, outcome);
+    steps.push(outcome);
+    request.onStep?.(outcome);
   }
 
   private push({ token, origin, likelihood }: Root): boolean {
@@ -251,33 +289,18 @@ class SpeculativeSequence {
         (request.scheduler?.isAlone ?? true) &&
         levelsOf(policy) <= depthLimit;
       const onTokens = (chain: RowBuffer): void => {
-        this.ahead = this.startPass(root, chain);
+        this.chainAhead.start(root, chain);
       };
       const drafting = { root, policy, source, sampling, random, depthLimit, along, onPasses };
       return await growTree(session, { ...drafting, onTokens: mayStart ? onTokens : undefined });
     } catch (cause) {
-      const unread = await this.ahead;
-      for (const buffer of [unread?.rows, unread?.taps, unread?.features]) buffer?.free();
-      this.ahead = undefined;
+      await this.chainAhead.drop();
       const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
       if (!isDrafters || request.mustDraft === true) throw cause;
       this.session = undefined;
       onNotice?.(`${describeCause(cause)} The answer continues with plain decoding.`);
       return chainTree(root, []);
     }
-  }
-
-  /** Of a chain, [level] int32 bits in the runtime. Its buffer has the same address each time, as recordings need. */
-  private startPass(root: number, chain: RowBuffer): Promise<ForwardResult> {
-    const count = chain.rowCount + 1;
-    if (this.aheadTokens === undefined || this.aheadTokens.rowCount < count) {
-      this.aheadTokens?.free();
-      this.aheadTokens = this.model.runtime.allocate(count, 1);
-    }
-    const tokens = this.aheadTokens.rows(0, count);
-    tokens.write(new Float32Array(Int32Array.of(root).buffer));
-    tokens.write(chain, 1);
-    return this.read(tokens);
   }
 
   private read(tokens: Int32Array | RowBuffer, parents?: Int32Array): Promise<ForwardResult> {
@@ -291,8 +314,7 @@ class SpeculativeSequence {
   private async verify(tree: TokenTree) {
     const { model, drafter, verifier, cache, answer } = this;
     const startMs = performance.now();
-    const result = await (this.ahead ?? this.read(tree.tokens, tree.parents));
-    this.ahead = undefined;
+    const result = await (this.chainAhead.take() ?? this.read(tree.tokens, tree.parents));
     this.targetPasses += 1;
     const passEndMs = performance.now();
     const { path, nextToken } = await verifier.judge(tree, result, answer.tokenIds.length);
@@ -314,8 +336,4 @@ class SpeculativeSequence {
     const { reads } = this.drafter;
     return [...new Set([logits, ...this.likelihoods.want, ...(reads === 'tokens' ? [] : [reads])])];
   }
-}
-
-function statesOf({ reads }: Drafter, result: ForwardResult): RowBuffer | undefined {
-  return reads === 'tokens' ? undefined : result[reads]!;
 }

@@ -2,7 +2,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { Engine } from '../../src/decode/engine/engine.js';
-import { always } from '../../src/decode/policies/policy-chooser.js';
+import { always, type DraftChoice, type PolicyChooser } from '../../src/decode/policies/policy-chooser.js';
 import { decodePlain, type GenerationRequest } from '../../src/decode/plain.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { addLookup } from '../../src/draft/ngram/hybrid.js';
@@ -13,6 +13,7 @@ import type { Device } from '../../src/runtime/cuda/driver/device.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeEmulated } from '../support/emulated-suite.js';
 import { tiny, writeDecoder } from '../support/tiny-checkpoints.js';
+import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
 const sizes = { ...tiny, layerCount: 2, contextLength: 32 };
@@ -121,6 +122,35 @@ describeEmulated('a pass that starts ahead', () => {
     }
     await models.dispose();
   });
+
+  it.each(['draft model', 'EAGLE, safetensors, without bias'])(
+    'takes turns with drafts: %s',
+    async (name) => {
+      const { models, target, seen } = await load(true);
+      const variant = drafterVariants.find((each) => each.name === name)!;
+      const drafter = await models.loadDrafter(variant.write(models.freshFolder(), sizes), target);
+      const expected = await plain(target, { maxNewTokens: 100 });
+      const chain = { policy: resolveText('chain:2', drafter) };
+      for (const period of [1, 2, 4]) {
+        const [learned, before] = [[] as DraftChoice[], seen.ahead];
+        let steps = 0;
+        const policy: PolicyChooser = {
+          chainLengths: [2],
+          choose: () => (steps++ % period === period - 1 ? chain : { policy: undefined }),
+          learn: (choice) => learned.push(choice),
+        };
+        const found = await decodeSpeculative(target, drafter, { ...request({ maxNewTokens: 100 }), policy });
+        expect(found.tokenIds).toEqual(expected.tokenIds);
+        expect(found.finishReason).toBe('context');
+        expect(seen.ahead - before).toBeGreaterThan(5);
+        // A plain step that was started in vain is a step, but nobody chose it.
+        const chosen = learned.filter((choice) => choice === chain).length;
+        expect(found.steps.length - learned.length).toBeLessThanOrEqual(chosen + 1); // the last may end the answer
+        expect(found.targetPasses).toBe(found.steps.length);
+      }
+      await models.dispose();
+    },
+  );
 
   it('waits while other sequences are there', async () => {
     const { models, target, drafter, seen } = await load(true);
