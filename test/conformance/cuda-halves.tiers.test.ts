@@ -20,15 +20,14 @@ describeEmulated('answers in bfloat16', () => {
     const { target, drafter, tokenizer } = await models.load(variant.write(models.freshFolder(), tiny));
     const promptIds = randomTokens('halves', 20, tiny.vocabularySize);
     const request = {
-      ...{ promptIds, tokenizer, maxNewTokens: 24, stopIds: [] },
+      ...{ promptIds, tokenizer, maxNewTokens: 12, stopIds: [] },
       ...{ sampling: { temperature: 0 }, seed: 0 },
     };
     const plain = await decodePlain(target, request);
-    for (const policy of drafter.isChainOnly === true ? ['chain:3'] : ['chain:3', 'tree:mc_sim_7b_63']) {
-      const chooser = always(resolveText(policy, drafter));
-      const { tokenIds } = await decodeSpeculative(target, drafter, { ...request, policy: chooser });
-      expect(tokenIds).toEqual(plain.tokenIds);
-    }
+    const policy = drafter.isChainOnly === true ? 'chain:3' : 'tree:mc_sim_7b_63';
+    const chooser = always(resolveText(policy, drafter));
+    const { tokenIds } = await decodeSpeculative(target, drafter, { ...request, policy: chooser });
+    expect(tokenIds).toEqual(plain.tokenIds);
     await models.dispose();
   });
 
