@@ -77,7 +77,7 @@ export class HostRows implements RowBuffer {
 }
 
 /** Views cost more than a few values. */
-const fewValues = 1024;
+const fewValues = 128;
 
 function copyValues(from: Float32Array, start: number, to: Float32Array, at: number, count: number): void {
   if (count > fewValues) to.set(from.subarray(start, start + count), at);

@@ -7,18 +7,14 @@ import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.
 import { sortTopologically } from '../../graph/tensor.js';
 import { listInputs } from '../program-values.js';
 import type { InputDescription, NamedTensors } from '../program.js';
-import { type WeightStore, quantizedBlock } from '../weights.js';
+import type { WeightStore } from '../weights.js';
 import { lowerInPlace, readsCache, type UpdatedInput } from './attention-in-place.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './session.js';
 import { onnxForms } from './onnx-forms.js';
+import { groupByRows, lowerQuantized, multipliesWeight } from './quantized-products.js';
 import { findResidualNorms, lowerResidualNorm } from './residual-norms.js';
-import {
-  WeightPlacement,
-  type ExternalFile,
-  type PlacedMatrix,
-  type PlacedWeight,
-} from './weight-placement.js';
+import { WeightPlacement, type ExternalFile, type PlacedWeight } from './weight-placement.js';
 
 /** MatMul, or FusedMatMul if a side is transposed or the product is scaled. */
 function lowerContraction(
@@ -71,21 +67,6 @@ function lowerExperts(
     });
     return builder.node('ScatterND', [result, own, product]);
   });
-}
-
-/** Level 4: the kernel may quantize the rows to 8 bits, which it multiplies several times faster. */
-function lowerQuantized(
-  builder: OnnxBuilder,
-  scale: number,
-  rows: string,
-  matrix: string,
-  { scales, bits, inner, columns }: PlacedMatrix,
-): string {
-  const product = builder.node('MatMulNBits', [rows, matrix, scales], {
-    domain: 'com.microsoft',
-    attributes: { K: inner, N: columns, bits, block_size: quantizedBlock, accuracy_level: 4 },
-  });
-  return scale === 1 ? product : builder.node('Mul', [product, builder.floats([scale], [])]);
 }
 
 /** Drawing tokens with ONNX nodes: rows are sorted, and deciding sums are double. */
@@ -272,6 +253,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   const tensors = sortTopologically(Object.values(graph));
   const placement = new WeightPlacement(tensors, weights);
   const norms = findResidualNorms(tensors);
+  const groups = new Map(groupByRows(tensors).flatMap((group) => group.map((one) => [one, group] as const)));
 
   const updates: UpdatedInput[] = [];
   let widensWeights = false;
@@ -307,13 +289,13 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
       names.set(tensor, lowerExperts(builder, tensor, [ofRows, chosen], placed));
       continue;
     }
-    if (tensor.operation === 'contract' && matrix?.operation === 'weight') {
-      const { name, quantized } = placement.place(builder, matrix, tensor);
-      if (quantized !== undefined) {
-        const { scale } = tensor.attributes;
-        names.set(tensor, lowerQuantized(builder, scale, names.get(rows!)!, name, quantized));
-        continue;
-      }
+    if (multipliesWeight(tensor)) {
+      const name = names.get(tensor.inputs[0])!;
+      const products =
+        lowerQuantized(builder, placement, groups.get(tensor)!, name) ??
+        lowerQuantized(builder, placement, [tensor], name);
+      for (const [product, result] of products ?? []) names.set(product, result);
+      if (products !== undefined) continue;
     }
     const inputs = tensor.inputs.map((input) =>
       input.operation === 'weight' ? readWeight(input, tensor) : names.get(input)!,

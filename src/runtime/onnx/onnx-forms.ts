@@ -1,11 +1,11 @@
 /** Rewrites operations to the forms of ONNX Runtime's kernels; needed reshapes then fold. */
 import { isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
-import { countElements, multiplyDimensions } from '../../graph/dimension.js';
+import { countElements, equalShapes, multiplyDimensions } from '../../graph/dimension.js';
 import { attention, decomposeAttention, rotate } from '../../graph/operations/attention.js';
 import { cast, multiply, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
-import { broadcast, pad, reshape } from '../../graph/operations/shaping.js';
+import { broadcast, concatenate, pad, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/simplify.js';
 import { constant, createTensor, type Tensor } from '../../graph/tensor.js';
 import { readsCache } from './attention-in-place.js';
@@ -73,6 +73,20 @@ const flattenScatter: RewriteRule = (tensor) => {
   return reshape(flat, tensor.shape);
 };
 
+/** Parts are joined along the first axis before they are reshaped: one node instead of one for each part. */
+const joinBeforeReshape: RewriteRule = (tensor) => {
+  if (tensor.operation !== 'concatenate' || tensor.attributes.axis !== 0) return undefined;
+  const sources = tensor.inputs.map((part) => (part.operation === 'reshape' ? part.inputs[0]! : part));
+  const [first] = sources;
+  const fits = tensor.inputs.every(
+    ({ operation, shape }, index) =>
+      operation === 'reshape' &&
+      equalShapes(sources[index]!.shape, first!.shape) &&
+      equalShapes(sources[index]!.shape.slice(0, 1), shape.slice(0, 1)),
+  );
+  return fits ? reshape(concatenate(sources, 0), tensor.shape) : undefined;
+};
+
 /** Kernels without half types move float32 instead. */
 const widenMoves: RewriteRule = (tensor) => {
   const { operation, inputs, attributes, dtype, shape } = tensor;
@@ -97,5 +111,6 @@ export const onnxForms: readonly RewriteRule[] = [
   planContraction,
   flattenRotation,
   flattenScatter,
+  joinBeforeReshape,
   widenMoves,
 ];

@@ -20,7 +20,8 @@ import { CheckedSession, type Session } from './session.js';
 import { lowerToOnnx, type LoweredModel } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';
-import { listProducts, QuantizedWeights } from './quantized-weights.js';
+import { QuantizedWeights } from './quantized-weights.js';
+import { listProducts } from './weight-products.js';
 
 export interface OnnxRuntimeOptions {
   readonly threads?: number | undefined;

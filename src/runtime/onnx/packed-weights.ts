@@ -23,7 +23,7 @@ import type { NamedTensors } from '../program.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';
 import { openScriptSession } from './script-session.js';
-import { listProducts, type WeightProduct } from './quantized-weights.js';
+import { listProducts, type WeightProduct } from './weight-products.js';
 
 interface SavedCopy {
   readonly hash: string;

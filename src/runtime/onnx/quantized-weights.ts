@@ -2,14 +2,14 @@
  * Matrices in 8 or 4 bits for ONNX Runtime's MatMulNBits: 32 values along the inner axis share one scale, and the
  * kernel quantizes the rows that it multiplies to 8 bits in the same way. Only products of decoding read them: tables
  * that are gathered, norms, and programs of searches and training keep their float32 values. The quantized file is
- * made once and kept in the weight cache.
+ * made once and kept in the weight cache; matrices that multiply the same rows are adjacent in it.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { z } from 'zod';
 import { MistletoeError } from '../../core/errors.js';
 import { decodeHalves } from '../../core/half-floats.js';
 import { readMatrixProduct } from '../../graph/contraction-plan.js';
-import { sortTopologically, type Tensor, type TensorOf, input } from '../../graph/tensor.js';
+import { sortTopologically, type Tensor, type TensorOf } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import type {
   FileWeights,
@@ -20,8 +20,8 @@ import type {
   WeightStore,
 } from '../weights.js';
 import { countBlocks, countQuantizedBytes, findWeight, quantizedBlock } from '../weights.js';
-import { countElements, formatDimension, symbol } from '../../graph/dimension.js';
-import { contract } from '../../graph/operations/contraction.js';
+import { groupByRows } from './quantized-products.js';
+import { listProducts, type WeightProduct } from './weight-products.js';
 
 const bitsOf: Readonly<Record<QuantizedType, 4 | 8>> = { int8: 8, int4: 4 };
 
@@ -33,24 +33,46 @@ export class QuantizedWeights {
 
   /** To be searched before the stores they were made from. */
   async find(outputs: NamedTensors, weights: readonly WeightStore[]): Promise<readonly FileWeights[]> {
-    const groups = new Map<FileWeights, WeightProduct[]>();
+    const ofStore = new Map<FileWeights, Map<string, WeightProduct>>();
     const all = sortTopologically(Object.values(outputs));
     if (all.some(({ operation }) => operation === 'expertProduct')) throw withExperts(this.type);
-    for (const product of listProducts(outputs).values()) {
+    for (const [name, product] of listProducts(outputs)) {
       const store = findWeight(weights, product.weight);
       if (store.kind !== 'file' || store.derived === undefined) throw withoutCache(this.type);
-      if (isRowsTimesMatrix(product)) groups.set(store, [...(groups.get(store) ?? []), product]);
+      if (!isRowsTimesMatrix(product)) continue;
+      ofStore.set(store, (ofStore.get(store) ?? new Map<string, WeightProduct>()).set(name, product));
     }
-    return Promise.all([...groups].map(([store, products]) => this.findFor(store, products)));
+    const joined = groupByRows(all).map((group) => group.map(({ inputs }) => inputs[1].attributes.name));
+    return Promise.all(
+      [...ofStore].map(([store, products]) => this.findFor(store, orderJoined(products, joined))),
+    );
   }
 
-  private findFor(store: FileWeights, products: readonly WeightProduct[]): Promise<FileWeights> {
-    const key = JSON.stringify([store.path, products.map(({ weight }) => weight.attributes.name)]);
-    const quantized = this.known.get(key) ?? quantizeAll(store, products, this.type);
+  private findFor(store: FileWeights, groups: Groups): Promise<FileWeights> {
+    const names = groups.map((group) => group.map(({ weight }) => weight.attributes.name));
+    const key = JSON.stringify([store.path, names]);
+    const quantized = this.known.get(key) ?? quantizeAll(store, groups, this.type);
     this.known.set(key, quantized);
     quantized.catch(() => this.known.delete(key));
     return quantized;
   }
+}
+
+/** Products whose matrices are adjacent in the file, in order. */
+type Groups = readonly (readonly WeightProduct[])[];
+
+/** Each product once, in the first group that names it. */
+function orderJoined(
+  products: ReadonlyMap<string, WeightProduct>,
+  groups: readonly (readonly string[])[],
+): Groups {
+  const left = new Map(products);
+  const take = (name: string): readonly WeightProduct[] => {
+    const product = left.get(name);
+    left.delete(name);
+    return product === undefined ? [] : [product];
+  };
+  return groups.map((names) => names.flatMap(take)).filter(({ length }) => length > 0);
 }
 
 const withoutCache = (type: QuantizedType): MistletoeError =>
@@ -83,24 +105,25 @@ interface Matrix extends QuantizedMatrix {
   readonly innerFirst: boolean;
 }
 
-async function quantizeAll(
-  store: FileWeights,
-  products: readonly WeightProduct[],
-  type: QuantizedType,
-): Promise<FileWeights> {
-  const matrices = products.map(({ weight: { attributes, shape }, alone }): Matrix => {
+async function quantizeAll(store: FileWeights, groups: Groups, type: QuantizedType): Promise<FileWeights> {
+  const describe = ({ weight: { attributes, shape }, alone }: WeightProduct): Matrix => {
     const { innerFirst } = readMatrixProduct((alone as TensorOf<'contract'>).attributes)!.right;
     const [inner, columns] = (innerFirst ? shape : shape.toReversed()) as [number, number];
     const location = store.tensors.get(attributes.name)!;
     return { name: attributes.name, location, innerFirst, bits: bitsOf[type], inner, columns };
-  });
+  };
+  const joined = groups.map((group) => group.map(describe));
+  const matrices = joined.flat();
   const file = await store.derived!.keep({
-    purpose: JSON.stringify({ quantized: 1, type, matrices: matrices.map((m) => [m.name, m.innerFirst]) }),
+    purpose: JSON.stringify({
+      ...{ quantized: 2, type },
+      matrices: joined.map((group) => group.map((matrix) => [matrix.name, matrix.innerFirst])),
+    }),
     sizeBytes: matrices.reduce(
       (sum, matrix) => sum + countQuantizedBytes(matrix) + 4 * countBlocks(matrix) + 2 * pageBytes,
       0,
     ),
-    write: (place) => writeMatrices(store.path, matrices, place),
+    write: (place) => writeMatrices(store.path, joined, place),
   });
   if (file === undefined) throw withoutCache(type);
   const tensors = tableSchema.parse(file.table).map(({ name, offsetBytes, scaleOffsetBytes }) => {
@@ -114,19 +137,26 @@ async function quantizeAll(
 
 const pageBytes = 4096;
 
+type Table = z.infer<typeof tableSchema>;
+
 async function writeMatrices(
   path: string,
-  matrices: readonly Matrix[],
+  groups: readonly (readonly Matrix[])[],
   place: PlacePiece,
-): Promise<z.infer<typeof tableSchema>> {
-  const table: z.infer<typeof tableSchema> = [];
+): Promise<Table> {
+  const table: Table = [];
   const input = await open(path);
   try {
-    for (const matrix of matrices) {
-      const { quantized, scales } = quantize(await readValues(input, matrix.location), matrix);
-      const offsetBytes = await place([quantized]);
-      const scaleOffsetBytes = await place([new Uint8Array(scales.buffer)]);
-      table.push({ name: matrix.name, offsetBytes, scaleOffsetBytes });
+    for (const group of groups) {
+      const parts: ReturnType<typeof quantize>[] = [];
+      for (const matrix of group) parts.push(quantize(await readValues(input, matrix.location), matrix));
+      let offsetBytes = await place(parts.map(({ quantized }) => quantized));
+      let scaleOffsetBytes = await place(parts.map(({ scales }) => new Uint8Array(scales.buffer)));
+      for (const [index, { quantized, scales }] of parts.entries()) {
+        table.push({ name: group[index]!.name, offsetBytes, scaleOffsetBytes });
+        offsetBytes += quantized.byteLength;
+        scaleOffsetBytes += scales.byteLength;
+      }
     }
   } finally {
     await input.close();
@@ -188,55 +218,4 @@ export function quantize(
     }
   }
   return { quantized, scales };
-}
-
-// The weights that matrix products read.
-export interface WeightProduct {
-  readonly weight: TensorOf<'weight'>;
-  readonly sizeBytes: number;
-  /** The product alone, to find how the kernel reads the weight. */
-  readonly alone: Tensor;
-  /** Further, different products of the weight. */
-  readonly others: readonly Tensor[];
-}
-
-export function listProducts(outputs: NamedTensors): ReadonlyMap<string, WeightProduct> {
-  const found = new Map<
-    string,
-    { readonly weight: TensorOf<'weight'>; readonly forms: Map<string, Tensor> }
-  >();
-  for (const tensor of sortTopologically(Object.values(outputs))) {
-    if (tensor.operation !== 'contract') continue;
-    for (const [side, weight] of tensor.inputs.entries()) {
-      if (weight.operation !== 'weight') continue;
-      const { name } = weight.attributes;
-      const { forms } = found.get(name) ?? { forms: new Map<string, Tensor>() };
-      found.set(name, { weight, forms });
-      addForm(forms, tensor, weight, side);
-    }
-  }
-  return new Map(
-    [...found].map(([name, { weight, forms }]) => {
-      const [alone, ...others] = forms.values();
-      const sizeBytes = 4 * (countElements(weight.shape) as number);
-      return [name, { weight, sizeBytes, alone: alone!, others }];
-    }),
-  );
-}
-
-function addForm(
-  forms: Map<string, Tensor>,
-  { inputs, attributes }: TensorOf<'contract'>,
-  weight: TensorOf<'weight'>,
-  side: number,
-): void {
-  const equation = `${attributes.left.join(' ')}, ${attributes.right.join(' ')} -> ${attributes.output.join(' ')}`;
-  const shape = inputs[1 - side]!.shape.map((size, axis) =>
-    typeof size === 'number' ? size : symbol(`size${axis}`),
-  );
-  const key = JSON.stringify([side, equation, attributes.scale, shape.map(formatDimension)]);
-  if (forms.has(key)) return;
-  const other = input('other', shape);
-  const [left, right] = side === 0 ? [weight, other] : [other, weight];
-  forms.set(key, contract(left, right, equation, attributes.scale));
 }

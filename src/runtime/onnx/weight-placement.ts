@@ -7,8 +7,8 @@ import { dirname, isAbsolute, relative, sep } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
 import type { QuantizedMatrix, WeightLocation, WeightStore } from '../weights.js';
-import { countBlocks, findWeight, quantizedBlock } from '../weights.js';
-import type { ExternalWeight, OnnxBuilder } from './builder.js';
+import { countBlocks, countQuantizedBytes, findWeight, quantizedBlock } from '../weights.js';
+import type { OnnxBuilder } from './builder.js';
 
 export interface ExternalFile {
   readonly location: string;
@@ -18,16 +18,21 @@ export interface ExternalFile {
 export interface PlacedWeight {
   readonly name: string;
   readonly dtype: DType;
-  readonly quantized?: PlacedMatrix | undefined;
 }
 
-/** For MatMulNBits: the weight is [column, block, bytes of a block], its scales are [column, block]. */
-export type PlacedMatrix = QuantizedMatrix & { readonly scales: string };
+/** For MatMulNBits: the values are [column, block, bytes of a block], their scales are [column, block]. */
+export interface PlacedMatrix extends QuantizedMatrix {
+  readonly values: string;
+  readonly scales: string;
+  /** Columns of each weight, in the order of the file. */
+  readonly parts: readonly (readonly [weight: string, columns: number])[];
+}
 
 export class WeightPlacement {
   /** Folder of the model while it is loaded; undefined if it maps nothing. */
   readonly folder: string | undefined;
   private readonly placed = new Map<WeightStore, Map<string, PlacedWeight>>();
+  private readonly joined = new Map<string, PlacedMatrix>();
   private readonly files = new Map<string, ExternalFile>();
 
   constructor(
@@ -59,6 +64,26 @@ export class WeightPlacement {
     return placed;
   }
 
+  /** Quantized weights as one matrix; undefined if they are not, or not adjacent in one file. */
+  placeQuantized(builder: OnnxBuilder, tensors: readonly TensorOf<'weight'>[]): PlacedMatrix | undefined {
+    const stores = new Set(tensors.map((tensor) => this.find(tensor, true)));
+    const [store] = stores;
+    if (stores.size > 1 || store?.kind !== 'file') return undefined;
+    const names = [...new Set(tensors.map(({ attributes }) => attributes.name))];
+    const matrix = joinAdjacent(names.map((name) => ({ name, ...store.tensors.get(name)! })));
+    if (matrix === undefined) return undefined;
+    const label = matrix.parts.map(([name]) => name).join(' + ');
+    const placed = this.joined.get(label) ?? writeMatrix(builder, label, matrix, this.locate(store.path));
+    this.joined.set(label, placed);
+    return placed;
+  }
+
+  private locate(path: string): string {
+    const location = relative(this.folder!, path).split(sep).join('/');
+    this.files.set(location, { location, source: path });
+    return location;
+  }
+
   private find(tensor: TensorOf<'weight'>, isFactor: boolean): WeightStore {
     return findWeight(this.weights, tensor, isFactor);
   }
@@ -66,11 +91,9 @@ export class WeightPlacement {
   private placeNew(builder: OnnxBuilder, tensor: TensorOf<'weight'>, store: WeightStore): PlacedWeight {
     const { name } = tensor.attributes;
     if (store.kind === 'file') {
-      const location = relative(this.folder!, store.path).split(sep).join('/');
-      this.files.set(location, { location, source: store.path });
+      const location = this.locate(store.path);
       const place = store.tensors.get(name)!;
-      const { shape, quantized, dtype = 'float32' } = place;
-      if (quantized !== undefined) return placeQuantized(builder, name, { ...place, location }, quantized);
+      const { shape, dtype = 'float32' } = place;
       // A table that is also packed for a product has two entries.
       const own = place.copies === undefined ? name : `${name} packed`;
       return { name: builder.weight(own, shape, dtype, { ...place, location }), dtype };
@@ -92,22 +115,47 @@ export class WeightPlacement {
   }
 }
 
-function placeQuantized(
+interface JoinedMatrix extends Omit<PlacedMatrix, 'values' | 'scales'> {
+  readonly offsetBytes: number;
+  readonly scaleOffsetBytes: number;
+}
+
+function joinAdjacent(
+  locations: readonly (WeightLocation & { readonly name: string })[],
+): JoinedMatrix | undefined {
+  const sorted = locations.toSorted((left, right) => left.offsetBytes - right.offsetBytes);
+  let joined: JoinedMatrix | undefined;
+  for (const { name, offsetBytes, quantized } of sorted) {
+    if (quantized === undefined) return undefined;
+    const parts = [...(joined?.parts ?? []), [name, quantized.columns] as const];
+    joined ??= { ...quantized, columns: 0, offsetBytes, parts };
+    const isAdjacent =
+      quantized.inner === joined.inner &&
+      quantized.bits === joined.bits &&
+      offsetBytes === joined.offsetBytes + countQuantizedBytes(joined) &&
+      quantized.scaleOffsetBytes === joined.scaleOffsetBytes + 4 * countBlocks(joined);
+    if (!isAdjacent) return undefined;
+    joined = { ...joined, columns: joined.columns + quantized.columns, parts };
+  }
+  return joined;
+}
+
+function writeMatrix(
   builder: OnnxBuilder,
-  name: string,
-  place: ExternalWeight,
-  { scaleOffsetBytes, ...matrix }: NonNullable<WeightLocation['quantized']>,
-): PlacedWeight {
+  label: string,
+  { offsetBytes, scaleOffsetBytes, ...matrix }: JoinedMatrix,
+  location: string,
+): PlacedMatrix {
   const { bits, columns } = matrix;
   const blocks = countBlocks(matrix);
-  const scales = builder.weight(`${name} scales`, [blocks], 'float32', {
-    location: place.location,
-    offsetBytes: scaleOffsetBytes,
-    sizeBytes: 4 * blocks,
+  const scales = builder.weight(`${label} scales`, [blocks], 'float32', {
+    ...{ location, offsetBytes: scaleOffsetBytes, sizeBytes: 4 * blocks },
   });
   const shape = [columns, blocks / columns, (quantizedBlock * bits) / 8];
-  const values = builder.weight(`${name} in ${bits} bits`, shape, 'uint8', place);
-  return { name: values, dtype: 'float32', quantized: { ...matrix, scales } };
+  const values = builder.weight(`${label} in ${bits} bits`, shape, 'uint8', {
+    ...{ location, offsetBytes, sizeBytes: countQuantizedBytes(matrix) },
+  });
+  return { ...matrix, values, scales };
 }
 
 const isProduct = ({ operation }: Tensor): boolean => operation === 'contract';
