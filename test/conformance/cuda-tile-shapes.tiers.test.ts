@@ -90,7 +90,7 @@ describeCuda('attention on tensor cores', { productType: 'bfloat16' }, (bench) =
     { title: 'heads in groups', segments: ['shared', 'own'], heads: 6, keyValueHeads: 2, size: 32 },
     {
       ...{ title: 'lanes', segments: ['common', 'shared', 'own'], heads: 2, keyValueHeads: 1, size: 32 },
-      ...{ lanes, isQuick: true },
+      lanes,
     },
     {
       ...{ title: 'a past in halves', segments: ['common', 'shared', 'own'], heads: 2, keyValueHeads: 1 },
@@ -112,7 +112,7 @@ describeCuda('attention on tensor cores', { productType: 'bfloat16' }, (bench) =
   });
 
   const sequences = [
-    { ownMasks: true, size: 32, cacheType: undefined, isQuick: true },
+    { ownMasks: true, size: 32, cacheType: undefined, isQuick: false },
     { ownMasks: true, size: 32, cacheType: 'bfloat16' as const, isQuick: true },
     { ownMasks: false, size: 64, cacheType: undefined, isQuick: false },
   ];

@@ -7,14 +7,12 @@ import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeEmulated } from '../support/emulated-suite.js';
-import { casesOfTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { oneOfEachSystem } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
 describeEmulated('answers in bfloat16', () => {
-  const cases = casesOfTier(oneOfEachSystem, ({ name }) => name === 'draft model');
-  it.each(cases)('are those of plain decoding with $name', async (variant) => {
+  it.each(oneOfEachSystem)('are those of plain decoding with $name', async (variant) => {
     const runtime = createCudaRuntime(createEmulatedDevice(), { productType: 'bfloat16' });
     const models = new TinyModels(tiny, runtime);
     const { target, drafter, tokenizer } = await models.load(variant.write(models.freshFolder(), tiny));
