@@ -5,7 +5,7 @@
 import { MistletoeError } from '../../../core/errors.js';
 import { type Shape, equalShapes } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
-import type { KernelOperand, KernelText, ValueType } from './kernel-text.js';
+import { type KernelOperand, type KernelText, roundOne, type ValueType } from './kernel-text.js';
 
 export type ElementIndex = { readonly axes: readonly string[] } | { readonly flat: string };
 
@@ -218,9 +218,8 @@ export class ElementCode {
       case 'bool':
         return this.text.define('int', `${value} != 0`);
       case 'bfloat16':
-        return this.text.define('float', `fromBfloat16(toBfloat16((float)${value}))`);
       case 'float16':
-        return this.text.define('float', `fromFloat16(toFloat16((float)${value}))`);
+        return this.text.define('float', roundOne(tensor.attributes.dtype, `(float)${value}`));
     }
   }
 

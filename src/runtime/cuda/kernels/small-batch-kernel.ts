@@ -12,7 +12,14 @@ import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { FloatType } from '../driver/device.js';
 import { type FindOperand, axesOf, ElementCode } from './element-code.js';
 import { type KernelPlan, finishKernel } from './kernel-plan.js';
-import { type KernelOperand, type KernelText, bytesOf, narrow, storageTypes } from './kernel-text.js';
+import {
+  type KernelOperand,
+  type KernelText,
+  bytesOf,
+  narrow,
+  roundOne,
+  storageTypes,
+} from './kernel-text.js';
 
 /** Rows that come from an rmsNorm: each block computes them itself. */
 interface NormWriting {
@@ -309,11 +316,6 @@ function unpackWords(name: string, type: FloatType): string[] {
   });
 }
 
-function roundTo(type: FloatType, value: string): string {
-  if (type === 'float32') return value;
-  return `${type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16'}(${narrow(type, value)})`;
-}
-
 function storeParts(writing: SmallBatchWriting): void {
   const { text, work, find, rows, matrices, lines } = writing;
   range(lineCount(writing)).forEach((index) => {
@@ -342,7 +344,9 @@ function storeParts(writing: SmallBatchWriting): void {
 export function storeElement(text: KernelText, work: SmallBatchWork, find: FindOperand): void {
   text.line('const int at = row * ownColumns + place;');
   work.parts.forEach(({ products, tensor, result }, index) => {
-    const names = new Map(products.map((product, m) => [product.tensor, roundTo(product.type, `total${m}`)]));
+    const names = new Map(
+      products.map((product, m) => [product.tensor, roundOne(product.type, `total${m}`)]),
+    );
     const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
     const code = new ElementCode(text, others, { at: 'at', names });
     text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {
