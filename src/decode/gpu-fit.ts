@@ -1,9 +1,11 @@
 /** Estimates whether models fit on a GPU before they are opened. */
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
+import { countPositionBytes } from '../model/cache/cache-pool.js';
 import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
 import { countSparseLayers } from '../model/experts.js';
 import { layerRecipes } from '../model/weights.js';
+import { cacheTypeOf } from '../runtime/cuda/driver/device.js';
 import type { ComputeType, DeviceChoice, GpuHost } from '../runtime/device-choice.js';
 import { keepIfRoom, nameDevice, thisMachine } from '../runtime/device-choice.js';
 
@@ -26,8 +28,7 @@ export const passBytes = 2 ** 29;
  * Matrices and the embedding table have the compute type; vectors are float32.
  */
 export function estimateGpuMemory(configuration: ModelConfiguration, dtype: ComputeType): GpuMemory {
-  const { vocabularySize, hiddenSize, layerCount, keyValueHeadCount, headSize, tiedEmbeddings } =
-    configuration;
+  const { vocabularySize, hiddenSize, layerCount, tiedEmbeddings } = configuration;
   const sparse = countSparseLayers(configuration);
   const bytesOf = (experts: ModelConfiguration['experts']): number =>
     layerRecipes('', '', configuration, { experts }).reduce(
@@ -39,7 +40,7 @@ export function estimateGpuMemory(configuration: ModelConfiguration, dtype: Comp
   const tables = tiedEmbeddings ? 1 : 2;
   return {
     weightBytes: layerBytes + tables * typeBytes[dtype] * table + floatBytes * hiddenSize,
-    bytesPerToken: typeBytes[dtype] * 2 * layerCount * keyValueHeadCount * headSize,
+    bytesPerToken: countPositionBytes({ ...configuration, cacheType: cacheTypeOf(dtype) }),
   };
 }
 

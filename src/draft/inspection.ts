@@ -10,6 +10,7 @@ import { countElements, type Checkpoint, type StoredDType } from '../checkpoint/
 import { MistletoeError } from '../core/errors.js';
 import { pushAll } from '../core/vector.js';
 import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
+import { countPositionBytes } from '../model/cache/cache-pool.js';
 import { decoderRecipes } from '../model/weights.js';
 import { loadChatTemplate, renderChat } from '../text/template/chat-template.js';
 import { openTokenizer } from '../text/tokenizer/tokenizer.js';
@@ -208,9 +209,8 @@ async function describeWeights({ files, tensors }: Checkpoint): Promise<WeightFa
 
 function describeMemory(model: ModelConfiguration): MemoryFacts {
   const elements = decoderRecipes(model, '').reduce((sum, { shape }) => sum + (countElements(shape) ?? 0), 0);
-  const { layerCount, keyValueHeadCount, headSize } = model;
   return {
     weightBytes: 4 * elements,
-    cacheBytesPerThousandTokens: 4 * 1000 * 2 * layerCount * keyValueHeadCount * headSize,
+    cacheBytesPerThousandTokens: 1000 * countPositionBytes(model),
   };
 }

@@ -27,6 +27,7 @@ import { type Allocation, DeviceMemory } from './driver/device-memory.js';
 import { allocateRows } from './driver/device-rows.js';
 import { DeviceWeights } from './programs/device-weights.js';
 import type { Address, Device, ElementType, Kernel, KernelModule } from './driver/device.js';
+import { cacheTypeOf } from './driver/device.js';
 import { type KernelPlan, kernelPrelude } from './kernels/kernel-plan.js';
 import { type Place, plansOf, rootOf } from './programs/step.js';
 import { type ProductType, type Schedule, scheduleGraph } from './programs/schedule.js';
@@ -63,8 +64,7 @@ class CudaRuntime implements Runtime {
     private readonly device: Device,
     private readonly productType: ProductType,
   ) {
-    // Finer than bfloat16, which changes one answer in ten; keys and values are far from its limits.
-    this.cacheType = productType === 'float32' ? undefined : 'float16';
+    this.cacheType = cacheTypeOf(productType);
     this.memory = new DeviceMemory(device);
     this.weights = new DeviceWeights(this.memory);
   }

@@ -3,11 +3,17 @@
  * Failing calls throw a MistletoeError that names the call.
  */
 
+import type { HalfType } from '../../../core/half-floats.js';
+
 export type Address = bigint;
 
 export type ElementType = 'float32' | 'bfloat16' | 'float16' | 'int32' | 'bool';
 
 export type FloatType = Extract<ElementType, 'float32' | 'bfloat16' | 'float16'>;
+
+/** Of keys and values: finer than bfloat16, and these are far from its limits. */
+export const cacheTypeOf = (productType: FloatType): HalfType | undefined =>
+  productType === 'float32' ? undefined : 'float16';
 
 export interface Device {
   readonly name: string;
