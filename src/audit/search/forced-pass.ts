@@ -15,6 +15,7 @@ import type { Drafter } from '../../draft/drafter.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { embeddingTable, projectToVocabulary, runDecoder } from '../../model/decoder.js';
 import type { AttentionContext, KeyValueRows } from '../../model/decoder.js';
+import { declareKeysAndValues } from '../../model/lanes/lane-graph.js';
 import type { CacheSizes } from '../../model/cache/cache-pool.js';
 
 export const row = symbol('row');
@@ -110,9 +111,5 @@ function declareAngles(prefix: string, headSize: number, mask: Tensor): Attentio
 }
 
 function declareCache(name: string, sizes: CacheSizes): readonly KeyValueRows[] {
-  const shape: Dimension[] = [symbol('past'), sizes.keyValueHeadCount, sizes.headSize];
-  return Array.from({ length: sizes.layerCount }, (_, layer) => ({
-    keys: input(`${name}${2 * layer}`, shape, sizes.cacheType),
-    values: input(`${name}${2 * layer + 1}`, shape, sizes.cacheType),
-  }));
+  return declareKeysAndValues(name, [symbol('past'), sizes.keyValueHeadCount, sizes.headSize], sizes);
 }

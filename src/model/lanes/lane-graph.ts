@@ -67,30 +67,30 @@ export function declareAttentionAlone({ headSize }: { headSize: number }): Atten
 
 /** For one sequence: its keys and values head by head, with room for new rows (cache/head-rows.ts). */
 export function declareCaches(sizes: CacheSizes): readonly KeyValueRows[] {
-  const { layerCount, keyValueHeadCount, headSize } = sizes;
-  const side = (slot: number): Tensor =>
-    input(`cache${slot}`, [1, keyValueHeadCount, symbol('room'), headSize]);
-  return Array.from({ length: layerCount }, (_, layer) => ({
-    keys: side(2 * layer),
-    values: side(2 * layer + 1),
-  }));
+  const { keyValueHeadCount, headSize } = sizes;
+  return declareKeysAndValues('cache', [1, keyValueHeadCount, symbol('room'), headSize], sizes);
 }
 
 export function declarePast(sizes: CacheSizes): readonly KeyValueRows[] {
-  return declareRows('past', multiplyDimensions(lanes, sizes.keyValueHeadCount), sizes);
+  const heads = multiplyDimensions(lanes, sizes.keyValueHeadCount);
+  return declareKeysAndValues('past', [symbol('past'), heads, sizes.headSize], sizes);
 }
 
 export const prefix = symbol('prefix');
 
 export function declarePrefix(sizes: CacheSizes): readonly KeyValueRows[] {
-  return declareRows('prefix', sizes.keyValueHeadCount, sizes);
+  return declareKeysAndValues('prefix', [prefix, sizes.keyValueHeadCount, sizes.headSize], sizes);
 }
 
-function declareRows(name: string, heads: Dimension, sizes: CacheSizes): readonly KeyValueRows[] {
-  const shape: Dimension[] = [symbol(name), heads, sizes.headSize];
-  return Array.from({ length: sizes.layerCount }, (_, layer) => ({
-    keys: input(`${name}${2 * layer}`, shape, sizes.cacheType),
-    values: input(`${name}${2 * layer + 1}`, shape, sizes.cacheType),
+/** Inputs with the number of their slot behind the name. [layer] */
+export function declareKeysAndValues(
+  name: string,
+  shape: readonly Dimension[],
+  { layerCount, cacheType }: CacheSizes,
+): readonly KeyValueRows[] {
+  return Array.from({ length: layerCount }, (_, layer) => ({
+    keys: input(`${name}${2 * layer}`, shape, cacheType),
+    values: input(`${name}${2 * layer + 1}`, shape, cacheType),
   }));
 }
 
