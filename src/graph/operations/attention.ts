@@ -23,7 +23,7 @@ import {
   isMultiple,
   multiplyDimensions,
 } from '../dimension.js';
-import type { Attention, GradientRules, SegmentKind, Tensor } from '../tensor.js';
+import type { Attention, GradientRules, SegmentKind, Tensor, TensorOf } from '../tensor.js';
 import { createTensor, refuse, requireDType } from '../tensor.js';
 import {
   isKept,
@@ -109,14 +109,20 @@ export function decomposeAttention(tensor: Tensor): Tensor | undefined {
   return view.fromMixed(parts.reduce((left, right) => add(left, right)));
 }
 
+export function listSegments({ inputs, attributes }: TensorOf<'attention'>): readonly AttentionSegment[] {
+  return attributes.segments.map((kind, index) => {
+    const [keys, values] = inputs.slice(2 + 2 * index) as [Tensor, Tensor];
+    return { kind, keys, values };
+  });
+}
+
 /** Keys and values that were joined from several, as segments of their own: nothing needs to be copied. */
 export function separateSegments(tensor: Tensor): Tensor | undefined {
   if (tensor.operation !== 'attention') return undefined;
   const { inputs, attributes } = tensor;
-  const [queries, mask, ...sides] = inputs as [Tensor, Tensor, ...Tensor[]];
+  const [queries, mask] = inputs as [Tensor, Tensor];
   const lanes = lanesOf(mask);
-  const segments = attributes.segments.flatMap((kind, index): AttentionSegment[] => {
-    const [keys, values] = [sides[2 * index]!, sides[2 * index + 1]!];
+  const segments = listSegments(tensor).flatMap(({ kind, keys, values }): AttentionSegment[] => {
     const parts = kind === 'own' ? [keys, values].map((side) => listParts(side, lanes)) : [];
     const [keyParts = [keys], valueParts = [values]] = parts;
     const isAlike =

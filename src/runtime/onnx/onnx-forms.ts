@@ -2,7 +2,7 @@
 import { isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { countElements, equalShapes, multiplyDimensions } from '../../graph/dimension.js';
-import { attention, decomposeAttention, rotate } from '../../graph/operations/attention.js';
+import { attention, decomposeAttention, listSegments, rotate } from '../../graph/operations/attention.js';
 import { cast, multiply, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
 import { broadcast, concatenate, pad, reshape } from '../../graph/operations/shaping.js';
@@ -25,17 +25,14 @@ const flattenRotation: RewriteRule = (tensor) => {
 const scaleQueries: RewriteRule = (tensor) => {
   if (tensor.operation !== 'attention' || tensor.attributes.scale === 1) return undefined;
   const { inputs, attributes } = tensor;
-  const [queries, mask, ...sides] = inputs as [Tensor, Tensor, ...Tensor[]];
+  const [queries, mask] = inputs as [Tensor, Tensor];
   let root = queries;
   while (root.operation === 'reshape') root = root.inputs[0]!;
   if (root.operation !== 'rotate') return undefined;
   const [x, ...angles] = root.inputs as [Tensor, Tensor, Tensor];
   const [cosine, sine] = angles.map((angle) => multiply(angle, constant(attributes.scale)));
-  const segments = attributes.segments.map((kind, index) => {
-    return { kind, keys: sides[2 * index]!, values: sides[2 * index + 1]! };
-  });
   const scaled = reshape(rotate(x, cosine!, sine!), queries.shape);
-  return attention(scaled, segments, mask, { ...attributes, scale: 1 });
+  return attention(scaled, listSegments(tensor), mask, { ...attributes, scale: 1 });
 };
 
 /** A cache is read and written in place (attention-in-place.ts); the kernel wants heads next to each other. */
