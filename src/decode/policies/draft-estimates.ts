@@ -9,11 +9,8 @@ import { LevelRates } from '../../draft/level-rates.js';
  */
 const recentDecay = 0.98;
 const longDecay = 0.998;
-/** Prior weights in steps: of the long-term rate, and of the level above. */
+/** Prior weight of the long-term rate, in steps. */
 const longWeight = 8;
-const levelWeight = 4;
-/** Acceptance at the first level before any step. */
-const initialRate = 0.6;
 
 export class DraftAcceptance {
   private readonly recent = new LevelRates(recentDecay);
@@ -39,9 +36,8 @@ export class DraftAcceptance {
   }
 
   expect(length: number): number {
-    let [longRate, survival, tokens] = [initialRate, this.proposalRate, 0];
-    for (let level = 0; level < length; level++) {
-      longRate = this.long.rateOf(level, longRate, levelWeight);
+    let [survival, tokens] = [this.proposalRate, 0];
+    for (const [level, longRate] of this.long.listRates(length).entries()) {
       survival *= this.recent.rateOf(level, longRate, longWeight);
       tokens += survival;
     }

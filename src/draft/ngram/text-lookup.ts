@@ -2,20 +2,18 @@
  * A lookup in a text with an estimate of how likely each token is right, and the choice between it and a drafter. Both
  * estimates are learned from this text alone, so the same text gives the same drafts.
  */
+import { sum } from '../../core/vector.js';
 import type { LookupDraft, MatchLengths } from '../drafter.js';
 import { LevelRates } from '../level-rates.js';
 import { LookupIndex, type VotedToken } from './lookup-index.js';
 
-/** Shares of votes are put into so many bins, each with the rate at which its tokens were right. */
+/** Shares of votes fall into bins. Each bin learns how often its tokens were right. */
 const bins = 10;
 /** How many tokens of a bin the share itself counts for. */
 const shareWeight = 8;
 const maxLevels = 16;
-/** Of the drafter: the first level before any step, and how many drafts the level above counts for. */
-const initialRate = 0.6;
-const levelWeight = 4;
 const drafterDecay = 0.95;
-/** A step of a drafter takes about so many times as long as one of a lookup. Not measured: drafts stay deterministic. */
+/** Duration of a drafter's step over that of a lookup's: a constant, because drafts must not depend on the clock. */
 const drafterCost = 1.4;
 
 interface Prediction {
@@ -63,8 +61,7 @@ export class TextLookup {
   /** The lookup's tokens if they should bring at least as many tokens for their cost as the drafter's; else none. */
   chooseTokens(length: number): readonly number[] {
     const { tokens, survival } = this.lookUp(length);
-    const expected = survival.reduce((sum, share) => sum + share, 0);
-    return (1 + expected) * drafterCost >= 1 + this.expectDrafted(length) ? tokens : [];
+    return (1 + sum(survival)) * drafterCost >= 1 + this.expectDrafted(length) ? tokens : [];
   }
 
   /** @param rates [level] the share accepted of those reached, up to the first 0 */
@@ -77,13 +74,8 @@ export class TextLookup {
   }
 
   private expectDrafted(length: number): number {
-    let [rate, reached, tokens] = [initialRate, 1, 0];
-    for (let level = 0; level < length; level++) {
-      rate = this.drafter.rateOf(level, rate, levelWeight);
-      reached *= rate;
-      tokens += reached;
-    }
-    return tokens;
+    let reached = 1;
+    return sum(this.drafter.listRates(length).map((rate) => (reached *= rate)));
   }
 
   private find(): readonly VotedToken[] {
