@@ -1,8 +1,8 @@
 /**
- * On an NVIDIA GPU: one pass over 1 to 64 rows, whether a row depends on the others in its pass, one step of the audit's
- * search beside PyTorch, all with random weights in the 1B, 7B and 13B shapes in bfloat16, and the agreement of the
- * bundled models with the CPU.
- * Options: [decoding,rows,audit-step,agreement [SHAPE,...]]   (the shape `tiny` also runs on the CPU)
+ * On an NVIDIA GPU: one pass over 1 to 64 rows, whether a row depends on the others in its pass, greedy decoding and one
+ * step of the audit's search beside PyTorch, all with random weights in the 1B, 7B and 13B shapes in bfloat16, and the
+ * agreement of the bundled models with the CPU.
+ * Options: [decoding,rows,tokens,audit-step,agreement [SHAPE,...]]   (the shape `tiny` also runs on the CPU)
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,6 +14,7 @@ import { Scorer } from '../src/audit/search/scoring.js';
 import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
 import { argmax } from '../src/core/vector.js';
+import { decodePlain, readPrefix } from '../src/decode/plain.js';
 import type { Target } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import type { Recording } from '../src/runtime/cuda/driver/device.js';
@@ -23,7 +24,7 @@ import { makeRandomPrompt, openBenchDevice, openRandomTarget } from './gpu-model
 import { type ShapeName, shapes, writeRandomEagle3 } from './random-checkpoint.js';
 import { printTable, time } from './stopwatch.js';
 
-const [parts = 'decoding,rows,audit-step,agreement', chosen = '1B,7B,13B'] = process.argv.slice(2);
+const [parts = 'decoding,rows,tokens,audit-step,agreement', chosen = '1B,7B,13B'] = process.argv.slice(2);
 const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
 const contexts = [64, 512];
 const rowCounts = [1, 5, 16, 64];
@@ -32,6 +33,7 @@ const replays = 50;
 for (const name of chosen.split(',') as ShapeName[]) {
   if (parts.includes('decoding')) await measureDecoding(name);
   if (parts.includes('rows')) await compareRows(name);
+  if (parts.includes('tokens')) await compareTokens(name);
   if (parts.includes('audit-step')) await compareAuditStep(name);
 }
 if (parts.includes('agreement')) await checkAgreement();
@@ -117,6 +119,26 @@ async function compareRows(name: ShapeName): Promise<void> {
 
 function largestDifference(left: Float32Array, right: Float32Array): number {
   return left.reduce((most, value, at) => Math.max(most, Math.abs(value - right[at]!)), 0);
+}
+
+/** PyTorch compiles its pass; its tokens stay on the GPU until the last, ours reach the host one by one. */
+async function compareTokens(name: ShapeName): Promise<void> {
+  const [before, count] = [60, 200];
+  const { runtime, device, name: deviceName } = openBenchDevice(name);
+  const { model } = openRandomTarget(name, runtime);
+  const random = createRandom(3, 'tokens');
+  const promptIds = Array.from({ length: before }, () => random.nextInteger(model.configuration.vocabularySize));
+  const prefix = await readPrefix(model, { reads: 'tokens', taps: [] }, promptIds.slice(0, -1));
+  const request = { sampling: { temperature: 0 }, seed: 0, maxNewTokens: count, stopIds: [], prefix, promptIds };
+  await compareWithTorch({
+    title: `${deviceName}, ${name} shape, ${count} tokens after ${before}, greedy`,
+    runtime,
+    turns: 5,
+    parts: { tokens: () => decodePlain(model, request) },
+    script: 'decoding.py',
+    settings: { ...sizesOf(model), before, tokens: count, threads: 2, gpu: device !== undefined },
+  });
+  await runtime.dispose();
 }
 
 async function compareAuditStep(name: ShapeName): Promise<void> {

@@ -20,7 +20,7 @@ const cases: Readonly<Record<string, string>> = {
   'training-step': 'one training step of EAGLE-3 and of a draft model, beside PyTorch',
   'training-gradients': "training gradients against PyTorch's; --write updates test/golden/training.json",
   loading: 'first token and peak memory of a 1.1 B checkpoint, cold and warm (npm run build first)',
-  gpu: 'on an NVIDIA GPU: decoding, audit step, and agreement with the CPU',
+  gpu: 'on an NVIDIA GPU: decoding and audit step beside PyTorch, and agreement with the CPU',
   fleet: 'the research table on 1 to 512 GPUs, simulated; --queue 10000 measures a queue',
   'guard-detection': 'what the guard detects, on audited attacks and benign prompts',
   'guard-live': 'the guard before a real server: attacks, benign requests, replay; --quick for a small run',

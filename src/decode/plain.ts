@@ -163,7 +163,6 @@ export function finishGeneration(
   };
 }
 
-// Reads the prompt in chunks to bound the size of attention scores.
 /**
  * The common beginning of several prompts, read once. Answers fork it and read its rows in place
  * (model/cache/cache-pool.ts).
@@ -206,6 +205,7 @@ export async function readPrefix(
   return { tokens: Int32Array.from(tokenIds.slice(0, cache.length)), cache, states };
 }
 
+// Reads the prompt in chunks to bound the size of attention scores.
 const prefillChunk = 256;
 
 interface PrefillOptions {
