@@ -127,9 +127,18 @@ async function compareTokens(name: ShapeName): Promise<void> {
   const { runtime, device, name: deviceName } = openBenchDevice(name);
   const { model } = openRandomTarget(name, runtime);
   const random = createRandom(3, 'tokens');
-  const promptIds = Array.from({ length: before }, () => random.nextInteger(model.configuration.vocabularySize));
+  const promptIds = Array.from({ length: before }, () =>
+    random.nextInteger(model.configuration.vocabularySize),
+  );
   const prefix = await readPrefix(model, { reads: 'tokens', taps: [] }, promptIds.slice(0, -1));
-  const request = { sampling: { temperature: 0 }, seed: 0, maxNewTokens: count, stopIds: [], prefix, promptIds };
+  const request = {
+    sampling: { temperature: 0 },
+    seed: 0,
+    maxNewTokens: count,
+    stopIds: [],
+    prefix,
+    promptIds,
+  };
   await compareWithTorch({
     title: `${deviceName}, ${name} shape, ${count} tokens after ${before}, greedy`,
     runtime,

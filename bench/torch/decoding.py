@@ -13,6 +13,8 @@ def create_parts(given):
     before, count = given['before'], given['tokens']
     size, length = hidden // heads, before + count
     caches = [tuple(torch.zeros(1, heads, length, size) for _ in range(2)) for _ in target.layers]
+    for cache in sum(caches, ()):
+        torch._dynamo.mark_static_address(cache)  # or no graph would hold what writes it
     columns = torch.arange(length)
     angles = columns.float()[:, None] * 10000.0 ** (-torch.arange(0, size, 2).float() / size)
     cos, sin = (part.to(torch.get_default_dtype()) for part in (angles.cos(), angles.sin()))

@@ -340,4 +340,32 @@ describeEmulated('a decoder', () => {
       { kernels: 5, products: 7 },
     ]);
   });
+
+  it('records one pass for all numbers of rows of its kernels', async () => {
+    let recordings = 0;
+    const emulated = createEmulatedDevice();
+    const record: Device['record'] = (work) => {
+      recordings += 1;
+      return emulated.record(work);
+    };
+    const models = new TinyModels(
+      { ...tiny, layerCount: 2 },
+      createCudaRuntime({ ...emulated, record }, { productType: 'bfloat16' }),
+    );
+    const { target } = await models.loadTarget();
+    const cache = target.createCache();
+    const counts: number[] = [];
+    // The first pass of its kernels launches them, the second is recorded; 4 rows have others than 5.
+    for (const rowCount of [5, 6, 8, 4, 7, 3, 5]) {
+      const { rows } = await target.forward({
+        tokens: new Int32Array(rowCount).fill(7),
+        cache,
+        want: ['argmax'],
+      });
+      rows.free();
+      counts.push(recordings);
+    }
+    await models.dispose();
+    expect(counts).toEqual([0, 1, 1, 1, 1, 2, 2]);
+  });
 });

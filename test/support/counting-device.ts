@@ -1,5 +1,5 @@
-/** A device that says what it was asked to launch. */
-import type { Device } from '../../src/runtime/cuda/driver/device.js';
+/** A device that says what it launched, itself or from a recording. */
+import type { Device, Recording } from '../../src/runtime/cuda/driver/device.js';
 
 export interface LaunchCounts {
   kernels: number;
@@ -8,6 +8,7 @@ export interface LaunchCounts {
 
 export function countLaunches(device: Device): { readonly device: Device; readonly counts: LaunchCounts } {
   const counts: LaunchCounts = { kernels: 0, products: 0 };
+  const recorded = new WeakMap<Recording, LaunchCounts>();
   return {
     counts,
     device: {
@@ -19,6 +20,20 @@ export function countLaunches(device: Device): { readonly device: Device; readon
       multiply(product) {
         counts.products += 1;
         device.multiply(product);
+      },
+      record(work) {
+        const before = { ...counts };
+        const recording = device.record(work);
+        const [kernels, products] = [counts.kernels - before.kernels, counts.products - before.products];
+        recorded.set(recording, { kernels, products });
+        Object.assign(counts, before);
+        return recording;
+      },
+      replay(recording) {
+        const { kernels, products } = recorded.get(recording)!;
+        counts.kernels += kernels;
+        counts.products += products;
+        device.replay(recording);
       },
     },
   };

@@ -24,7 +24,7 @@ import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
 import { layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
 import type { RowForms, RunPlan } from './run-plan.js';
-import { describeForms, findExact, listForms, planRun } from './run-plan.js';
+import { describeForms, findExact, listForms, planRun, roundRows } from './run-plan.js';
 import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
@@ -55,7 +55,7 @@ export class CudaProgram implements Program {
     string,
     { readonly plan: RunPlan; readonly layouts: Map<string, LaidRun> }
   >();
-  /** Symbols whose lengths are not rounded. */
+  /** Symbols whose lengths are not rounded before kernels are chosen. */
   private readonly exact: ReadonlySet<string>;
   private readonly forms: readonly RowForms[];
   private isDisposed = false;
@@ -138,9 +138,10 @@ export class CudaProgram implements Program {
     };
     this.runs.set(outputsKey, planned);
     const { plan, layouts } = planned;
-    const key = [...rounded].map(([name, length]) => `${name}=${length}`).join(' ');
+    const lengths = roundRows(rounded, this.forms, size, plan.exact);
+    const key = [...lengths].map(([name, length]) => `${name}=${length}`).join(' ');
     const laid = layouts.get(key) ?? {
-      layout: layOutRun(plan, sent, rounded),
+      layout: layOutRun(plan, sent, lengths),
       places: [],
       recording: undefined,
     };

@@ -70,21 +70,22 @@ export function planMemory(lifetimes: readonly Lifetime[]): MemoryPlan {
   const order = lifetimes
     .map((_, index) => index)
     .sort((a, b) => lifetimes[b]!.bytes - lifetimes[a]!.bytes || a - b);
-  const placed: number[] = [];
+  const placed: { readonly lifetime: Lifetime; readonly offset: number; readonly end: number }[] = []; // by offset
   let totalBytes = 0;
   for (const index of order) {
-    const { bytes, from, until } = lifetimes[index]!;
+    const lifetime = lifetimes[index]!;
+    const { bytes, from, until } = lifetime;
     const size = alignBytes(Math.max(bytes, 1));
-    const neighbours = placed
-      .filter((other) => lifetimes[other]!.from <= until && lifetimes[other]!.until >= from)
-      .sort((a, b) => offsets[a]! - offsets[b]!);
-    let offset = 0;
-    for (const other of neighbours) {
-      if (offset + size <= offsets[other]!) break;
-      offset = Math.max(offset, offsets[other]! + alignBytes(Math.max(lifetimes[other]!.bytes, 1)));
+    let [offset, at] = [0, 0];
+    for (const [place, other] of placed.entries()) {
+      if (other.lifetime.from > until || other.lifetime.until < from) continue;
+      if (offset + size <= other.offset) break;
+      offset = Math.max(offset, other.end);
+      at = place + 1;
     }
+    while (at < placed.length && placed[at]!.offset <= offset) at += 1;
+    placed.splice(at, 0, { lifetime, offset, end: offset + size });
     offsets[index] = offset;
-    placed.push(index);
     totalBytes = Math.max(totalBytes, offset + size);
   }
   return { offsets, totalBytes };

@@ -1,5 +1,5 @@
 /** What a run of certain outputs does, for any lengths. */
-import { type Dimension, formatDimension } from '../../../graph/dimension.js';
+import { type Dimension, type DimensionBindings, formatDimension } from '../../../graph/dimension.js';
 import type { Destination } from '../../program.js';
 import type { Schedule } from './schedule.js';
 import { type Place, type Step, readsOf, resultsOf } from './step.js';
@@ -10,6 +10,8 @@ export interface RunPlan {
   readonly hosted: readonly string[];
   readonly steps: readonly Step[];
   readonly values: readonly { readonly place: Place; readonly from: number; readonly until: number }[];
+  /** Symbols whose lengths are not rounded. */
+  readonly exact: ReadonlySet<string>;
 }
 
 export function planRun(
@@ -38,7 +40,7 @@ export function planRun(
       .filter(({ key }) => !placedApart.has(key))
       .map((place) => ({ place, from: at, until: until.get(place.key) ?? at })),
   );
-  return { schedule, hosted, steps, values };
+  return { schedule, hosted, steps, values, exact: findUnrounded(steps) };
 }
 
 export interface RowForms {
@@ -80,24 +82,55 @@ function findNeeded(
   return needed;
 }
 
-/** Symbols that products need exactly, that choose kernels, or that shorten something as they grow. */
+/** Symbols that choose kernels, and those of `findUnrounded`. */
 export function findExact(steps: readonly Step[]): ReadonlySet<string> {
-  const exact = new Set<string>();
-  const add = (dimension: Dimension, isWanted: (coefficient: number) => boolean): void => {
-    if (typeof dimension === 'number') return;
-    for (const { coefficient, symbols } of dimension.terms)
-      if (isWanted(coefficient)) for (const name of symbols) exact.add(name);
-  };
-  const visit = (step: Step): void => {
-    if (step.kind === 'small-batch') {
-      add(step.rows, () => true);
-      step.replaced.forEach(visit);
-    }
+  const small = steps.filter((step) => step.kind === 'small-batch');
+  const names = small.flatMap(({ rows }) => symbolsOf(rows));
+  return new Set([...names, ...findUnrounded([...steps, ...small.flatMap(({ replaced }) => replaced)])]);
+}
+
+/** Symbols that products need exactly, or that shorten something as they grow. */
+function findUnrounded(steps: readonly Step[]): ReadonlySet<string> {
+  const names = steps.flatMap((step) => {
     const tensors = step.kind === 'product' ? [step.tensor, ...step.tensor.inputs] : [];
-    for (const { shape } of tensors) for (const dimension of shape) add(dimension, () => true);
-    for (const { tensor } of resultsOf(step))
-      for (const dimension of tensor.shape) add(dimension, (coefficient) => coefficient < 0);
-  };
-  steps.forEach(visit);
-  return exact;
+    const shapes = resultsOf(step).map(({ tensor }) => tensor.shape);
+    return [
+      ...tensors.flatMap(({ shape }) => shape.flatMap((dimension) => symbolsOf(dimension))),
+      ...shapes.flatMap((shape) =>
+        shape.flatMap((dimension) => symbolsOf(dimension, (factor) => factor < 0)),
+      ),
+    ];
+  });
+  return new Set(names);
+}
+
+const symbolsOf = (dimension: Dimension, isWanted = (_factor: number): boolean => true): readonly string[] =>
+  typeof dimension === 'number'
+    ? []
+    : dimension.terms.flatMap(({ coefficient, symbols }) => (isWanted(coefficient) ? symbols : []));
+
+/**
+ * Rounds rows up to those that their kernels are for: runs of 5 to 8 rows share a layout. A single row or lane stays
+ * one.
+ */
+export function roundRows(
+  lengths: DimensionBindings,
+  forms: readonly RowForms[],
+  sizeOf: (dimension: Dimension) => number,
+  exact: ReadonlySet<string>,
+): DimensionBindings {
+  const fixed = new Set(exact);
+  const most = new Map<string, number>();
+  for (const { rows, bounds } of forms) {
+    const size = sizeOf(rows);
+    const bound = bounds.find((each) => each >= size);
+    const growing = symbolsOf(rows).filter((name) => lengths.get(name) !== 1);
+    const [name] = growing;
+    if (name !== undefined && bound !== undefined && growing.length === 1 && size === lengths.get(name))
+      most.set(name, Math.min(bound, most.get(name) ?? bound));
+    else for (const each of growing) fixed.add(each);
+  }
+  return new Map(
+    [...lengths].map(([name, length]) => [name, fixed.has(name) ? length : (most.get(name) ?? length)]),
+  );
 }
