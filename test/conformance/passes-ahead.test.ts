@@ -19,9 +19,9 @@ import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 const sizes = { ...tiny, layerCount: 2, contextLength: 32 };
 const prompt = randomTokens('ahead', 8, sizes.vocabularySize);
 
-/** Counts uploads (every pass has one) while a download is on its way, and what is on the device. */
+/** Counts uploads (every pass has one), those while a download is on its way, and recordings. */
 function watch(device: Device) {
-  const seen = { passes: 0, ahead: 0, allocations: 0 };
+  const seen = { passes: 0, ahead: 0, recordings: 0 };
   let downloads = 0;
   const watched: Device = {
     ...device,
@@ -29,6 +29,10 @@ function watch(device: Device) {
       seen.passes += 1;
       if (downloads > 0) seen.ahead += 1;
       device.upload(to, values);
+    },
+    record(work) {
+      seen.recordings += 1;
+      return device.record(work);
     },
     async download(from, into) {
       downloads += 1;
@@ -165,6 +169,21 @@ describeEmulated('a pass that starts ahead', () => {
     expect(together.map(({ tokenIds }) => tokenIds)).toEqual(alone.map(({ tokenIds }) => tokenIds));
     // The longer one goes on alone.
     expect(seen.ahead).toBeGreaterThan(before);
+    await models.dispose();
+  });
+
+  it('replays the recordings of requests before it', async () => {
+    const { models, target, seen, drafter } = await load(true);
+    const ask = async (): Promise<void> => {
+      await plain(target);
+      await draft(target, drafter);
+    };
+    // The first requests find other memory free than later ones.
+    for (let round = 0; round < 3; round++) await ask();
+    const { recordings } = seen;
+    expect(recordings).toBeGreaterThan(0);
+    for (let round = 0; round < 3; round++) await ask();
+    expect(seen.recordings).toBe(recordings);
     await models.dispose();
   });
 });

@@ -36,12 +36,13 @@ export function countMemory(
   const memory: MemoryCount = { liveBytes: 0 };
   const track = (data: Float32Array, width: number): CountedRows => {
     let isLive = true;
-    memory.liveBytes += data.byteLength;
+    const bytes = Math.max(1, data.byteLength); // an empty buffer, too, must be freed
+    memory.liveBytes += bytes;
     return new CountedRows(data, width, () => {
       if (!isLive) return;
       isLive = false;
       data.fill(NaN);
-      memory.liveBytes -= data.byteLength;
+      memory.liveBytes -= bytes;
     });
   };
   const count = (value: MixedValues[string]): MixedValues[string] =>

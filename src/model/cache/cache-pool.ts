@@ -210,8 +210,7 @@ export class CachePool {
     this.slots = Array.from({ length: this.slotCount }, (_, slot) =>
       this.storage.rows(slot * perSlot, perSlot),
     );
-    if (oldRows === 0) return;
-    for (let slot = 0; slot < this.slotCount; slot++)
+    for (let slot = 0; oldRows > 0 && slot < this.slotCount; slot++)
       this.storage.write(old.rows(slot * oldRows, oldRows), this.rowAt(slot, 0, 0));
     old.free();
   }

@@ -21,7 +21,8 @@ export interface RowCopy {
 
 /**
  * Reuses device memory by size. An allocation takes 0.1 ms or more, which is a lot for a pass of 4 ms, so the more
- * pieces of a size exist, the more are allocated at once.
+ * pieces of a size exist, the more are allocated at once. The lowest idle address goes first, so that requests that
+ * allocate alike get the same addresses, which recordings of passes need.
  */
 interface Slab {
   readonly address: Address;
@@ -34,7 +35,7 @@ interface Slab {
 const [maxPieces, maxBytes, shareOfDevice] = [16, 32 << 20, 1 / 256];
 
 export class PiecePool {
-  private readonly idle = new Map<number, Address[]>(); // by size
+  private readonly idle = new Map<number, Address[]>(); // by size, the lowest last
   private readonly slabs = new Map<Address, Slab>(); // by each of its pieces
   private readonly counts = new Map<number, number>(); // of pieces, by size
 
@@ -50,7 +51,9 @@ export class PiecePool {
   giveBack(address: Address): void {
     const slab = this.slabs.get(address)!;
     slab.idle += 1;
-    this.idle.get(slab.size)!.push(address);
+    const idle = this.idle.get(slab.size)!;
+    const above = idle.findLastIndex((other) => other > address);
+    idle.splice(above + 1, 0, address);
   }
 
   /** Frees slabs without a piece in use; returns whether there was any. */
@@ -91,7 +94,8 @@ export class PiecePool {
     this.counts.set(size, (this.counts.get(size) ?? 0) + slab.count);
     const [first, ...others] = piecesOf(slab);
     for (const piece of [first!, ...others]) this.slabs.set(piece, slab);
-    this.idle.set(size, [...(this.idle.get(size) ?? []), ...others]);
+    const idle = [...others, ...(this.idle.get(size) ?? [])];
+    this.idle.set(size, idle.sort((left, right) => (left < right ? 1 : -1))); // prettier-ignore
     return first!;
   }
 

@@ -33,6 +33,18 @@ describe('pieces of memory', () => {
     expect(asked).toEqual([512]);
   });
 
+  it('come in the order of their addresses, so that equal requests get equal ones', () => {
+    const pool = new PiecePool(createMemory(2 ** 30).device);
+    const request = (order: readonly number[]): bigint[] => {
+      const pieces = order.map(() => pool.take(512));
+      for (const place of order) pool.giveBack(pieces[place]!);
+      return pieces;
+    };
+    const first = request([0, 1, 2, 3, 4]);
+    expect(request([3, 1, 4, 2, 0])).toEqual(first);
+    expect(request([4, 3, 2, 1, 0])).toEqual(first);
+  });
+
   it('are all freed at the end, those in use too', () => {
     const { device, taken } = createMemory(2 ** 30);
     const pool = new PiecePool(device);
