@@ -5,7 +5,7 @@
 import type { Drafter } from '../draft/drafter.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
-import { type ChosenTokens, type ForwardResult, readChosen } from '../model/forward.js';
+import { allocatePass, type ForwardResult, freePass, type KeptPass, readChosen } from '../model/forward.js';
 import { type PassScheduler, runDirectly } from '../model/lanes/lane-program.js';
 import type { Runtime } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
@@ -23,7 +23,7 @@ interface Pass {
 
 /** Plain decoding: a pass over one token each. */
 export class PassesAhead {
-  private readonly chosen: ChosenTokens | undefined;
+  private readonly kept: KeptPass | undefined;
   /** The pass over a token that `next` has not been called with. */
   private ahead: Pass | undefined;
 
@@ -33,9 +33,8 @@ export class PassesAhead {
     private readonly scheduler: PassScheduler = runDirectly,
     private readonly reader: Pick<Drafter, 'reads' | 'taps'> = { reads: 'tokens', taps: [] },
   ) {
-    const { runtime } = model;
-    if (runtime.keepsTokens === true)
-      this.chosen = { argmax: runtime.allocate(1, 1), total: runtime.allocate(1, 1) };
+    const { runtime, configuration } = model;
+    if (runtime.keepsTokens === true) this.kept = allocatePass(runtime, configuration);
   }
 
   get isAhead(): boolean {
@@ -52,33 +51,32 @@ export class PassesAhead {
    * one will be asked for, as far as known.
    */
   async next(token: number, mayGoOn: boolean): Promise<Pass & { readonly token: number }> {
-    const { chosen, scheduler, cache, model } = this;
-    const into = scheduler.isAlone ? chosen : undefined;
+    const { kept, scheduler, cache, model } = this;
+    const into = scheduler.isAlone ? kept : undefined;
     const { token: known, states } = this.ahead ?? (await this.start(Int32Array.of(token), into));
     this.ahead = undefined;
     if (known !== undefined) return { token: known, states };
-    const before = { tokens: chosen!.argmax, cache: { length: cache.length - 1 } };
-    const reading = readChosen(model.name, chosen!, before);
+    const before = { tokens: kept!.argmax, cache: { length: cache.length - 1 } };
+    const reading = readChosen(model.name, kept!, before);
     if (mayGoOn && scheduler.isAlone && cache.length < model.configuration.contextLength) {
       reading.catch(() => undefined); // thrown below, unless this throws first
-      this.ahead = await this.start(chosen!.argmax, chosen);
+      this.ahead = await this.start(kept!.argmax, kept);
     }
-    return { token: (await reading)[0]!, states };
+    return { token: await reading, states };
   }
 
   free(): void {
     this.ahead?.states?.free();
-    this.chosen?.argmax.free();
-    this.chosen?.total.free();
+    if (this.kept !== undefined) freePass(this.kept);
   }
 
-  private async start(tokens: Int32Array | RowBuffer, into: ChosenTokens | undefined): Promise<Pass> {
+  private async start(tokens: Int32Array | RowBuffer, into: KeptPass | undefined): Promise<Pass> {
     const { model, cache, scheduler, reader } = this;
     const { reads, taps } = reader;
     const want = ['argmax' as const, ...(reads === 'tokens' ? [] : [reads])];
     const result = await model.forward({ tokens, cache, want, taps, scheduler, into });
     cache.appendAll(result.rows, 1);
-    result.rows.free();
+    if (result.rows !== into?.rows) result.rows.free();
     return { token: result.argmax?.[0], states: statesOf(reader, result) };
   }
 }

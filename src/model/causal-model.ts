@@ -139,7 +139,7 @@ export class CausalModel {
     };
     const wantsScores = want.includes('logits') || want.includes('argmax');
     const names = ['rows', ...want, ...(wantsScores ? ['total'] : [])];
-    const kept = into && { argmax: into.argmax, total: into.total };
+    const kept = into && { argmax: into.argmax, total: into.total, rows: into.rows };
     const outputs = await scheduler.run(await program, { inputs, cache, into: kept }, names);
     const isKept = outputs.argmax !== undefined && 'buffer' in outputs.argmax;
     if (wantsScores && !isKept) requireNumbers(this.name, floatsOf(outputs, 'total'), request);

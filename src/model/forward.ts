@@ -1,5 +1,7 @@
 import { MistletoeError } from '../core/errors.js';
+import type { Runtime } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
+import { type CacheSizes, countPositionBytes } from './cache/cache-pool.js';
 import type { ModelConfiguration } from './configuration.js';
 import type { KvCache } from './cache/kv-cache.js';
 import type { PassScheduler } from './lanes/lane-program.js';
@@ -18,8 +20,8 @@ export interface ForwardRequest {
   readonly want: readonly ForwardOutput[];
   readonly taps?: readonly number[] | undefined;
   readonly scheduler?: PassScheduler | undefined;
-  /** Keeps the argmax in the runtime, if the sequence has the pass for itself. */
-  readonly into?: ChosenTokens | undefined;
+  /** Keeps the argmax in the runtime, if the sequence has the pass for itself. Its rows are not to be freed. */
+  readonly into?: KeptPass | undefined;
 }
 
 type PassRows = Pick<ForwardRequest, 'tokens' | 'parents' | 'select'> & {
@@ -27,22 +29,37 @@ type PassRows = Pick<ForwardRequest, 'tokens' | 'parents' | 'select'> & {
   readonly cache: Pick<KvCache, 'length'>;
 };
 
-/** Tokens in the runtime, for the next pass. */
-export interface ChosenTokens {
-  readonly argmax: RowBuffer; // [selected], the bits of int32
-  /** Sums of the scores, which reveal NaN. */
-  readonly total: RowBuffer; // [selected]
+/** What a pass over one row leaves in the runtime, always in the same place, for the next pass. */
+export interface KeptPass {
+  /** The bits of int32. */
+  readonly argmax: RowBuffer;
+  /** The sum of the scores, which reveals NaN. */
+  readonly total: RowBuffer;
+  /** Both, to be read at once. */
+  readonly chosen: RowBuffer;
+  /** Keys and values. */
+  readonly rows: RowBuffer;
+}
+
+/** In values: kernels write up to 16 bytes at once. */
+const totalAt = 4;
+
+export function allocatePass(runtime: Runtime, sizes: CacheSizes): KeptPass {
+  const chosen = runtime.allocate(totalAt + 1, 1);
+  const rows = runtime.allocate(countPositionBytes(sizes) / 4, 1);
+  return { argmax: chosen.rows(0, 1), total: chosen.rows(totalAt, 1), chosen, rows };
+}
+
+export function freePass({ chosen, rows }: KeptPass): void {
+  chosen.free();
+  rows.free();
 }
 
 /** Starts reading what the last pass chose: programs that are started later do not change it. */
-export async function readChosen(
-  name: string,
-  { argmax, total }: ChosenTokens,
-  rows: PassRows,
-): Promise<Int32Array> {
-  const [chosen, totals] = await Promise.all([argmax.read(), total.read()]);
-  requireNumbers(name, totals, rows);
-  return new Int32Array(chosen.buffer);
+export async function readChosen(name: string, { chosen }: KeptPass, rows: PassRows): Promise<number> {
+  const read = await chosen.read();
+  requireNumbers(name, read.subarray(totalAt), rows);
+  return new Int32Array(read.buffer)[0]!;
 }
 
 export interface ForwardResult {

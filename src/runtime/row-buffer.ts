@@ -15,9 +15,35 @@ export interface RowBuffer {
   write(values: Float32Array | RowBuffer, at?: number): void;
   /** Row places[i] becomes row picks[i] of another buffer. */
   copyRows(source: RowBuffer, picks: ArrayLike<number>, places: ArrayLike<number>): void;
+  copyBlocks(source: RowBuffer, blocks: RowBlocks): void;
   read(): Promise<Float32Array>;
   /** Returns the memory at once; unused buffers are also collected eventually. */
   free(): void;
+}
+
+/** Blocks of rows of another buffer, at regular distances in both. */
+export interface RowBlocks {
+  readonly count: number;
+  readonly rows: number;
+  /** The first row of the first block, and from block to block. */
+  readonly from: number;
+  readonly fromStep: number;
+  readonly to: number;
+  readonly toStep: number;
+  /** From row to row of a block. */
+  readonly fromRowStep: number;
+  readonly toRowStep: number;
+}
+
+/** All rows lie between the first and the last. */
+export function requireBlocks(
+  target: Pick<RowBuffer, 'rowCount'>,
+  source: Pick<RowBuffer, 'rowCount'>,
+  { count, rows, from, to, ...steps }: RowBlocks,
+): void {
+  const spanOf = (step: number, rowStep: number): number => (count - 1) * step + (rows - 1) * rowStep + 1;
+  requireRows(source, from, spanOf(steps.fromStep, steps.fromRowStep));
+  requireRows(target, to, spanOf(steps.toStep, steps.toRowStep));
 }
 
 export class HostRows implements RowBuffer {
@@ -65,6 +91,23 @@ export class HostRows implements RowBuffer {
       copyValues(from, pick * width, data, place * width, run * width);
       index += run;
     }
+  }
+
+  copyBlocks(source: RowBuffer, blocks: RowBlocks): void {
+    const { count, rows, from, fromStep, fromRowStep, to, toStep, toRowStep } = blocks;
+    if (count === 0 || rows === 0) return;
+    requireBlocks(this, source, blocks);
+    const { data, width } = this;
+    const values = hostDataOf(source);
+    const together = fromRowStep === 1 && toRowStep === 1 ? rows : 1;
+    for (let block = 0; block < count; block++)
+      for (let row = 0; row < rows; row += together) {
+        const [start, at] = [
+          from + block * fromStep + row * fromRowStep,
+          to + block * toStep + row * toRowStep,
+        ];
+        copyValues(values, start * width, data, at * width, together * width);
+      }
   }
 
   read(): Promise<Float32Array> {

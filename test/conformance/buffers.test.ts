@@ -80,8 +80,48 @@ describe.each(runtimes)('buffers of $name', (runtime) => {
     expect(await read(pickRows(runtime, all, [2, 3, 0, 1, 1]))).toEqual([3, 4, 1, 2, 2]);
   });
 
+  it('copy blocks of rows at any distances', async () => {
+    const small = fc.integer({ min: 0, max: 3 });
+    const record = fc.record({
+      ...{ count: small, rows: small, from: small, fromStep: small, fromRowStep: small, to: small },
+      // Rows that are written twice could come in any order.
+      ...{ toRowStep: fc.integer({ min: 1, max: 3 }), gap: small },
+    });
+    await fc.assert(
+      fc.asyncProperty(record, async ({ gap, ...sizes }) => {
+        const blocks = { ...sizes, toStep: sizes.rows * sizes.toRowStep + gap };
+        const expected = Array.from({ length: 60 }, () => [0, 0]);
+        const source = Array.from({ length: 20 }, (_, row) => [row + 1, -row - 1]);
+        for (let block = 0; block < blocks.count; block++)
+          for (let row = 0; row < blocks.rows; row++)
+            expected[blocks.to + block * blocks.toStep + row * blocks.toRowStep] =
+              source[blocks.from + block * blocks.fromStep + row * blocks.fromRowStep]!;
+        const target = runtime.allocate(60, 2);
+        target.copyBlocks(fill(runtime, source), blocks);
+        expect(await read(target)).toEqual(expected.flat());
+      }),
+      { numRuns: 50 },
+    );
+  });
+
   it('refuse rows that they do not have, and rows of another width', () => {
     const buffer = runtime.allocate(3, 2);
+    const blocks = {
+      count: 2,
+      rows: 1,
+      from: 0,
+      fromStep: 0,
+      fromRowStep: 0,
+      to: 0,
+      toStep: 3,
+      toRowStep: 1,
+    };
+    expect(() => {
+      buffer.copyBlocks(runtime.allocate(1, 2), blocks);
+    }).toThrow('Rows 0 to 4 were asked for in a buffer of 3.');
+    expect(() => {
+      buffer.copyBlocks(runtime.allocate(1, 2), { ...blocks, toStep: 1, fromStep: 1 });
+    }).toThrow('Rows 0 to 2 were asked for in a buffer of 1.');
     expect(() => buffer.rows(2, 2)).toThrow('Rows 2 to 4 were asked for in a buffer of 3.');
     expect(() => {
       buffer.write(Float32Array.of(1, 2), 3);

@@ -10,6 +10,7 @@ import { concatenate, reshape } from '../../src/graph/operations/shaping.js';
 import type { KvCache } from '../../src/model/cache/kv-cache.js';
 import { blocked } from '../../src/model/attention-inputs.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
+import type { Device } from '../../src/runtime/cuda/driver/device.js';
 import { float32 } from '../../src/runtime/program.js';
 import { createInterpreter } from '../oracle/interpreter.js';
 import { type LaunchCounts, countLaunches } from '../support/counting-device.js';

@@ -7,7 +7,7 @@
  */
 import type { HalfType } from '../../core/half-floats.js';
 import { resident, type ResidentValue, type Runtime, type TensorValue } from '../../runtime/program.js';
-import type { RowBuffer } from '../../runtime/row-buffer.js';
+import type { RowBlocks, RowBuffer } from '../../runtime/row-buffer.js';
 import { HeadRows } from './head-rows.js';
 
 /**
@@ -167,11 +167,20 @@ export class CachePool {
     picks: ArrayLike<number>,
   ): void {
     const source = rows.withWidth(this.rowSize);
-    const perSlot = source.rowCount / this.slotCount;
-    this.copy(source, picks.length, {
-      from: (slot, index) => slot * perSlot + picks[index]!,
-      to: (slot, index) => this.rowAt(slot, start + index, lane),
-    });
+    const fromStep = source.rowCount / this.slotCount;
+    for (let index = 0; index < picks.length;) {
+      const from = picks[index]!;
+      let run = 1;
+      while (index + run < picks.length && picks[index + run] === from + run) run += 1;
+      this.copy(source, {
+        rows: run,
+        from,
+        fromStep,
+        fromRowStep: 1,
+        to: this.rowAt(0, start + index, lane),
+      });
+      index += run;
+    }
     this.written[lane] = Math.max(this.written[lane]!, start + picks.length);
     this.heads?.write(start, rows, picks);
   }
@@ -180,20 +189,16 @@ export class CachePool {
   takeLane(lane: number, pieces: readonly LanePiece[]): void {
     let positions = 0;
     for (const { pool, lane: fromLane, start, count } of pieces) {
-      const at = positions;
-      this.copy(pool.storage, count, {
-        from: (slot, index) => pool.rowAt(slot, start + index, fromLane),
-        to: (slot, index) => this.rowAt(slot, at + index, lane),
-      });
+      const from = pool.rowAt(0, start, fromLane);
+      const steps = { fromStep: pool.slotRows, fromRowStep: pool.lanes };
+      this.copy(pool.storage, { rows: count, from, ...steps, to: this.rowAt(0, positions, lane) });
       positions += count;
     }
     const old = this.written[lane]! - positions;
     if (old > 0) {
       const zeros = this.runtime.allocate(1, this.rowSize);
-      this.copy(zeros, old, {
-        from: () => 0,
-        to: (slot, index) => this.rowAt(slot, positions + index, lane),
-      });
+      const steps = { fromStep: 0, fromRowStep: 0 };
+      this.copy(zeros, { rows: old, from: 0, ...steps, to: this.rowAt(0, positions, lane) });
       zeros.free();
     }
     this.written[lane] = positions;
@@ -205,7 +210,7 @@ export class CachePool {
     if (positions <= this.capacity) return;
     const [old, oldRows] = [this.storage, this.storage.rowCount / this.slotCount];
     this.capacity = Math.max(positions, 2 * this.capacity);
-    const perSlot = (this.capacity + 1) * this.lanes;
+    const perSlot = this.slotRows;
     this.storage = this.runtime.allocate(this.slotCount * perSlot, this.rowSize);
     this.slots = Array.from({ length: this.slotCount }, (_, slot) =>
       this.storage.rows(slot * perSlot, perSlot),
@@ -220,26 +225,19 @@ export class CachePool {
     this.heads?.free();
   }
 
+  private get slotRows(): number {
+    return (this.capacity + 1) * this.lanes;
+  }
+
   private rowAt(slot: number, position: number, lane: number): number {
-    return (slot * (this.capacity + 1) + position) * this.lanes + lane;
+    return slot * this.slotRows + position * this.lanes + lane;
   }
 
-  private copy(source: RowBuffer, count: number, { from, to }: RowPlaces): void {
-    const picks = new Int32Array(this.slotCount * count);
-    const places = new Int32Array(this.slotCount * count);
-    for (let slot = 0; slot < this.slotCount; slot++) {
-      for (let index = 0; index < count; index++) {
-        picks[slot * count + index] = from(slot, index);
-        places[slot * count + index] = to(slot, index);
-      }
-    }
-    this.storage.copyRows(source, picks, places);
+  /** Positions of a lane, in all slots. */
+  private copy(source: RowBuffer, blocks: Omit<RowBlocks, 'count' | 'toStep' | 'toRowStep'>): void {
+    const steps = { toStep: this.slotRows, toRowStep: this.lanes };
+    this.storage.copyBlocks(source, { ...blocks, count: this.slotCount, ...steps });
   }
-}
-
-interface RowPlaces {
-  readonly from: (slot: number, index: number) => number;
-  readonly to: (slot: number, index: number) => number;
 }
 
 /**

@@ -88,19 +88,14 @@ export class HeadRows {
 
   private copy(source: RowBuffer, capacity: number, positions: number): void {
     const { keyValueHeadCount: heads, headSize } = this.sizes;
-    const count = positions - this.valid;
-    const picks = new Int32Array(this.slotCount * heads * count);
-    const places = new Int32Array(picks.length);
-    let at = 0;
-    for (let slot = 0; slot < this.slotCount; slot++) {
-      for (let head = 0; head < heads; head++) {
-        for (let position = this.valid; position < positions; position++) {
-          picks[at] = (slot * capacity + position) * heads + head;
-          places[at++] = (slot * heads + head) * this.room + position;
-        }
-      }
-    }
-    this.storage.copyRows(source.withWidth(headSize), picks, places);
+    const { valid, room, slotCount } = this;
+    const rows = source.withWidth(headSize);
+    for (let head = 0; head < heads; head++)
+      this.storage.copyBlocks(rows, {
+        ...{ count: slotCount, rows: positions - valid },
+        ...{ from: valid * heads + head, fromStep: capacity * heads, fromRowStep: heads },
+        ...{ to: head * room + valid, toStep: heads * room, toRowStep: 1 },
+      });
   }
 }
 

@@ -3,12 +3,19 @@
  * kept by size and reused: all work is on one stream, so a new owner writes only after the last reader is done. Owners
  * free their rows.
  */
-import type { Address, Device, KernelModule } from './device.js';
+import type { RowBlocks } from '../../row-buffer.js';
+import type { Address, Device, Kernel, KernelModule, Launch } from './device.js';
 
 export interface Allocation {
   readonly address: Address;
   readonly bytes: number;
   free(): void;
+}
+
+export interface BlockCopy extends Omit<RowBlocks, 'to' | 'from'> {
+  readonly to: Address;
+  readonly from: Address;
+  readonly width: number;
 }
 
 export interface RowCopy {
@@ -112,7 +119,7 @@ export class PiecePool {
 const piecesOf = ({ address, size, count }: Slab): readonly Address[] =>
   Array.from({ length: count }, (_, index) => address + BigInt(index * size));
 
-const copyRowsSource = `
+const copySource = `
 extern "C" __global__ void copyRows(const int* sizes, float* to, const float* from, const int* picks, const int* places) {
   const int count = sizes[0];
   const int width = sizes[1];
@@ -121,6 +128,17 @@ extern "C" __global__ void copyRows(const int* sizes, float* to, const float* fr
     const int row = (int)(at / width);
     const int column = (int)(at % width);
     to[(long long)places[row] * width + column] = from[(long long)picks[row] * width + column];
+  }
+}
+
+extern "C" __global__ void copyBlocks(float* to, const float* from, int width, int count, int rows, int fromStep, int fromRowStep, int toStep, int toRowStep) {
+  const long long total = (long long)count * rows * width;
+  for (long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x; at < total; at += (long long)gridDim.x * blockDim.x) {
+    const int column = (int)(at % width);
+    const long long line = at / width;
+    const long long row = line % rows;
+    const long long block = line / rows;
+    to[(block * toStep + row * toRowStep) * width + column] = from[(block * fromStep + row * fromRowStep) * width + column];
   }
 }
 `;
@@ -135,6 +153,11 @@ function roundUp(bytes: number): number {
   const step = 2 ** Math.max(9, Math.floor(Math.log2(bytes)) - 3);
   return Math.ceil(bytes / step) * step;
 }
+
+const copyThreads = (values: number): Pick<Launch, 'grid' | 'block'> => ({
+  grid: [Math.max(1, Math.min(65_535, Math.ceil(values / 256))), 1, 1],
+  block: 256,
+});
 
 export class DeviceMemory {
   private readonly pieces: PiecePool;
@@ -177,8 +200,21 @@ export class DeviceMemory {
     return this.arena.address;
   }
 
+  /** Without lists, which would have to be uploaded. */
+  copyBlocks({ to, from, width, count, rows, fromStep, fromRowStep, toStep, toRowStep }: BlockCopy): void {
+    this.device.launch({
+      kernel: this.copyKernel('copyBlocks'),
+      ...copyThreads(count * rows * width),
+      arguments: [to, from, width, count, rows, fromStep, fromRowStep, toStep, toRowStep],
+    });
+  }
+
+  private copyKernel(name: 'copyRows' | 'copyBlocks'): Kernel {
+    this.copying ??= this.device.compile(copySource);
+    return this.copying.kernel(name);
+  }
+
   copyRows({ to, from, width, picks, places }: RowCopy): void {
-    this.copying ??= this.device.compile(copyRowsSource);
     const count = picks.length;
     const sizes = new Int32Array(2 + 2 * count);
     sizes.set([count, width]);
@@ -188,9 +224,8 @@ export class DeviceMemory {
     this.device.upload(list.address, sizes);
     const at = (index: number): Address => list.address + BigInt(4 * index);
     this.device.launch({
-      kernel: this.copying.kernel('copyRows'),
-      grid: [Math.max(1, Math.min(65_535, Math.ceil((count * width) / 256))), 1, 1],
-      block: 256,
+      kernel: this.copyKernel('copyRows'),
+      ...copyThreads(count * width),
       arguments: [list.address, to, from, at(2), at(2 + count)],
     });
     list.free();

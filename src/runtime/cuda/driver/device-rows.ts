@@ -1,6 +1,6 @@
 /** Rows in device memory. Views share an allocation, which is returned when freed or when no view is left. */
 import { MistletoeError } from '../../../core/errors.js';
-import { type RowBuffer, countRows, requireRows } from '../../row-buffer.js';
+import { type RowBlocks, type RowBuffer, countRows, requireBlocks, requireRows } from '../../row-buffer.js';
 import type { Allocation, DeviceMemory } from './device-memory.js';
 import type { Address } from './device.js';
 
@@ -51,6 +51,14 @@ export class DeviceRows implements RowBuffer {
     this.memory.copyRows({ to: this.address, from: address, width, ...rows });
   }
 
+  copyBlocks(source: RowBuffer, blocks: RowBlocks): void {
+    const given = deviceRowsOf(source, this.memory);
+    if (blocks.count === 0 || blocks.rows === 0) return;
+    requireBlocks(this, given, blocks);
+    const [to, from] = [this.addressOf(blocks.to), given.addressOf(blocks.from)];
+    this.memory.copyBlocks({ ...blocks, to, from, width: this.width });
+  }
+
   async read(): Promise<Float32Array> {
     const values = new Float32Array(this.rowCount * this.width);
     if (values.length > 0) await this.memory.device.download(this.address, values);
@@ -59,6 +67,15 @@ export class DeviceRows implements RowBuffer {
 
   free(): void {
     this.allocation.free();
+  }
+
+  overlaps(other: RowBuffer): boolean {
+    const { address, end } = deviceRowsOf(other, this.memory);
+    return this.address < end && address < this.end;
+  }
+
+  private get end(): Address {
+    return this.addressOf(this.rowCount);
   }
 
   requireSize(values: number): void {

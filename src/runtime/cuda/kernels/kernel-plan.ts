@@ -216,8 +216,13 @@ export function finishKernel(
   };
 }
 
-export interface RowWriting extends Writing {
-  readonly element: () => string;
+export interface RowWriting extends Writing, RowElements {}
+
+export interface RowElements {
+  readonly text: KernelText;
+  readonly element: () => string; // at `j` of `row`
+  /** Where the row lies in memory, as float4; undefined if its elements are computed or not aligned. */
+  readonly fours: string | undefined;
 }
 
 export function overRow(text: KernelText, write: () => void): void {
@@ -229,23 +234,39 @@ export function overRow(text: KernelText, write: () => void): void {
 const together = 8;
 
 /** Like overRow, with the element at `j` as `value`. */
-export function overElements(text: KernelText, element: () => string, write: () => void): void {
-  text.block(`for (int first = threadIdx.x; first < width; first += ${together} * blockDim.x)`, () => {
-    text.line(`float ahead[${together}];`);
+export function overElements({ text, element, fours }: RowElements, write: () => void): void {
+  const [type, groups] = fours === undefined ? ['float', 'width'] : ['float4', 'width / 4'];
+  text.block(`for (int first = threadIdx.x; first < ${groups}; first += ${together} * blockDim.x)`, () => {
+    text.line(`${type} ahead[${together}];`);
     text.unroll('u', together, () => {
       text.line('const int j = first + u * blockDim.x;');
-      text.block('if (j < width)', () => text.line(`ahead[u] = ${element()};`));
+      text.block(`if (j < ${groups})`, () =>
+        text.line(`ahead[u] = ${fours === undefined ? element() : `${fours}[j]`};`),
+      );
     });
     text.unroll('u', together, () => {
-      text.line('const int j = first + u * blockDim.x;');
-      text.line('const float value = ahead[u];');
-      text.block('if (j < width)', write);
+      text.line('const int group = first + u * blockDim.x;');
+      text.block(`if (group < ${groups})`, () => {
+        const each = (value: string, j: string): void => {
+          text.block('', () => {
+            text.line(`const int j = ${j};`);
+            text.line(`const float value = ${value};`);
+            write();
+          });
+        };
+        if (fours === undefined) each('ahead[u]', 'group');
+        else
+          ['x', 'y', 'z', 'w'].forEach((field, e) => {
+            each(`ahead[u].${field}`, `4 * group + ${e}`);
+          });
+      });
     });
   });
 }
 
-export function writeMaximum({ text, element }: RowWriting): void {
+export function writeMaximum(writing: RowWriting): void {
+  const { text } = writing;
   text.line('float part = -INFINITY;');
-  overElements(text, element, () => text.line('part = fmaxf(part, value);'));
+  overElements(writing, () => text.line('part = fmaxf(part, value);'));
   text.line('const float largest = blockMaximum(part);');
 }

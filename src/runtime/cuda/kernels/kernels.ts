@@ -13,9 +13,10 @@ import {
   writeKernel,
   writeMaximum,
 } from './kernel-plan.js';
-import type { KernelOperand } from './kernel-text.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
+import { rootOf } from '../programs/step.js';
 import { writeDraw, writeKeepLikeliest } from './drawing-kernels.js';
-import { planWideMap, planWideNorm } from './wide-kernels.js';
+import { isAligned, planWideMap, planWideNorm } from './wide-kernels.js';
 
 export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand): KernelPlan {
   const wide = planWideMap(tensor, result, find);
@@ -79,22 +80,22 @@ const rowOperations: {
 
 function writeExponentials(writing: RowWriting): string {
   writeMaximum(writing);
-  const { text, element } = writing;
+  const { text } = writing;
   text.line('float powers = 0.0f;');
-  overElements(text, element, () => text.line('powers += expf(value - largest);'));
+  overElements(writing, () => text.line('powers += expf(value - largest);'));
   text.line('const float total = blockSum(powers);');
   return 'total';
 }
 
 /** Takes the next in rank `count` times: `bound` at `last`. */
 function writeRanks(writing: RowWriting, count: number, take: (writing: RowWriting) => void): void {
-  const { text, element } = writing;
+  const { text } = writing;
   text.line('float bound = INFINITY;');
   text.line('int last = -1;');
   text.block(`for (int rank = 0; rank < ${count}; rank++)`, () => {
     text.line('float best = -INFINITY;');
     text.line('int place = 0x7fffffff;');
-    overElements(text, element, () => {
+    overElements(writing, () => {
       text.line(
         'if ((rank == 0 || comesBefore(bound, last, value, j)) && comesBefore(value, j, best, place)) { best = value; place = j; }',
       );
@@ -127,9 +128,17 @@ export function planRows(tensor: RowTensor, result: KernelOperand, find: FindOpe
         return code.element(x!, { axes: [...axes, 'j'] });
       };
       const write = rowOperations[tensor.operation] as (tensor: Tensor, writing: RowWriting) => void;
-      write(tensor, { ...writing, element });
+      write(tensor, { ...writing, element, fours: findFours(text, x!, find) });
     });
   });
+}
+
+function findFours(text: KernelText, x: Tensor, find: FindOperand): string | undefined {
+  const [operand, width] = [find(rootOf(x)), x.shape.at(-1)!];
+  if (operand?.type !== 'float32' || typeof width !== 'number' || width % 4 !== 0) return undefined;
+  return isAligned(rootOf(x))
+    ? `((const float4*)${text.pointer(operand)} + (long long)row * ${width / 4})`
+    : undefined;
 }
 
 export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: FindOperand): KernelPlan {
@@ -151,7 +160,9 @@ export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: Fi
         });
         return code.element(x!, { axes: index });
       };
-      overElements(text, element, () => text.line('part += value;'));
+      const isLast = axes.length === 1 && axes[0] === x!.shape.length - 1;
+      const fours = isLast ? findFours(text, x!, find) : undefined;
+      overElements({ text, element, fours }, () => text.line('part += value;'));
       text.line('const float total = blockSum(part);');
       text.block('if (threadIdx.x == 0)', () => text.store(result, 'row', 'total'));
     });

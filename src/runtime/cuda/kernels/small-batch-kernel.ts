@@ -340,13 +340,22 @@ function storeParts(writing: SmallBatchWriting): void {
   });
 }
 
-/** The element of `ownPart` at `row` and `place`, from its products `total0`, `total1`. */
-export function storeElement(text: KernelText, work: SmallBatchWork, find: FindOperand): void {
+/**
+ * The element of `ownPart` at `row` and `place`, from its products `total0`, `total1`.
+ * @param known operands that were read before
+ */
+export function storeElement(
+  text: KernelText,
+  work: SmallBatchWork,
+  find: FindOperand,
+  known: ReadonlyMap<Tensor, string> = new Map(),
+): void {
   text.line('const int at = row * ownColumns + place;');
   work.parts.forEach(({ products, tensor, result }, index) => {
-    const names = new Map(
-      products.map((product, m) => [product.tensor, roundOne(product.type, `total${m}`)]),
-    );
+    const names = new Map([
+      ...known,
+      ...products.map((product, m) => [product.tensor, roundOne(product.type, `total${m}`)] as const),
+    ]);
     const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
     const code = new ElementCode(text, others, { at: 'at', names });
     text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {

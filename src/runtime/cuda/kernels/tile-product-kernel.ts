@@ -9,8 +9,9 @@
  * before the kernel that makes the rows has ended.
  */
 import type { HalfType } from '../../../core/half-floats.js';
-import type { TensorOf } from '../../../graph/tensor.js';
-import type { FindOperand } from './element-code.js';
+import { equalShapes } from '../../../graph/dimension.js';
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import { type FindOperand, isElementwise } from './element-code.js';
 import { type KernelPlan, finishKernel } from './kernel-plan.js';
 import {
   type SmallBatchWork,
@@ -68,8 +69,8 @@ export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: n
   const loads = inner / placesOfLoad;
   // A processor with a single block needs more loads in flight, and has registers for them.
   const resident = tiles >= 8 || (tiles === 1 && units <= processors) ? 1 : 2;
-  const depth = tiles > 1 || matrices > 1 ? 1 : resident === 1 ? 4 : 2;
   const turns = Math.ceil(loads / (loadsOfTurn * warps));
+  const depth = Math.min(turns, tiles > 1 || matrices > 1 ? 1 : resident === 1 ? 4 : 2);
   const allTurns = Math.ceil(turns / depth) * depth;
   return finishKernel(
     parts.map(({ result }) => result),
@@ -90,8 +91,9 @@ export function planTileProduct(work: SmallBatchWork, find: FindOperand, rows: n
       text.line(`uint4 given[${tiles}];`);
       loadRows('given', stepPlace(writing, '0', 0));
       text.block(`while (unit < ${units})`, () => {
+        const addends = readAddends(writing);
         addUp(writing, loadRows);
-        storeSums(writing);
+        storeSums(writing, addends);
       });
     },
     normThreads,
@@ -238,8 +240,38 @@ function multiplyStep(writing: TileProduct, step: 'even' | 'odd', loadNext: () =
   });
 }
 
+/**
+ * What is added to the products, such as the residual stream: it arrives while they are computed. Of several tiles, a
+ * thread stores more elements than it has registers for.
+ */
+function readAddends({ text, work, find, tiles }: TileProduct): ReadonlyMap<Tensor, string> {
+  const { tensor, products } = work.parts[0]!;
+  const isProduct = (node: Tensor): boolean => products.some((product) => product.tensor === node);
+  const visit = (node: Tensor): readonly Tensor[] => {
+    if (isProduct(node)) return [];
+    if (node !== tensor && find(node) !== undefined) return [node];
+    const isSame = (side: Tensor): boolean =>
+      node.operation === 'reshape' || equalShapes(side.shape, node.shape);
+    return isElementwise(node) ? node.inputs.filter(isSame).flatMap(visit) : [];
+  };
+  const found = tiles === 1 && work.parts.length === 1 ? [...new Set(visit(tensor))] : [];
+  const addends = found.filter((node) => find(node)!.type === 'float32');
+  if (addends.length > 0) {
+    text.line(`const int spotAhead = line + threadIdx.x % ${tileLines};`);
+    text.line(`const int rowAhead = threadIdx.x / ${tileLines};`);
+    text.line('const bool isStored = rowAhead < rows && spotAhead < columns;');
+  }
+  return new Map(
+    addends.map((node, index) => {
+      const from = `${text.pointer(find(node)!)} + rowAhead * columns + spotAhead`;
+      text.line(`const float addend${index} = isStored ? readFresh(${from}) : 0.0f;`);
+      return [node, `addend${index}`];
+    }),
+  );
+}
+
 /** Joins the warps' sums of 16 lines and up to 16 rows at a time. */
-function storeSums(writing: TileProduct): void {
+function storeSums(writing: TileProduct, addends: ReadonlyMap<Tensor, string>): void {
   const { text, work, find, tiles, lineTiles, matrices } = writing;
   const together = Math.min(tiles, 2);
   range(lineTiles).forEach((l) => {
@@ -263,7 +295,7 @@ function storeSums(writing: TileProduct): void {
           text.line('#pragma unroll');
           text.line(`for (int w = 0; w < ${warps}; w++) total${m} += sums[${m}][w][own][spot];`);
         });
-        storeElement(text, work, find);
+        storeElement(text, work, find, addends);
       });
       text.line('__syncthreads();');
     });

@@ -129,7 +129,7 @@ function isDivided(shape: Shape): boolean {
 }
 
 /** Inputs may be rows of a longer buffer, so they may be unaligned for 16-byte loads. */
-function isAligned({ operation, shape }: Tensor): boolean {
+export function isAligned({ operation, shape }: Tensor): boolean {
   const width = shape.at(-1);
   return operation !== 'input' || (typeof width === 'number' && width % 4 === 0);
 }

@@ -41,12 +41,18 @@ export interface ProgramParts {
 
 /** Recorded when a run repeats with everything at the same addresses. */
 interface LaidRun extends RecordedRun {
+  readonly plan: RunPlan;
   readonly layout: RunLayout;
   places: readonly Address[];
 }
 
 /** The least recently used goes first. */
 const maxLayouts = 64;
+/** The widest write of a kernel. */
+const writeAlignment = 16n;
+
+const isEqual = (left: readonly Address[], right: readonly Address[]): boolean =>
+  left.length === right.length && left.every((address, at) => address === right[at]);
 
 export class CudaProgram implements Program {
   readonly inputs: readonly InputDescription[];
@@ -81,16 +87,17 @@ export class CudaProgram implements Program {
     checkTypes(this.inputs, values);
     const sent = this.inputs.filter(({ name }) => 'data' in values[name]!);
     const laid = this.layOut(destinations, bindings, sent);
-    const { layout } = laid;
+    const { layout, plan } = laid;
     const base = this.memory.reserveArena(layout.sentBytes + layout.totalBytes);
     this.memory.device.upload(base, packValues(sent, values, layout, bindings));
-    const addressOf = this.findAddresses(values, layout, base);
+    const direct = this.findDirect(destinations, values, plan);
+    const addressOf = this.findAddresses(values, layout, base, direct);
     const launch = (): void => {
       for (const step of layout.steps) this.launch(step, addressOf, base);
     };
-    const places = this.listPlaces(values, base);
+    const places = [...this.listPlaces(values, base), ...direct.values()];
     const { recordings } = this.parts;
-    if (layout.steps.length > 1 && places.every((place, at) => place === laid.places[at])) {
+    if (layout.steps.length > 1 && isEqual(places, laid.places)) {
       laid.recording ??= this.memory.device.record(launch);
       recordings.use(laid);
       this.memory.device.replay(laid.recording);
@@ -141,6 +148,7 @@ export class CudaProgram implements Program {
     const lengths = roundRows(rounded, this.forms, size, plan.exact);
     const key = [...lengths].map(([name, length]) => `${name}=${length}`).join(' ');
     const laid = layouts.get(key) ?? {
+      plan,
       layout: layOutRun(plan, sent, lengths),
       places: [],
       recording: undefined,
@@ -164,9 +172,44 @@ export class CudaProgram implements Program {
     return places;
   }
 
-  private findAddresses(values: MixedValues, layout: RunLayout, base: Address): (place: Place) => Address {
+  /**
+   * [place's key] Buffers that kernels write themselves. An input may be such a buffer if nothing reads it later.
+   * Buffers that a run allocates lie elsewhere each time, so recordings would be in vain.
+   */
+  private findDirect(
+    destinations: ReadonlyMap<string, Destination>,
+    values: MixedValues,
+    { makers, lastReads }: RunPlan,
+  ): ReadonlyMap<object, Address> {
+    const direct = new Map<object, Address>();
+    for (const [name, destination] of destinations) {
+      if (typeof destination === 'string') continue;
+      const { address } = deviceRowsOf(destination, this.memory);
+      const { key } = this.parts.schedule.outputs.get(name)!;
+      const made = makers.get(key)!;
+      const isRead = this.inputs.some(({ name: input }) => {
+        const value = values[input]!;
+        return (
+          'buffer' in value &&
+          (lastReads.get(input) ?? -1) >= made &&
+          deviceRowsOf(value.buffer, this.memory).overlaps(destination)
+        );
+      });
+      if (!isRead && address % writeAlignment === 0n) direct.set(key, address);
+    }
+    return direct;
+  }
+
+  private findAddresses(
+    values: MixedValues,
+    layout: RunLayout,
+    base: Address,
+    direct: ReadonlyMap<object, Address>,
+  ): (place: Place) => Address {
     const { constantAddresses } = this.parts;
     return (place) => {
+      const address = direct.get(place.key);
+      if (address !== undefined) return address;
       if (place.tensor.operation === 'input' && place.origin === 'input') {
         const { name } = place.tensor.attributes;
         const value = values[name]!;
@@ -221,7 +264,8 @@ export class CudaProgram implements Program {
           ? allocateRows(this.memory, width === 0 ? 0 : count / width, width)
           : deviceRowsOf(destination, this.memory);
       buffer.requireSize(count);
-      if (count > 0) this.memory.device.copy(buffer.address, addressOf(place), 4 * count);
+      const from = addressOf(place);
+      if (count > 0 && from !== buffer.address) this.memory.device.copy(buffer.address, from, 4 * count);
       outputs[name] = resident(buffer, shape);
     }
     return outputs;
