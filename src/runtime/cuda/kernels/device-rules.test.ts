@@ -1,6 +1,6 @@
 /**
- * Rules of a GPU that an emulated device does not check: 48 KiB of shared memory, and nothing but weights read before a
- * kernel waits for the one that runs beside it.
+ * Rules of a GPU that an emulated device does not check: 48 KiB of shared memory, registers for all threads of a block,
+ * and nothing but weights read before a kernel waits for the one that runs beside it.
  */
 import { expect, it } from 'vitest';
 import { symbol } from '../../../graph/dimension.js';
@@ -8,9 +8,11 @@ import { planContraction } from '../../../graph/contraction-plan.js';
 import { matmul } from '../../../graph/operations/contraction.js';
 import { multiply, silu } from '../../../graph/operations/elementwise.js';
 import { input, weight } from '../../../graph/tensor.js';
-import { rmsNorm } from '../../../graph/operations/reductions.js';
+import { logSoftmax, rmsNorm, softmax, sum } from '../../../graph/operations/reductions.js';
+import { argmax, topIndices } from '../../../graph/operations/indexing.js';
 import { simplify } from '../../../graph/simplify.js';
 import { scheduleGraph } from '../programs/schedule.js';
+import { maxRowThreads } from './kernel-plan.js';
 import { type Place, plansOf } from '../programs/step.js';
 
 const bytesOf: Readonly<Record<string, number>> = { float: 4, int: 4, float4: 16, uint4: 16 };
@@ -50,6 +52,32 @@ it.each([320, 896, 1024, 1120, 1536, 2048, 2304, 2560, 4096, 5120])(
     }
   },
 );
+
+it('kernels of large blocks tell the compiler, which otherwise takes too many registers', () => {
+  const x = input('x', [symbol('row'), 32_000]);
+  const outputs = {
+    powers: softmax(x),
+    logarithms: logSoftmax(x),
+    best: argmax(x),
+    top: topIndices(x, 8),
+    total: sum(x, [-1]),
+  };
+  const steps = scheduleGraph(outputs, {
+    productType: 'bfloat16',
+    smallBatches: false,
+    tensorCores: true,
+  }).steps;
+  const plans = [...steps.flatMap(plansOf), ...planAll(2048, 'float32'), ...planAll(2048, 'bfloat16')];
+  const blocks = plans.map(({ plan: { threads, write }, purpose }) => {
+    const most = threads.kind === 'rows' ? maxRowThreads : threads.kind === 'blocks' ? threads.block : 256;
+    const [, bound = '0'] = /__launch_bounds__\((\d+)/.exec(write('kernel')) ?? [];
+    return { purpose, most, bound: Number(bound) };
+  });
+  expect(blocks.filter(({ most }) => most === 1024).map(({ purpose }) => purpose)).toEqual(
+    expect.arrayContaining(['softmax', 'logSoftmax', 'argmax', 'topIndices', 'sum']),
+  );
+  expect(blocks.filter(({ most, bound }) => most > 256 && bound < most)).toEqual([]);
+});
 
 it('kernels read nothing but weights before they wait for the kernel before', () => {
   const before = planAll(2048, 'bfloat16').flatMap(({ plan, purpose }) => {

@@ -198,6 +198,9 @@ export function writeKernel(
   return finishKernel([result], threads, writeText, ...bounds);
 }
 
+/** Of a block with a row; without this bound, a kernel may need more registers than so many threads have. */
+export const maxRowThreads = 1024;
+
 /** With several results, for kernels that find their operands themselves. */
 export function finishKernel(
   results: readonly KernelOperand[],
@@ -208,8 +211,9 @@ export function finishKernel(
   const text = new KernelText();
   write(text);
   const written = new Set(results.map(({ key }) => key));
+  const limits = bounds.length === 0 && threads.kind === 'rows' ? [maxRowThreads] : bounds;
   return {
-    write: (name) => text.finish(name, written, bounds),
+    write: (name) => text.finish(name, written, limits),
     operands: text.operands,
     symbols: text.symbols,
     threads,

@@ -11,7 +11,7 @@ import {
   type TensorValue,
 } from '../../program.js';
 import type { Launch } from '../driver/device.js';
-import type { KernelPlan, ThreadNeed } from '../kernels/kernel-plan.js';
+import { type KernelPlan, maxRowThreads, type ThreadNeed } from '../kernels/kernel-plan.js';
 import { bytesOf } from '../kernels/kernel-text.js';
 import { type ProductShape, shapeProduct } from './product-shape.js';
 import type { RunPlan } from './run-plan.js';
@@ -216,7 +216,7 @@ function chooseThreads(need: ThreadNeed, size: (dimension: Dimension) => number)
     return { block, grid: [Math.max(1, count * times), 1, 1] as const };
   }
   const grid = [Math.max(1, Math.min(most, count)), 1, 1] as const;
-  const warps = Math.max(1, Math.min(32, Math.ceil(size(need.width) / 64)));
+  const warps = Math.max(1, Math.min(maxRowThreads / 32, Math.ceil(size(need.width) / 64)));
   return { block: 32 * warps, grid };
 }
 
