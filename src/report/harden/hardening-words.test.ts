@@ -44,6 +44,19 @@ describe('a drop that is smaller', () => {
     );
   });
 
+  it("is the training's and not the searches', where random suffixes do as well", () => {
+    const equal = resultOf(
+      createPrompts(12, 2.5, 0.4),
+      createPrompts(12, 2.4, 0.1),
+      createPrompts(12, 2.4, 0.1),
+    );
+    expect(describeOutcome(equal)).toMatch(
+      /^Training helps, the searches do not: .* falls from \d+\.\d % to \d+\.\d % \(.*\), and to 10\.\d % with random suffixes, over 12 prompts\.$/,
+    );
+    const alone = resultOf(createPrompts(12, 2.5, 0.4), createPrompts(12, 2.4, 0.1));
+    expect(describeOutcome(alone)).toMatch(/^Hardening helps: /);
+  });
+
   it('is said against each baseline', () => {
     const three = resultOf(
       createPrompts(12, 2.5, 0.4),

@@ -104,6 +104,13 @@ export function judgeOutcome(result: HardeningResult): Outcome {
   return main.prompts < minPairs ? 'too few' : judgeDrop(main);
 }
 
+/** The baseline that searched suffixes did not beat in the fresh audit, if there is one. */
+function findUnbeaten({ audits: [fresh] }: HardeningResult): HardenedChange | undefined {
+  return fresh?.changes.find(
+    (own) => own.role === 'hardened' && own.against !== 'before' && judgeDrop(own) !== 'smaller',
+  );
+}
+
 /** What hardening changed, in about 20 words. */
 export function describeOutcome(result: HardeningResult): string {
   const main = findMainChange(result);
@@ -115,8 +122,13 @@ export function describeOutcome(result: HardeningResult): string {
   const range = difference === undefined ? '' : ` (95 % interval of the difference ${difference})`;
   const values = `${share(dropThen.estimate)} to ${share(dropNow.estimate)}`;
   switch (judgeOutcome(result)) {
-    case 'smaller':
-      return `Hardening helps: under attack the drop of the accepted length falls from ${values}${range}, over ${prompts}.`;
+    case 'smaller': {
+      const falls = `under attack the drop of the accepted length falls from ${values}${range}`;
+      const baseline = findUnbeaten(result)?.dropThen;
+      return baseline == null
+        ? `Hardening helps: ${falls}, over ${prompts}.`
+        : `Training helps, the searches do not: ${falls}, and to ${share(baseline.estimate)} with random suffixes, over ${prompts}.`;
+    }
     case 'larger':
       return `Hardening made it worse: under attack the drop of the accepted length rises from ${values}${range}, over ${prompts}.`;
     case 'too few':
