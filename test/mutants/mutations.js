@@ -60,8 +60,8 @@ export const mutations = [
   {
     name: 'CUDA memory is reused while it is still read',
     file: 'src/runtime/cuda/programs/run-layout.ts',
-    search: 'lifetimes[other]!.until >= from',
-    replace: 'lifetimes[other]!.until > from',
+    search: 'other.lifetime.until < from',
+    replace: 'other.lifetime.until <= from',
     tests: ['src/runtime/cuda/programs/memory-plan.test.ts'],
   },
   {
