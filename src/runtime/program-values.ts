@@ -117,7 +117,12 @@ export type Wanted = readonly string[] | Readonly<Record<string, Destination>>;
 
 export const namesOf = (wanted: Wanted): readonly string[] => (isList(wanted) ? wanted : Object.keys(wanted));
 
-export function deliver(outputs: NamedValues, wanted: Wanted): MixedValues {
+/** @param recycle takes back the memory of outputs that stay in the runtime */
+export function deliver(
+  outputs: NamedValues,
+  wanted: Wanted,
+  recycle?: (values: Float32Array) => void,
+): MixedValues {
   if (isList(wanted)) return outputs;
   const delivered: Record<string, TensorValue | ResidentValue> = {};
   for (const [name, destination] of Object.entries(wanted)) {
@@ -126,14 +131,24 @@ export function deliver(outputs: NamedValues, wanted: Wanted): MixedValues {
       delivered[name] = value;
       continue;
     }
-    const rows = new HostRows(floatsOf(outputs, name), value.shape.at(-1) ?? 1);
+    const values = floatsOf(outputs, name);
+    const rows = new HostRows(values, value.shape.at(-1) ?? 1, recycle && once(() => recycle(values)));
     if (destination === 'runtime') delivered[name] = resident(rows, value.shape);
     else {
       destination.write(rows.withWidth(destination.width));
+      rows.free();
       delivered[name] = resident(destination, value.shape);
     }
   }
   return delivered;
+}
+
+function once(act: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) act();
+    isDone = true;
+  };
 }
 
 const isList = (wanted: Wanted): wanted is readonly string[] => Array.isArray(wanted);

@@ -52,17 +52,20 @@ export class HostRows implements RowBuffer {
   constructor(
     readonly data: Float32Array,
     readonly width: number,
+    /** Takes the memory back from the first of all views that is freed; by default it is garbage-collected. */
+    private readonly giveBack?: () => void,
   ) {
     this.rowCount = countRows(data.length, width);
   }
 
   rows(from: number, count: number): HostRows {
     requireRows(this, from, count);
-    return new HostRows(this.data.subarray(from * this.width, (from + count) * this.width), this.width);
+    const data = this.data.subarray(from * this.width, (from + count) * this.width);
+    return new HostRows(data, this.width, this.giveBack);
   }
 
   withWidth(width: number): HostRows {
-    return new HostRows(this.data, width);
+    return new HostRows(this.data, width, this.giveBack);
   }
 
   write(values: Float32Array | RowBuffer, at = 0): void {
@@ -115,7 +118,7 @@ export class HostRows implements RowBuffer {
   }
 
   free(): void {
-    // Garbage-collected.
+    this.giveBack?.();
   }
 }
 

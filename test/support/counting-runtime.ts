@@ -7,38 +7,16 @@ export interface MemoryCount {
   liveBytes: number;
 }
 
-class CountedRows extends HostRows {
-  constructor(
-    data: Float32Array,
-    width: number,
-    private readonly giveBack: () => void,
-  ) {
-    super(data, width);
-  }
-
-  override rows(from: number, count: number): HostRows {
-    return new CountedRows(super.rows(from, count).data, this.width, this.giveBack);
-  }
-
-  override withWidth(width: number): HostRows {
-    return new CountedRows(this.data, width, this.giveBack);
-  }
-
-  override free(): void {
-    this.giveBack();
-  }
-}
-
 export function countMemory(
   runtime: Runtime,
   drawsInPrograms = false,
 ): { readonly runtime: Runtime; readonly memory: MemoryCount } {
   const memory: MemoryCount = { liveBytes: 0 };
-  const track = (data: Float32Array, width: number): CountedRows => {
+  const track = (data: Float32Array, width: number): HostRows => {
     let isLive = true;
     const bytes = Math.max(1, data.byteLength); // an empty buffer, too, must be freed
     memory.liveBytes += bytes;
-    return new CountedRows(data, width, () => {
+    return new HostRows(data, width, () => {
       if (!isLive) return;
       isLive = false;
       data.fill(NaN);

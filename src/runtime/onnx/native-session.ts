@@ -4,7 +4,7 @@
  */
 import { loadSession } from './load-session.js';
 import type { NativeApi } from './native-api.js';
-import { NativeTensors } from './native-tensors.js';
+import { keepArray, NativeTensors } from './native-tensors.js';
 import type {
   Session,
   SessionOptions,
@@ -83,6 +83,10 @@ class NativeSession implements Session {
       start + written.byteOffset,
     );
     return takes.map((take) => take());
+  }
+
+  recycle(values: Float32Array): void {
+    keepArray(values);
   }
 
   release(): Promise<void> {

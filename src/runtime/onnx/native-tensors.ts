@@ -69,13 +69,19 @@ export class NativeTensors {
     const count = dims.reduce((product, dimension) => product * dimension, 1);
     const bytes = count * (type === 'bool' ? 1 : 4);
     if (bytes > smallBytes) {
-      const data = viewAs(type, new ArrayBuffer(bytes), count);
+      const data = type === 'float32' ? takeArray(count) : viewAs(type, new ArrayBuffer(bytes), count);
       this.point(index, type, addressOf(this.api, data), bytes, dims);
       return () => data;
     }
     const { address, block } = this.stage(slot, bytes);
     this.point(index, type, Number(address), bytes, dims);
-    return () => viewAs(type, block, count).slice();
+    return () => {
+      const values = viewAs(type, block, count);
+      if (!(values instanceof Float32Array)) return values.slice();
+      const data = takeArray(count);
+      data.set(values);
+      return data;
+    };
   }
 
   release(): void {
@@ -137,6 +143,24 @@ function areEqual(left: readonly number[], right: readonly number[]): boolean {
 function viewAs(type: SessionValue['type'], block: ArrayBuffer, count: number): SessionData {
   if (type === 'float32') return new Float32Array(block, 0, count);
   return type === 'int32' ? new Int32Array(block, 0, count) : new Uint8Array(block, 0, count);
+}
+
+/** [length] Arrays of former outputs: clearing and collecting new ones costs more than copying the values. */
+const spareArrays = new Map<number, Float32Array[]>();
+const [mostSpares, mostLengths, largestSpare] = [4, 32, 2 ** 16];
+
+function takeArray(length: number): Float32Array {
+  return spareArrays.get(length)?.pop() ?? new Float32Array(length);
+}
+
+export function keepArray(values: Float32Array): void {
+  const { length } = values;
+  const spares = spareArrays.get(length) ?? [];
+  if (spares.length === mostSpares || length > largestSpare) return;
+  spares.push(values);
+  spareArrays.set(length, spares);
+  const [oldest] = spareArrays.keys();
+  if (spareArrays.size > mostLengths) spareArrays.delete(oldest!);
 }
 
 /** [buffer] Asked for once: finding an address costs more than a run needs for anything else. */

@@ -1,5 +1,5 @@
 /**
- * A graph as an ONNX Runtime session. It reads host buffers in place and copies outputs into fresh arrays.
+ * A graph as an ONNX Runtime session. It reads host buffers in place. Outputs are arrays that no one else reads.
  */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { evaluateDimension, formatShape, type Shape } from '../../graph/dimension.js';
@@ -73,7 +73,7 @@ export class OnnxProgram implements Program {
       const { dtype } = this.described.get(name)!;
       outputs[name] = { data: fromCarrier(results[index]!, dtype), shape: requests[index]!.dims };
     });
-    return deliver(outputs, wanted);
+    return deliver(outputs, wanted, (values) => this.session.recycle?.(values));
   }
 
   private read(

@@ -35,6 +35,10 @@ export class CheckedSession implements Session {
     return (await this.replacement).run(inputs, outputs);
   }
 
+  recycle(values: Float32Array): void {
+    this.packed.recycle?.(values);
+  }
+
   async release(): Promise<void> {
     // Other runs of the packed session may have been in progress.
     await this.packed.release();
@@ -84,6 +88,8 @@ export interface SessionOptions {
 export interface Session {
   /** Takes all inputs in order. */
   run(inputs: readonly SessionValue[], outputs: readonly WantedOutput[]): Promise<SessionResults>;
+  /** Values of a result that nobody reads any more. */
+  recycle?(values: Float32Array): void;
   release(): Promise<void>;
 }
 
