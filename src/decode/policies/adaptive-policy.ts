@@ -13,9 +13,9 @@
  */
 import type { DraftSession } from '../../draft/drafter.js';
 import { type AutoChoice, type DrafterTraits, listChoices, longestLookup } from './auto-choices.js';
-import { DraftAcceptance } from './draft-estimates.js';
+import { DraftAcceptance, median } from './draft-estimates.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
-import { StepCosts, type StepKind } from './step-costs.js';
+import { pushWithin, StepCosts, type StepKind } from './step-costs.js';
 import { TextSuggestions } from './text-suggestions.js';
 
 interface Rated {
@@ -27,9 +27,7 @@ interface Rated {
 interface Decision extends DraftChoice {
   readonly choice: AutoChoice;
   readonly isTrial: boolean;
-  /**
-   * Whether the drafter may first have to read tokens of plain steps, which is not part of a draft's cost.
-   */
+  /** Whether the drafter first has to read tokens of other steps: the costs of drafts are without that. */
   readonly mayCatchUp: boolean;
 }
 
@@ -46,11 +44,16 @@ const currentBonus = 1.01;
 const plainStepFade = 0.99;
 const newTextFade = 0.5;
 const treeDecay = 0.98;
+const meritDecay = 0.95;
 /** A drafter reads fewer missed tokens beside those of its draft. */
-const minCatchUpSteps = 3;
+const minMissed = 4;
+const catchUpWindow = 7;
 /** Expected cost of a step before any measurement, in rows. */
 const fixedRows = 8;
 const levelShare = 0.1;
+
+/** A lookup has nothing to read. */
+const isOfDrafter = ({ step }: AutoChoice): boolean => step !== 'read';
 
 export class AdaptivePolicy implements PolicyChooser {
   private readonly choices: readonly AutoChoice[];
@@ -64,14 +67,18 @@ export class AdaptivePolicy implements PolicyChooser {
   private readonly costs = new Map<number, StepCosts>();
   /** Decaying counts: accepted from the tree, and expected from a chain of the same depth. */
   private readonly treeTokens = { accepted: 1, expected: 1 };
-  /** Cost of the last catch-up of the drafter, in plain steps. */
-  private catchUpSteps = 0;
-  private stepsWithoutDrafter = 0;
+  /** Tokens of steps without the drafter. */
+  private missed = 0;
+  /** What the last drafts cost more because of them; zeros, because the first runs of a program are slow. */
+  private readonly catchUps = [0, 0, 0];
   private step = 0;
   private batchSize = 1;
   /** The pass of the target that was learned from last. */
   private pass: number | undefined;
+  private trial: AutoChoice | undefined;
   private trialLeft = 0;
+  /** Of the best choices of late. */
+  private usualMerit = 0;
   /** Applies to all sequences until the next target pass. */
   private decision: Decision | undefined;
   private current: AutoChoice;
@@ -125,19 +132,20 @@ export class AdaptivePolicy implements PolicyChooser {
     if (pass !== undefined && pass === this.pass) return;
     this.pass = pass;
     this.decision = undefined;
+    const isDrafted = source !== 'lookup' && isOfDrafter(choice);
+    this.missed = isDrafted ? 0 : this.missed + outcome.accepted + 1;
     // While sequences join or leave, a step's time includes the reading of prompts.
     const isSteady = batchSize === this.batchSize;
     this.batchSize = batchSize;
     const costs = this.costsOfBatch();
     if (choice === this.plain) this.acceptance.fade(plainStepFade);
     if (!isSteady) return;
-    // A drafter that proposes nothing costs next to nothing.
-    const kind = rows === 1 ? 'read' : choice.step;
-    if (!mayCatchUp) costs.learn(kind, rows, stepMs, isTrial);
-    else if (costs.pace !== undefined) {
-      const extra = stepMs / costs.pace - costs.costOf(kind, rows);
-      this.catchUpSteps = Math.max(0, extra) / costs.costOf('read', 1);
-    }
+    // A lookup, or a drafter that proposes nothing, costs next to nothing.
+    const isRead = rows === 1 || (source === 'lookup' && batchSize === 1);
+    const kind = isRead ? 'read' : choice.step;
+    if (!isDrafted || !mayCatchUp) costs.learn(kind, rows, stepMs, isTrial);
+    else if (costs.pace !== undefined)
+      pushWithin(catchUpWindow, this.catchUps, stepMs / costs.pace - costs.costOf(kind, rows));
   }
 
   private learnTree({ levels }: AutoChoice, { accepted }: StepOutcome): void {
@@ -148,22 +156,20 @@ export class AdaptivePolicy implements PolicyChooser {
 
   private decide(): Decision {
     this.step += 1;
-    let isTrial = this.trialLeft > 0;
-    if (isTrial) this.trialLeft -= 1;
-    else {
-      const rated = this.choices.flatMap((choice) => this.rate(choice) ?? []);
-      const best = this.findBest(rated);
-      const trial = this.findTrial(rated, best);
-      isTrial = trial !== undefined;
-      this.trialLeft = isTrial ? trialSteps - 1 : 0;
-      this.current = trial ?? best.choice;
+    const rated = this.choices.flatMap((choice) => this.rate(choice) ?? []);
+    const best = this.findBest(rated);
+    if (this.trialLeft === 0) {
+      this.trial = this.findTrial(rated, best);
+      this.trialLeft = this.trial === undefined ? 0 : trialSteps;
     }
-    const choice = this.current;
+    this.usualMerit = this.usualMerit * meritDecay + best.merit * (1 - meritDecay);
+    // What the text suggests now is gone later; a trial can wait.
+    const isTrial = this.trialLeft > 0 && !(best.choice.kind === 'lookup' && best.merit > this.usualMerit);
+    if (isTrial) this.trialLeft -= 1;
+    const choice = isTrial ? this.trial! : best.choice;
+    this.current = choice;
     this.lastTried.set(choice, this.step);
-    const isDrafted = choice.kind === 'chain' || choice.kind === 'tree';
-    const mayCatchUp = isDrafted && this.stepsWithoutDrafter >= minCatchUpSteps;
-    this.stepsWithoutDrafter = isDrafted ? 0 : this.stepsWithoutDrafter + 1;
-    return { policy: choice.policy, choice, isTrial, mayCatchUp };
+    return { policy: choice.policy, choice, isTrial, mayCatchUp: this.missed >= minMissed };
   }
 
   /** Undefined if the text does not suggest so much. */
@@ -184,8 +190,13 @@ export class AdaptivePolicy implements PolicyChooser {
     const tokens = 1 + acceptance.expect(levels) * treeGain + gain;
     // If one sequence proposes anything, all are padded to its rows.
     const drafted = 1 - (1 - acceptance.proposalRate) ** this.batchSize;
-    const cost = drafted * costs.costOf(step, rows) + (1 - drafted) * plainCost;
+    const catchUp = isOfDrafter(choice) ? this.catchUpCost : 0;
+    const cost = drafted * costs.costOf(step, rows) + (1 - drafted) * plainCost + catchUp;
     return { choice, cost, merit: tokens / cost };
+  }
+
+  private get catchUpCost(): number {
+    return this.missed < minMissed ? 0 : Math.max(0, median(this.catchUps)!);
   }
 
   private findBest(rated: readonly Rated[]): Rated {
@@ -208,8 +219,7 @@ export class AdaptivePolicy implements PolicyChooser {
       if (choice === best.choice) continue;
       // What a step of this choice loses, in steps of the best one.
       const loss = Math.max(0, 1 - merit / best.merit) * (cost / best.cost);
-      const catchUp = this.current === this.plain ? this.catchUpSteps : 0;
-      const pause = Math.max(minTrialPause, (trialSteps * loss + catchUp) / share);
+      const pause = Math.max(minTrialPause, (trialSteps * loss) / share);
       const isConfirmed = costs.countSamples(choice.step, choice.rows) > trialSteps;
       const overdue =
         (this.step - (this.lastTried.get(choice) ?? 0)) /

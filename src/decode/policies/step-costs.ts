@@ -23,12 +23,21 @@ interface Point {
   readonly samples: number;
 }
 
+/** Measured over expected cost by rows. */
+interface Line {
+  readonly mean: number;
+  readonly meanRows: number;
+  readonly slope: number;
+}
+
 export class StepCosts {
   private readonly paces: number[] = [];
   /** [kind][rows] Measured over expected cost. */
   private readonly ratios = new Map<StepKind, Map<number, number[]>>();
-  /** [kind and rows] */
-  private readonly fitted = new Map<string, number>();
+  /** [kind][rows] */
+  private readonly points = new Map<StepKind, Map<number, Point>>();
+  /** [kind] Lines through the points; for kinds without any, that of all points. */
+  private readonly lines = new Map<StepKind, Line>();
   private previous: string | undefined;
 
   /** @param expect the relative cost before any measurement */
@@ -40,7 +49,7 @@ export class StepCosts {
   }
 
   get isMeasured(): boolean {
-    return this.allPoints().length > 0;
+    return this.points.size > 0;
   }
 
   /** Steps of other contexts take other times. */
@@ -53,10 +62,8 @@ export class StepCosts {
   }
 
   costOf(kind: StepKind, rows: number): number {
-    const key = `${kind} ${rows}`;
-    const cost = this.fitted.get(key) ?? this.expect(kind, rows) * this.fitRatio(kind, rows);
-    this.fitted.set(key, cost);
-    return cost;
+    const { mean, meanRows, slope } = this.lineOf(kind);
+    return this.expect(kind, rows) * Math.max(minShare * mean, mean + slope * (rows - meanRows));
   }
 
   learn(kind: StepKind, rows: number, ms: number, isTrial: boolean): void {
@@ -66,23 +73,33 @@ export class StepCosts {
     const step = `${kind} ${rows}`;
     const isUnlike = step !== this.previous || !samples.has(rows);
     this.previous = step;
-    if (!this.isMeasured) {
-      samples.set(rows, [1]);
-      this.fitted.clear();
-    }
+    if (!this.isMeasured) this.add(kind, rows, 1, true);
     const isMeasure = pace !== undefined && (isTrial || isUnlike);
     if (!isMeasure || (!isTrial && samples.has(rows)))
       pushWithin(paceWindow, this.paces, ms / this.costOf(kind, rows));
-    if (!isMeasure) return;
-    const own = samples.get(rows) ?? [];
-    samples.set(rows, own);
-    pushWithin(costWindow, own, ms / pace / this.expect(kind, rows));
-    this.fitted.clear();
+    if (isMeasure) this.add(kind, rows, ms / pace / this.expect(kind, rows), isTrial);
   }
 
-  private fitRatio(kind: StepKind, rows: number): number {
-    const own = this.pointsOf(kind);
-    return own.length > 0 ? ratioAt(own, rows) : ratioAt(this.allPoints());
+  private add(kind: StepKind, rows: number, ratio: number, isTrial: boolean): void {
+    const own = this.samplesOf(kind).get(rows) ?? [];
+    pushWithin(costWindow, own, ratio);
+    this.samplesOf(kind).set(rows, own);
+    // Lookups are not tried: a slow first run over a number of rows might keep it from being chosen again.
+    if (own.length === 1 && !isTrial && kind === 'read') return;
+    const points = this.points.get(kind) ?? new Map<number, Point>();
+    points.set(rows, { rows, ratio: median(own)!, samples: own.length });
+    this.points.set(kind, points);
+    this.lines.clear();
+  }
+
+  private lineOf(kind: StepKind): Line {
+    const known = this.lines.get(kind);
+    if (known !== undefined) return known;
+    const own = [...(this.points.get(kind)?.values() ?? [])];
+    const all = [...this.points.values()].flatMap((points) => [...points.values()]);
+    const line = own.length > 0 ? fitLine(own) : { ...fitLine(all), slope: 0 };
+    this.lines.set(kind, line);
+    return line;
   }
 
   private samplesOf(kind: StepKind): Map<number, number[]> {
@@ -90,40 +107,27 @@ export class StepCosts {
     this.ratios.set(kind, samples);
     return samples;
   }
-
-  private pointsOf(kind: StepKind): readonly Point[] {
-    return [...this.samplesOf(kind)].map(([rows, own]) => ({
-      rows,
-      ratio: median(own)!,
-      samples: own.length,
-    }));
-  }
-
-  private allPoints(): readonly Point[] {
-    return [...this.ratios.keys()].flatMap((kind) => this.pointsOf(kind));
-  }
 }
 
-/** By a least-squares line through the points, weighted by their samples; without `rows`, their mean. */
-function ratioAt(points: readonly Point[], rows?: number): number {
+/** By least squares, weighted by the samples. */
+function fitLine(points: readonly Point[]): Line {
   let [total, sumRows, sumRatio] = [0, 0, 0];
   for (const point of points) {
     total += point.samples;
     sumRows += point.samples * point.rows;
     sumRatio += point.samples * point.ratio;
   }
-  if (total === 0) return 1;
+  if (total === 0) return { mean: 1, meanRows: 0, slope: 0 };
   const [meanRows, mean] = [sumRows / total, sumRatio / total];
-  if (rows === undefined) return mean;
   let [spread, together] = [flatWeight, 0];
   for (const point of points) {
     spread += point.samples * (point.rows - meanRows) ** 2;
     together += point.samples * (point.rows - meanRows) * (point.ratio - mean);
   }
-  return Math.max(minShare * mean, mean + (together / spread) * (rows - meanRows));
+  return { mean, meanRows, slope: together / spread };
 }
 
-function pushWithin(length: number, window: number[], value: number): void {
+export function pushWithin(length: number, window: number[], value: number): void {
   window.push(value);
   if (window.length > length) window.shift();
 }

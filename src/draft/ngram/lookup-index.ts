@@ -62,37 +62,40 @@ export class LookupIndex {
    */
   findVoted(count: number): readonly VotedToken[] {
     const { text, lengths } = this;
+    const votes = new Map<number, number>();
     const voted: VotedToken[] = [];
-    let places = [...this.findPlaces()];
+    let places = this.findPlaces();
     for (let level = 0; level < count && places.length > 0; level++) {
       const tokenAt = ({ start }: Place): number =>
         text[start + level] ?? voted[start + level - text.length]!.token;
-      const votes = new Map<number, number>();
+      votes.clear();
       for (const place of places) {
-        const weight = 2 ** Math.min(place.matched + level, lengths.max);
-        votes.set(tokenAt(place), (votes.get(tokenAt(place)) ?? 0) + weight);
+        const token = tokenAt(place);
+        votes.set(token, (votes.get(token) ?? 0) + 2 ** Math.min(place.matched + level, lengths.max));
       }
-      let [token, most, total] = [0, 0, unseenWeight];
-      for (const [each, weight] of votes) {
+      let [chosen, most, total] = [0, 0, unseenWeight];
+      for (const [token, weight] of votes) {
         total += weight;
         // Of equal ones, the latest.
-        if (weight > most) [token, most] = [each, weight];
+        if (weight > most) [chosen, most] = [token, weight];
       }
-      places = places.filter((place) => tokenAt(place) === token);
-      voted.push({ token, share: most / total });
+      places = places.filter((place) => tokenAt(place) === chosen);
+      voted.push({ token: chosen, share: most / total });
     }
     return voted;
   }
 
   /** Earlier places behind at least `min` of the last tokens, the latest first. */
-  private *findPlaces(): Generator<Place> {
+  private findPlaces(): readonly Place[] {
     const { text, previous, lengths } = this;
+    const places: Place[] = [];
     let start = previous[text.length]!;
     for (let visited = 0; start > 0 && visited < maxPlaces; visited++) {
       const matched = this.countMatching(start);
-      if (matched >= lengths.min) yield { start, matched };
+      if (matched >= lengths.min) places.push({ start, matched });
       start = previous[start]!;
     }
+    return places;
   }
 
   /** Tokens before `place` that equal those before the end. */
