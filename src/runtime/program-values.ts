@@ -132,7 +132,8 @@ export function deliver(
       continue;
     }
     const values = floatsOf(outputs, name);
-    const rows = new HostRows(values, value.shape.at(-1) ?? 1, recycle && once(() => recycle(values)));
+    const giveBack = recycle && once(recycle, values);
+    const rows = new HostRows(values, value.shape.at(-1) ?? 1, giveBack);
     if (destination === 'runtime') delivered[name] = resident(rows, value.shape);
     else {
       destination.write(rows.withWidth(destination.width));
@@ -143,10 +144,10 @@ export function deliver(
   return delivered;
 }
 
-function once(act: () => void): () => void {
+function once<Value>(act: (value: Value) => void, value: Value): () => void {
   let isDone = false;
   return () => {
-    if (!isDone) act();
+    if (!isDone) act(value);
     isDone = true;
   };
 }

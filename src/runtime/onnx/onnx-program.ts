@@ -73,7 +73,9 @@ export class OnnxProgram implements Program {
       const { dtype } = this.described.get(name)!;
       outputs[name] = { data: fromCarrier(results[index]!, dtype), shape: requests[index]!.dims };
     });
-    return deliver(outputs, wanted, (values) => this.session.recycle?.(values));
+    return deliver(outputs, wanted, (values) => {
+      this.session.recycle?.(values);
+    });
   }
 
   private read(
