@@ -7,7 +7,7 @@
  * With a lookup beside the drafter, each step weighs what the text suggests there against the drafter's usual
  * acceptance. A batch weighs means of what its texts suggest, and each of its sequences then takes the better of both.
  * Unused choices are tried for a few steps. The pause between trials grows with the expected loss, so that all trials
- * cost about 1 % of the time.
+ * cost about 1 % of the time; they wait while the text suggests more than usual.
  * At temperature 0 tokens never depend on the clock. Above it they do (not their distribution), so fixed policies are
  * the default there.
  */

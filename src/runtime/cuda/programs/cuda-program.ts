@@ -22,10 +22,10 @@ import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';
 import type { Address, Kernel } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
-import { layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
-import type { RowForms, RunPlan } from './run-plan.js';
-import { describeForms, findExact, listForms, planRun, roundRows } from './run-plan.js';
-import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
+import { LaidRuns } from './laid-runs.js';
+import { measureWith, packValues, viewValues } from './run-layout.js';
+import type { RunPlan } from './run-plan.js';
+import type { RecordingShelf } from './recording-shelf.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
 
@@ -39,15 +39,6 @@ export interface ProgramParts {
   readonly dispose: () => void;
 }
 
-/** Recorded when a run repeats with everything at the same addresses. */
-interface LaidRun extends RecordedRun {
-  readonly plan: RunPlan;
-  readonly layout: RunLayout;
-  places: readonly Address[];
-}
-
-/** The least recently used goes first. */
-const maxLayouts = 64;
 /** The widest write of a kernel. */
 const writeAlignment = 16n;
 
@@ -56,14 +47,7 @@ const isEqual = (left: readonly Address[], right: readonly Address[]): boolean =
 
 export class CudaProgram implements Program {
   readonly inputs: readonly InputDescription[];
-  /** By kernels, outputs and inputs from the host; the layouts by lengths. */
-  private readonly runs = new Map<
-    string,
-    { readonly plan: RunPlan; readonly layouts: Map<string, LaidRun> }
-  >();
-  /** Symbols whose lengths are not rounded before kernels are chosen. */
-  private readonly exact: ReadonlySet<string>;
-  private readonly forms: readonly RowForms[];
+  private readonly runs: LaidRuns;
   private isDisposed = false;
 
   constructor(
@@ -71,8 +55,7 @@ export class CudaProgram implements Program {
     private readonly parts: ProgramParts,
   ) {
     this.inputs = parts.inputs;
-    this.exact = findExact(parts.schedule.steps);
-    this.forms = listForms(parts.schedule);
+    this.runs = new LaidRuns(parts.schedule, parts.recordings);
   }
 
   run(values: MixedValues, wanted?: readonly string[]): Promise<NamedValues>;
@@ -86,11 +69,11 @@ export class CudaProgram implements Program {
     const bindings = bindInputs(this.inputs, values);
     checkTypes(this.inputs, values);
     const sent = this.inputs.filter(({ name }) => 'data' in values[name]!);
-    const laid = this.layOut(destinations, bindings, sent);
+    const laid = this.runs.find(destinations, bindings, sent);
     const { layout, plan } = laid;
     const base = this.memory.reserveArena(layout.sentBytes + layout.totalBytes);
     this.memory.device.upload(base, packValues(sent, values, layout, bindings));
-    const direct = this.findDirect(destinations, values, plan);
+    const direct = this.findDirect(destinations, values, bindings, plan);
     const addressOf = this.findAddresses(values, layout, base, direct);
     const launch = (): void => {
       for (const step of layout.steps) this.launch(step, addressOf, base);
@@ -127,42 +110,6 @@ export class CudaProgram implements Program {
     return destinations;
   }
 
-  private layOut(
-    destinations: ReadonlyMap<string, Destination>,
-    bindings: DimensionBindings,
-    sent: readonly InputDescription[],
-  ): LaidRun {
-    const rounded = roundLengths(bindings, this.exact);
-    const { size } = measureWith(rounded);
-    const outputsKey = [
-      describeForms(this.forms, size),
-      ...[...destinations].map(([name, to]) => `${name} ${to === 'host' ? 'host' : 'buffer'}`),
-      ...sent.map(({ name }) => name),
-    ].join();
-    const planned = this.runs.get(outputsKey) ?? {
-      plan: planRun(this.parts.schedule, destinations, size),
-      layouts: new Map<string, LaidRun>(),
-    };
-    this.runs.set(outputsKey, planned);
-    const { plan, layouts } = planned;
-    const lengths = roundRows(rounded, this.forms, size, plan.exact);
-    const key = [...lengths].map(([name, length]) => `${name}=${length}`).join(' ');
-    const laid = layouts.get(key) ?? {
-      plan,
-      layout: layOutRun(plan, sent, lengths),
-      places: [],
-      recording: undefined,
-    };
-    layouts.delete(key);
-    layouts.set(key, laid);
-    const [oldest] = layouts;
-    if (layouts.size > maxLayouts) {
-      this.parts.recordings.drop(oldest![1]);
-      layouts.delete(oldest![0]);
-    }
-    return laid;
-  }
-
   private listPlaces(values: MixedValues, base: Address): readonly Address[] {
     const places = [base];
     for (const { name } of this.inputs) {
@@ -179,13 +126,17 @@ export class CudaProgram implements Program {
   private findDirect(
     destinations: ReadonlyMap<string, Destination>,
     values: MixedValues,
+    bindings: DimensionBindings,
     { makers, lastReads }: RunPlan,
   ): ReadonlyMap<object, Address> {
+    const { schedule } = this.parts;
+    const measure = measureWith(bindings);
     const direct = new Map<object, Address>();
     for (const [name, destination] of destinations) {
       if (typeof destination === 'string') continue;
-      const { address } = deviceRowsOf(destination, this.memory);
-      const { key } = this.parts.schedule.outputs.get(name)!;
+      const { address, rowCount, width } = deviceRowsOf(destination, this.memory);
+      const { key, type } = schedule.outputs.get(name)!;
+      const hasRoom = measure.count(schedule.shapes.get(name)!) <= rowCount * width * (isHalf(type) ? 2 : 1);
       const made = makers.get(key)!;
       const isRead = this.inputs.some(({ name: input }) => {
         const value = values[input]!;
@@ -195,7 +146,7 @@ export class CudaProgram implements Program {
           deviceRowsOf(value.buffer, this.memory).overlaps(destination)
         );
       });
-      if (!isRead && address % writeAlignment === 0n) direct.set(key, address);
+      if (hasRoom && !isRead && address % writeAlignment === 0n) direct.set(key, address);
     }
     return direct;
   }
@@ -292,8 +243,7 @@ export class CudaProgram implements Program {
 
   dispose(): Promise<void> {
     if (!this.isDisposed) {
-      for (const { layouts } of this.runs.values())
-        for (const laid of layouts.values()) this.parts.recordings.drop(laid);
+      this.runs.dispose();
       this.parts.dispose();
     }
     this.isDisposed = true;
