@@ -60,6 +60,7 @@ export class MistletoeSequence implements Contender {
       want: ['argmax'],
     });
     cache.appendAll(rows, tokens.length);
+    rows.free();
     this.best = argmax!.at(-1)!;
   }
 
