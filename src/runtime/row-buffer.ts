@@ -35,12 +35,18 @@ export interface RowBlocks {
   readonly toRowStep: number;
 }
 
+export function requireWidth({ width }: Pick<RowBuffer, 'width'>, source: Pick<RowBuffer, 'width'>): void {
+  if (source.width === width) return;
+  throw new MistletoeError('shape', `Rows of ${source.width} values were copied to rows of ${width}.`);
+}
+
 /** All rows lie between the first and the last. */
 export function requireBlocks(
-  target: Pick<RowBuffer, 'rowCount'>,
-  source: Pick<RowBuffer, 'rowCount'>,
+  target: Pick<RowBuffer, 'rowCount' | 'width'>,
+  source: Pick<RowBuffer, 'rowCount' | 'width'>,
   { count, rows, from, to, ...steps }: RowBlocks,
 ): void {
+  requireWidth(target, source);
   const spanOf = (step: number, rowStep: number): number => (count - 1) * step + (rows - 1) * rowStep + 1;
   requireRows(source, from, spanOf(steps.fromStep, steps.fromRowStep));
   requireRows(target, to, spanOf(steps.toStep, steps.toRowStep));
@@ -77,9 +83,7 @@ export class HostRows implements RowBuffer {
   copyRows(source: RowBuffer, picks: ArrayLike<number>, places: ArrayLike<number>): void {
     const { data, width } = this;
     const from = hostDataOf(source);
-    if (source.width !== width) {
-      throw new MistletoeError('shape', `Rows of ${source.width} values were copied to rows of ${width}.`);
-    }
+    requireWidth(this, source);
     for (let index = 0; index < picks.length;) {
       const [pick, place] = [picks[index]!, places[index]!];
       // Copy adjacent rows as one piece.

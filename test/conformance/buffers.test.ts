@@ -122,6 +122,9 @@ describe.each(runtimes)('buffers of $name', (runtime) => {
     expect(() => {
       buffer.copyBlocks(runtime.allocate(1, 2), { ...blocks, toStep: 1, fromStep: 1 });
     }).toThrow('Rows 0 to 2 were asked for in a buffer of 1.');
+    expect(() => {
+      buffer.copyBlocks(runtime.allocate(1, 3), { ...blocks, count: 1 });
+    }).toThrow('Rows of 3 values were copied to rows of 2.');
     expect(() => buffer.rows(2, 2)).toThrow('Rows 2 to 4 were asked for in a buffer of 3.');
     expect(() => {
       buffer.write(Float32Array.of(1, 2), 3);

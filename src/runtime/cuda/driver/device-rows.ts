@@ -1,6 +1,13 @@
 /** Rows in device memory. Views share an allocation, which is returned when freed or when no view is left. */
 import { MistletoeError } from '../../../core/errors.js';
-import { type RowBlocks, type RowBuffer, countRows, requireBlocks, requireRows } from '../../row-buffer.js';
+import {
+  type RowBlocks,
+  type RowBuffer,
+  countRows,
+  requireBlocks,
+  requireRows,
+  requireWidth,
+} from '../../row-buffer.js';
 import type { Allocation, DeviceMemory } from './device-memory.js';
 import type { Address } from './device.js';
 
@@ -40,8 +47,7 @@ export class DeviceRows implements RowBuffer {
 
   copyRows(source: RowBuffer, picks: ArrayLike<number>, places: ArrayLike<number>): void {
     const { address, width } = deviceRowsOf(source, this.memory);
-    if (width !== this.width)
-      throw new MistletoeError('shape', `Rows of ${width} values were copied to rows of ${this.width}.`);
+    requireWidth(this, source);
     for (let index = 0; index < picks.length; index++) {
       requireRows(this, places[index]!, 1);
       requireRow(picks[index]!, source.rowCount);
