@@ -198,7 +198,7 @@ export function writeKernel(
   return finishKernel([result], threads, writeText, ...bounds);
 }
 
-/** Of a block with a row; without this bound, a kernel may need more registers than so many threads have. */
+/** Of a block that computes a row. Kernels declare it, or the compiler may use more registers than the threads have. */
 export const maxRowThreads = 1024;
 
 /** With several results, for kernels that find their operands themselves. */
@@ -222,8 +222,7 @@ export function finishKernel(
 
 export interface RowWriting extends Writing, RowElements {}
 
-export interface RowElements {
-  readonly text: KernelText;
+export interface RowElements extends Pick<Writing, 'text'> {
   readonly element: () => string; // at `j` of `row`
   /** Where the row lies in memory, as float4; undefined if its elements are computed or not aligned. */
   readonly fours: string | undefined;
@@ -240,29 +239,24 @@ const together = 8;
 /** Like overRow, with the element at `j` as `value`. */
 export function overElements({ text, element, fours }: RowElements, write: () => void): void {
   const [type, groups] = fours === undefined ? ['float', 'width'] : ['float4', 'width / 4'];
+  const load = fours === undefined ? element : (): string => `${fours}[j]`;
+  const fields = fours === undefined ? [''] : ['.x', '.y', '.z', '.w'];
   text.block(`for (int first = threadIdx.x; first < ${groups}; first += ${together} * blockDim.x)`, () => {
     text.line(`${type} ahead[${together}];`);
     text.unroll('u', together, () => {
       text.line('const int j = first + u * blockDim.x;');
-      text.block(`if (j < ${groups})`, () =>
-        text.line(`ahead[u] = ${fours === undefined ? element() : `${fours}[j]`};`),
-      );
+      text.block(`if (j < ${groups})`, () => text.line(`ahead[u] = ${load()};`));
     });
     text.unroll('u', together, () => {
       text.line('const int group = first + u * blockDim.x;');
       text.block(`if (group < ${groups})`, () => {
-        const each = (value: string, j: string): void => {
+        fields.forEach((field, e) => {
           text.block('', () => {
-            text.line(`const int j = ${j};`);
-            text.line(`const float value = ${value};`);
+            text.line(`const int j = ${fields.length} * group + ${e};`);
+            text.line(`const float value = ahead[u]${field};`);
             write();
           });
-        };
-        if (fours === undefined) each('ahead[u]', 'group');
-        else
-          ['x', 'y', 'z', 'w'].forEach((field, e) => {
-            each(`ahead[u].${field}`, `4 * group + ${e}`);
-          });
+        });
       });
     });
   });

@@ -127,7 +127,7 @@ export class CudaProgram implements Program {
     destinations: ReadonlyMap<string, Destination>,
     values: MixedValues,
     bindings: DimensionBindings,
-    { makers, lastReads }: RunPlan,
+    { values: made, lastReads }: RunPlan,
   ): ReadonlyMap<object, Address> {
     const { schedule } = this.parts;
     const measure = measureWith(bindings);
@@ -137,12 +137,12 @@ export class CudaProgram implements Program {
       const { address, rowCount, width } = deviceRowsOf(destination, this.memory);
       const { key, type } = schedule.outputs.get(name)!;
       const hasRoom = measure.count(schedule.shapes.get(name)!) <= rowCount * width * (isHalf(type) ? 2 : 1);
-      const made = makers.get(key)!;
+      const { from } = made.find(({ place }) => place.key === key)!;
       const isRead = this.inputs.some(({ name: input }) => {
         const value = values[input]!;
         return (
           'buffer' in value &&
-          (lastReads.get(input) ?? -1) >= made &&
+          (lastReads.get(input) ?? -1) >= from &&
           deviceRowsOf(value.buffer, this.memory).overlaps(destination)
         );
       });

@@ -12,8 +12,6 @@ export interface RunPlan {
   readonly values: readonly { readonly place: Place; readonly from: number; readonly until: number }[];
   /** [input] The last step that reads it. */
   readonly lastReads: ReadonlyMap<string, number>;
-  /** [place's key] The step that makes it. */
-  readonly makers: ReadonlyMap<object, number>;
   /** Symbols whose lengths are not rounded. */
   readonly exact: ReadonlySet<string>;
 }
@@ -39,7 +37,6 @@ export function planRun(
       if (origin === 'input' && tensor.operation === 'input') lastReads.set(tensor.attributes.name, at);
     }
   });
-  const makers = new Map(steps.flatMap((step, at) => resultsOf(step).map(({ key }) => [key, at] as const)));
   const keyOf = (name: string): object => schedule.outputs.get(name)!.key;
   for (const name of wanted) until.set(keyOf(name), steps.length);
   const hosted = wanted.filter((name) => destinations.get(name) === 'host');
@@ -49,7 +46,7 @@ export function planRun(
       .filter(({ key }) => !placedApart.has(key))
       .map((place) => ({ place, from: at, until: until.get(place.key) ?? at })),
   );
-  return { schedule, hosted, steps, values, lastReads, makers, exact: findUnrounded(steps) };
+  return { schedule, hosted, steps, values, lastReads, exact: findUnrounded(steps) };
 }
 
 export interface RowForms {
