@@ -77,8 +77,8 @@ export class AdaptivePolicy implements PolicyChooser {
   private pass: number | undefined;
   private trial: AutoChoice | undefined;
   private trialLeft = 0;
-  /** Of the best choices of late. */
-  private usualMerit = 0;
+  /** Decaying mean of the best choices' merits. */
+  private meanMerit = 0;
   /** Applies to all sequences until the next target pass. */
   private decision: Decision | undefined;
   private current: AutoChoice;
@@ -162,9 +162,10 @@ export class AdaptivePolicy implements PolicyChooser {
       this.trial = this.findTrial(rated, best);
       this.trialLeft = this.trial === undefined ? 0 : trialSteps;
     }
-    this.usualMerit = this.usualMerit * meritDecay + best.merit * (1 - meritDecay);
-    // What the text suggests now is gone later; a trial can wait.
-    const isTrial = this.trialLeft > 0 && !(best.choice.kind === 'lookup' && best.merit > this.usualMerit);
+    this.meanMerit = this.meanMerit * meritDecay + best.merit * (1 - meritDecay);
+    // A trial can wait; what the text suggests at this step cannot.
+    const isGoodLookup = best.choice.kind === 'lookup' && best.merit > this.meanMerit;
+    const isTrial = this.trialLeft > 0 && !isGoodLookup;
     if (isTrial) this.trialLeft -= 1;
     const choice = isTrial ? this.trial! : best.choice;
     this.current = choice;

@@ -124,10 +124,10 @@ export function describeOutcome(result: HardeningResult): string {
   switch (judgeOutcome(result)) {
     case 'smaller': {
       const falls = `under attack the drop of the accepted length falls from ${values}${range}`;
-      const baseline = findUnbeaten(result)?.dropThen;
-      return baseline == null
-        ? `Hardening helps: ${falls}, over ${prompts}.`
-        : `Training helps, the searches do not: ${falls}, and to ${share(baseline.estimate)} with random suffixes, over ${prompts}.`;
+      const unbeaten = findUnbeaten(result);
+      if (unbeaten?.dropThen == null) return `Hardening helps: ${falls}, over ${prompts}.`;
+      const baseline = `${share(unbeaten.dropThen.estimate)} with ${roleNames[unbeaten.against]}`;
+      return `Training helps, the searches do not: ${falls}, and to ${baseline}, over ${prompts}.`;
     }
     case 'larger':
       return `Hardening made it worse: under attack the drop of the accepted length rises from ${values}${range}, over ${prompts}.`;

@@ -147,7 +147,8 @@ function viewAs(type: SessionValue['type'], block: ArrayBuffer, count: number): 
 
 /** [length] Arrays of former outputs: clearing and collecting new ones costs more than copying the values. */
 const spareArrays = new Map<number, Float32Array[]>();
-const [mostSpares, mostLengths, largestSpare] = [4, 32, 2 ** 16];
+/** Limits: different lengths, spares of one length, and values of a spare. */
+const [maxLengths, maxSpares, maxValues] = [32, 4, 2 ** 16];
 
 function takeArray(length: number): Float32Array {
   return spareArrays.get(length)?.pop() ?? new Float32Array(length);
@@ -156,11 +157,11 @@ function takeArray(length: number): Float32Array {
 export function keepArray(values: Float32Array): void {
   const { length } = values;
   const spares = spareArrays.get(length) ?? [];
-  if (spares.length === mostSpares || length > largestSpare) return;
+  if (spares.length === maxSpares || length > maxValues) return;
   spares.push(values);
   spareArrays.set(length, spares);
   const [oldest] = spareArrays.keys();
-  if (spareArrays.size > mostLengths) spareArrays.delete(oldest!);
+  if (spareArrays.size > maxLengths) spareArrays.delete(oldest!);
 }
 
 /** [buffer] Asked for once: finding an address costs more than a run needs for anything else. */
