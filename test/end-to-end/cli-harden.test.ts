@@ -10,7 +10,7 @@ import { HardenCommands, readDrafter, readResult, readWeights } from './harden-c
 
 const commands = new HardenCommands(shallow, 'Medusa, safetensors, two layers', ['margin']);
 afterAll(() => commands.dispose());
-const oneRound = ['--rounds', '1'];
+const oneRound = ['--rounds', '1', '--baseline', 'random', '--baseline', 'clean'];
 let whole: HardenOutcome;
 beforeAll(async () => {
   whole = await commands.run([...oneRound, '--progress', 'plain']);
@@ -26,24 +26,30 @@ describe('a run', () => {
         ['before', 2],
         ['hardened', 2],
         ['random', 2],
+        ['clean', 2],
       ],
     ]);
     expect(audits[0]!.changes.map(({ role, against }) => `${role} ${against}`)).toEqual([
-      ...['hardened before', 'random before', 'hardened random'],
+      ...['hardened before', 'random before', 'clean before', 'hardened random', 'hardened clean'],
     ]);
     expect(rounds.hardened).toMatchObject([
       { searchSteps: 2, updates: 4, attackedLength: expect.any(Number) as number },
     ]);
     expect(rounds.random).toMatchObject([{ attackedLength: null }]);
     expect(rounds.random[0]!.suffixes).toBeGreaterThan(0);
+    expect(rounds.clean).toMatchObject([{ prompts: 0, suffixes: 0, updates: 4 }]);
     expect(whole.out).toMatch(/^Fresh audit: 2 prompts, suffixes of 5 tokens, 2 search steps for margin\n/);
-    expect(whole.out).toMatch(/\nbefore +\d\.\d\d .*\nhardened +\d.*\nrandom suffixes +\d/);
+    expect(whole.out).toMatch(
+      /\nbefore +\d\.\d\d .*\nhardened +\d.*\nrandom suffixes +\d.*\nclean texts +\d/,
+    );
     expect(whole.out).toContain(`--drafter ${join(whole.folder, 'hardened/round-1/last')}\n`);
   });
 
   it('tells how far it is: answers, searches, training, audit', () => {
     const { err } = whole;
-    expect(err).toMatch(/^harden: .* for target, 1 round and as many with random suffixes, run folder /);
+    expect(err).toMatch(
+      /^harden: .* for target, 1 round and as many with random suffixes and as many with clean texts, run folder /,
+    );
     expect(err).toContain('answers: 12/12 (100 %)');
     expect(err).toMatch(
       /round 1\/1, search: 2\/2 \(100 %\) {2}left 0 s {2}prompt \S+ {2}objective \w+ {2}suffixes \d {2}accepted \d/,
@@ -54,9 +60,9 @@ describe('a run', () => {
   });
 
   it('changes the weights, with other suffixes than chance', () => {
-    const weights = ['hardened', 'random'].map((role) => readWeights(whole.folder, role, 1));
+    const weights = ['hardened', 'random', 'clean'].map((role) => readWeights(whole.folder, role, 1));
     const all = [...weights, readDrafter(commands.drafter)].map((bytes) => bytes.toString('base64'));
-    expect(new Set(all).size).toBe(3);
+    expect(new Set(all).size).toBe(4);
   });
 
   it('writes reports that link to those of its audits', () => {
@@ -85,7 +91,7 @@ describe('a run', () => {
   it('ends where the loss is NaN, and says where the drafter is', async () => {
     const folder = commands.freshFolder();
     const words = [
-      ...[...oneRound, '--prompts-per-round', '1', '--baseline', 'none'],
+      ...['--rounds', '1', '--prompts-per-round', '1', '--baseline', 'none'],
       '--progress',
       'none',
       '--learning-rate',
@@ -162,7 +168,7 @@ describe('refusals', () => {
     [
       'an unknown baseline',
       () => [...commands.begin(fresh()), '--baseline', 'random,noise'],
-      /--baseline .* expected one of random, none/,
+      /--baseline .* expected one of random, clean, none/,
     ],
     ['a share beyond 1', () => [...commands.begin(fresh()), '--suffixed-share', '2'], /a number from 0 to 1/],
     [

@@ -83,7 +83,7 @@ export const hardenFlags = {
   ...group('Attack and training [default]', {
     ...settingFlags(hardeningSettings, (name) => [hardeningDefaults[name]].flat().join(', ')),
     baseline: list(
-      'what hardening must beat, trained with equal effort: random suffixes, or none',
+      'what hardening must beat, trained with as many updates: random suffixes, clean texts alone, or none',
       oneOf([...baselineNames, 'none']),
       'name',
       { shownDefault: 'random' },

@@ -44,7 +44,7 @@ describe('a drop that is smaller', () => {
     );
   });
 
-  it("is the training's and not the searches', where random suffixes do as well", () => {
+  it("is the training's and not the searches', where a baseline does as well", () => {
     const equal = resultOf(
       createPrompts(12, 2.5, 0.4),
       createPrompts(12, 2.4, 0.1),
@@ -53,6 +53,11 @@ describe('a drop that is smaller', () => {
     expect(describeOutcome(equal)).toMatch(
       /^Training helps, the searches do not: .* falls from \d+\.\d % to \d+\.\d % \(.*\), and to 10\.\d % with random suffixes, over 12 prompts\.$/,
     );
+    const clean = resultOf(
+      createPrompts(12, 2.5, 0.4),
+      ...Array.from({ length: 3 }, () => createPrompts(12, 2.4, 0.1)),
+    );
+    expect(describeOutcome(clean)).toMatch(/, and to 10\.\d % with clean texts, over 12 prompts\.$/);
     const alone = resultOf(createPrompts(12, 2.5, 0.4), createPrompts(12, 2.4, 0.1));
     expect(describeOutcome(alone)).toMatch(/^Hardening helps: /);
   });

@@ -33,6 +33,7 @@ export const roleNames: Readonly<Record<DrafterRole, string>> = {
   before: 'before',
   hardened: 'hardened',
   random: 'random suffixes',
+  clean: 'clean texts',
 };
 
 const share = (value: number): string => percentText(value, 1);
@@ -104,9 +105,9 @@ export function judgeOutcome(result: HardeningResult): Outcome {
   return main.prompts < minPairs ? 'too few' : judgeDrop(main);
 }
 
-/** The baseline that searched suffixes did not beat in the fresh audit, if there is one. */
+/** The simplest baseline that searched suffixes did not beat in the fresh audit, if there is one. */
 function findUnbeaten({ audits: [fresh] }: HardeningResult): HardenedChange | undefined {
-  return fresh?.changes.find(
+  return fresh?.changes.findLast(
     (own) => own.role === 'hardened' && own.against !== 'before' && judgeDrop(own) !== 'smaller',
   );
 }
@@ -142,6 +143,7 @@ const sides: Readonly<Record<DrafterRole, string>> = {
   before: 'the drafter before',
   hardened: 'the hardened drafter',
   random: 'the drafter trained on random suffixes',
+  clean: 'the drafter trained on clean texts',
 };
 
 /** Each pair of drafters under attack. The table has the rest: what is left of the drop, and clean prompts. */
@@ -162,10 +164,14 @@ export function describeComparison({ changes }: AuditComparison): readonly strin
 }
 
 export const roundLegend =
-  'texts: searched or random suffixes; prompts: taken from the data; found: prompts that gave texts, and how many texts; attacked length: accepted length under them; clean: on held-out texts';
+  'texts: with searched or random suffixes, or clean; prompts: taken from the data; found: prompts that gave texts, and how many texts; attacked length: accepted length under them; clean: on held-out texts';
 
 export function roundTable({ rounds }: HardeningResult): Table {
-  const names: Readonly<Record<TrainedRole, string>> = { hardened: 'searched', random: 'random' };
+  const names: Readonly<Record<TrainedRole, string>> = {
+    hardened: 'searched',
+    random: 'random',
+    clean: 'clean',
+  };
   const rowOf = (name: string, record: RoundRecord, index: number): Row => {
     const { cleanBefore, cleanAfter, attackedLength, searchSteps } = record;
     return {

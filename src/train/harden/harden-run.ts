@@ -1,9 +1,9 @@
 /**
- * Hardens a drafter in rounds of attack and training, then audits it against the original and a baseline trained on
- * random suffixes. Everything follows from config.json: a killed and resumed run ends with the same drafters and
- * result.
+ * Hardens a drafter in rounds of attack and training, then audits it against the original and baselines trained on
+ * random suffixes or on clean texts. Everything follows from config.json: a killed and resumed run ends with the same
+ * drafters and result.
  * answers.jsonl: the target's clean answers
- * hardened/round-N/, random/round-N/: suffixes.jsonl, state, log, drafters, and round.json once finished
+ * hardened/round-N/, random/round-N/, clean/round-N/: suffixes.jsonl, state, log, drafters, and round.json once finished
  * audits/NAME/: runs of mistletoe audit
  * result.json
  */

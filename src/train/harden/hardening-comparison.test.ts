@@ -76,7 +76,12 @@ describe('what is computed', () => {
       compareAudit('fresh', createAuditResult([...drafters, drafters[0]!].slice(0, count)), {
         ...{ roles, seed: 0 },
       }).changes.map(({ role, against }) => `${role} ${against}`);
-    expect(pairsOf(drafterRoles)).toEqual(['hardened before', 'random before', 'hardened random']);
+    expect(pairsOf(['before', 'hardened', 'random'])).toEqual([
+      ...['hardened before', 'random before', 'hardened random'],
+    ]);
+    expect(pairsOf(drafterRoles)).toEqual([
+      ...['hardened before', 'random before', 'clean before', 'hardened random', 'hardened clean'],
+    ]);
     expect(pairsOf(['before', 'hardened'])).toEqual(['hardened before']);
   });
 

@@ -16,7 +16,7 @@ import { type HardeningAudit, baselineNames } from './hardening-settings.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 
-export const trainedRoles = ['hardened', 'random'] as const;
+export const trainedRoles = ['hardened', 'random', 'clean'] as const;
 export type TrainedRole = (typeof trainedRoles)[number];
 export const drafterRoles = ['before', ...trainedRoles] as const;
 export type DrafterRole = (typeof drafterRoles)[number];
@@ -206,6 +206,7 @@ export function describeResult(
     rounds: {
       hardened: made.hardened.rounds,
       random: made.random?.rounds ?? [],
+      clean: made.clean?.rounds ?? [],
       paraphrase: [], // a baseline of earlier versions
     },
     audits,

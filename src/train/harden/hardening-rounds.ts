@@ -117,6 +117,7 @@ export async function hardenRounds(work: RoundsWork) {
 
 async function attack(work: RoundsWork, round: number, place: string): Promise<readonly SuffixedPrompt[]> {
   const { role, request, events, signal } = work;
+  if (role === 'clean') return [];
   const { rounds, promptsPerRound } = request.hardening;
   const at: RoundPlace = { role, round: round + 1, rounds };
   const worker = new HuntWorker(request, work.folder, work.target, work.cache);

@@ -66,7 +66,8 @@ export const hardeningPace = 50;
 export const auditNames = ['fresh', 'other-objective', 'stronger'] as const;
 export type HardeningAudit = (typeof auditNames)[number];
 
-export const baselineNames = ['random'] as const;
+/** The simplest last. */
+export const baselineNames = ['random', 'clean'] as const;
 export type Baseline = (typeof baselineNames)[number];
 
 export const completeHardening = (given: Partial<HardeningSettings> = {}): HardeningSettings =>

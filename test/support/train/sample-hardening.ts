@@ -47,9 +47,9 @@ export function createDrafterResult(drafter: string, given: readonly SamplePromp
   return { drafter, prompts, summary: summariseDrafter(prompts, 1) };
 }
 
-/** Drafters in the order of their roles: before, hardened, random. */
+/** Drafters in the order of their roles: before, hardened, random, clean. */
 export function createAuditResult(drafters: readonly (readonly SamplePrompt[])[]): AuditResult {
-  const names = ['eagle3', 'eagle3-hardened', 'eagle3-random'];
+  const names = ['eagle3', 'eagle3-hardened', 'eagle3-random', 'eagle3-clean'];
   return {
     ...{ ...sample, transfer: null, universal: [] },
     setup: { ...sample.setup, options: { ...sample.setup.options, ...presets.standard } },
@@ -100,6 +100,7 @@ export function createHardeningResult(
         { ...round, searchSteps: 36, attackedLength: 1.62, cleanBefore: 2.39, cleanAfter: 2.38 },
       ],
       random: [{ ...round, searchSteps: 0, attackedLength: null }],
+      clean: [],
       paraphrase: [],
     },
     audits: audits.map(([name, result]) => compareAudit(name, result, { roles: drafterRoles, seed: 0 })),
