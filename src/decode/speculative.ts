@@ -204,6 +204,7 @@ class SpeculativeSequence {
       return next && this.step(next, choice);
     }
     const startMs = performance.now();
+    const { preparedRuns } = model.runtime;
     const passesBefore = log?.ms ?? 0;
     const tree = await this.draft(root.token, choice);
     const draftMs = performance.now() - startMs;
@@ -217,6 +218,7 @@ class SpeculativeSequence {
       verifyMs,
       own: log && { draftMs: passesAtVerify - passesBefore, verifyMs: log.ms - passesAtVerify },
       batch: log?.step,
+      isCold: model.runtime.preparedRuns !== preparedRuns,
       drafter: choice.drafter,
     };
     this.note(outcome, choice);
@@ -238,6 +240,8 @@ class SpeculativeSequence {
   private async stepAhead(root: Root, passes: PassesAhead, choice?: DraftChoice): Promise<Root | undefined> {
     const log = this.request.scheduler?.log;
     const [startMs, passesBefore] = [performance.now(), log?.ms ?? 0];
+    const { runtime } = this.model;
+    const { preparedRuns } = runtime;
     const mayGoOn = choice !== undefined && this.answer.remaining > 1;
     const { token, states } = await passes.next(root.token, mayGoOn);
     this.targetPasses += 1;
@@ -247,6 +251,7 @@ class SpeculativeSequence {
       ...{ proposed: 0, accepted: 0, depth: 0, draftMs: 0, verifyMs: performance.now() - startMs },
       own: log && { draftMs: 0, verifyMs: log.ms - passesBefore },
       batch: log?.step,
+      isCold: runtime.preparedRuns !== preparedRuns,
       drafter: choice?.drafter,
     };
     this.note(outcome, choice);

@@ -63,6 +63,8 @@ export interface Runtime {
   readonly attendsInPlace?: ((headSize: number) => boolean) | undefined;
   /** Buffers may hold tokens (the bits of int32), so that a program starts before the host knows what it reads. */
   readonly keepsTokens?: boolean | undefined;
+  /** Runs so far that first compiled kernels, laid out memory, or were recorded. */
+  readonly preparedRuns?: number | undefined;
   /** Of keys and values; default float32. */
   readonly cacheType?: HalfType | undefined;
   /** Zeros. */

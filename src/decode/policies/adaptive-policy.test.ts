@@ -43,6 +43,22 @@ const run = (
   chooser: PolicyChooser = new AdaptivePolicy(drafter),
 ): BatchRun => runBatch(chooser, world, steps, createRandom(seed, 'world'));
 
+/** Speed over that of the best fixed policy, where any draft makes a step dear, but a longer one hardly dearer. */
+function onGpu(rate: number, changes: Partial<BatchWorld>, seed: number): number {
+  const noise = createRandom(seed, 'noise');
+  const world: BatchWorld = {
+    lanes: 1,
+    rate: () => rate,
+    verifyMs: (_, rows) => (rows === 1 ? 1 : 1.7 + 0.02 * rows),
+    draftMs: (_, levels) => 0.12 * Math.abs(levels),
+    pace: () => 0.95 + 0.1 * noise.next(),
+    requestSteps: 40,
+    ...changes,
+  };
+  const best = Math.max(...fixed.map((policy) => run(world, 5000, seed, policy).speed));
+  return run(world, 5000, seed).speed / best;
+}
+
 const countDrafts = (choices: readonly number[]): number => choices.filter((levels) => levels !== 0).length;
 
 describe('the adaptive policy', () => {
@@ -59,6 +75,27 @@ describe('the adaptive policy', () => {
         .choices.slice(-100)
         .filter((levels) => levels > 2).length,
     ).toBeGreaterThan(70);
+  });
+
+  it('drafts where that pays for reading, once, what the drafter has missed', () => {
+    for (const seed of [3, 4]) expect(onGpu(0.65, { catchUpMs: 1.5 }, seed)).toBeGreaterThan(0.96);
+  });
+
+  it('does not take what a first run prepares for the cost of a choice', () => {
+    for (const seed of [2, 3]) expect(onGpu(0.69, { catchUpMs: 4, coldMs: 10 }, seed)).toBeGreaterThan(0.96);
+  });
+
+  it('learns from steps that are cold each time', () => {
+    const chooser = new AdaptivePolicy(drafter);
+    let drafts = 0;
+    for (let step = 0; step < 400; step++) {
+      const choice = chooser.choose();
+      const depth = choice.policy?.kind === 'chain' ? choice.policy.length : choice.policy ? 3 : 0;
+      const outcome = { proposed: depth, accepted: 0, depth, draftMs: depth, verifyMs: 9, isCold: true };
+      chooser.learn(choice, outcome);
+      if (step >= 300 && depth > 0) drafts += 1;
+    }
+    expect(drafts).toBeLessThan(20);
   });
 
   it('does not take a longer context, or the end of one, for the cost of a choice', () => {

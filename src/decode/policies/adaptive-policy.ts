@@ -48,6 +48,11 @@ const meritDecay = 0.95;
 /** A drafter reads fewer missed tokens beside those of its draft. */
 const minMissed = 4;
 const catchUpWindow = 7;
+/** Drafts that share what the drafter reads before the first of them, until it is known how many do. */
+const expectedStretch = 24;
+const stretchDecay = 0.98;
+/** Cold steps in a row that are not measured. */
+const maxColdSteps = 8;
 /** Expected cost of a step before any measurement, in rows. */
 const fixedRows = 8;
 const levelShare = 0.1;
@@ -69,8 +74,11 @@ export class AdaptivePolicy implements PolicyChooser {
   private readonly treeTokens = { accepted: 1, expected: 1 };
   /** Tokens of steps without the drafter. */
   private missed = 0;
+  private coldSteps = 0;
   /** What the last drafts cost more because of them; zeros, because the first runs of a program are slow. */
   private readonly catchUps = [0, 0, 0];
+  /** Decaying counts of drafts that were no trials, and of those before which the drafter had missed something. */
+  private readonly stretches = { drafts: expectedStretch, behind: 1 };
   private step = 0;
   private batchSize = 1;
   /** The pass of the target that was learned from last. */
@@ -134,12 +142,18 @@ export class AdaptivePolicy implements PolicyChooser {
     this.decision = undefined;
     const isDrafted = source !== 'lookup' && isOfDrafter(choice);
     this.missed = isDrafted ? 0 : this.missed + outcome.accepted + 1;
+    if (isDrafted && !isTrial) this.noteDraft(mayCatchUp);
     // While sequences join or leave, a step's time includes the reading of prompts.
     const isSteady = batchSize === this.batchSize;
     this.batchSize = batchSize;
     const costs = this.costsOfBatch();
     if (choice === this.plain) this.acceptance.fade(plainStepFade);
     if (!isSteady) return;
+    this.coldSteps = outcome.isCold === true ? this.coldSteps + 1 : 0;
+    if (this.coldSteps > 0 && this.coldSteps <= maxColdSteps) {
+      if (isTrial) this.trialLeft += 1;
+      return;
+    }
     // A lookup, or a drafter that proposes nothing, costs next to nothing.
     const isRead = rows === 1 || (source === 'lookup' && batchSize === 1);
     const kind = isRead ? 'read' : choice.step;
@@ -181,6 +195,7 @@ export class AdaptivePolicy implements PolicyChooser {
     if (kind === 'plain') return { choice, cost: plainCost, merit: 1 / plainCost };
     const isAlone = this.batchSize === 1;
     const { suggestions, acceptance } = this;
+    const { behind, drafts } = this.stretches;
     if (kind === 'lookup') {
       const tokens = isAlone ? suggestions.expect(levels) : suggestions.meanOf(levels);
       const cost = costs.costOf(step, rows);
@@ -191,11 +206,19 @@ export class AdaptivePolicy implements PolicyChooser {
     const tokens = 1 + acceptance.expect(levels) * treeGain + gain;
     // If one sequence proposes anything, all are padded to its rows.
     const drafted = 1 - (1 - acceptance.proposalRate) ** this.batchSize;
-    const catchUp = isOfDrafter(choice) ? this.catchUpCost : 0;
+    // Drafts that follow the next one need not read again.
+    const catchUp = isOfDrafter(choice) ? this.catchUpCost * (behind / drafts) : 0;
     const cost = drafted * costs.costOf(step, rows) + (1 - drafted) * plainCost + catchUp;
     return { choice, cost, merit: tokens / cost };
   }
 
+  private noteDraft(isBehind: boolean): void {
+    const { stretches } = this;
+    stretches.drafts = stretches.drafts * stretchDecay + 1;
+    stretches.behind = stretches.behind * stretchDecay + Number(isBehind);
+  }
+
+  /** What the next draft costs more because of tokens that the drafter has missed. */
   private get catchUpCost(): number {
     return this.missed < minMissed ? 0 : Math.max(0, median(this.catchUps)!);
   }
@@ -219,7 +242,8 @@ export class AdaptivePolicy implements PolicyChooser {
     for (const { choice, cost, merit } of tried) {
       if (choice === best.choice) continue;
       // What a step of this choice loses, in steps of the best one.
-      const loss = Math.max(0, 1 - merit / best.merit) * (cost / best.cost);
+      const reading = isOfDrafter(choice) ? this.catchUpCost / trialSteps : 0;
+      const loss = Math.max(0, 1 - merit / best.merit) * (cost / best.cost) + reading / best.cost;
       const pause = Math.max(minTrialPause, (trialSteps * loss) / share);
       const isConfirmed = costs.countSamples(choice.step, choice.rows) > trialSteps;
       const overdue =

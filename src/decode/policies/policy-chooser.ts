@@ -53,6 +53,8 @@ export interface StepOutcome extends StepRecord {
   /** Without waiting for other sequences. */
   readonly own?: Pick<StepOutcome, 'draftMs' | 'verifyMs'> | undefined;
   readonly batch?: BatchStep | undefined;
+  /** Something was prepared for it (Runtime.preparedRuns), so its time says little about the next step. */
+  readonly isCold?: boolean | undefined;
 }
 
 export const always = (policy: ResolvedPolicy): PolicyChooser => ({

@@ -52,6 +52,7 @@ class CudaRuntime implements Runtime {
   readonly drawsInPrograms = true;
   readonly keepsTokens = true;
   readonly cacheType: HalfType | undefined;
+  preparedRuns = 0;
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
   /** By text: equal layers and programs share kernels. */
@@ -114,6 +115,7 @@ class CudaRuntime implements Runtime {
       kernelOf,
       constantAddresses,
       recordings: this.recordings,
+      onPrepare: () => (this.preparedRuns += 1),
       dispose: () => {
         for (const table of tables) table.free();
       },

@@ -15,6 +15,8 @@ export interface BatchWorld {
   readonly proposals?: number;
   /** For the first draft behind plain steps. */
   readonly catchUpMs?: number;
+  /** For the first two steps with a number of rows, which are reported as cold. */
+  readonly coldMs?: number;
   /** Steps of a request; one request unless given. */
   readonly requestSteps?: number;
   /** A factor on the time of a pass; 1 unless given. */
@@ -34,8 +36,9 @@ const levelsOf = ({ policy }: DraftChoice): number =>
 const treeLevels = 3;
 
 export function runBatch(chooser: PolicyChooser, world: BatchWorld, steps: number, random: Random): BatchRun {
-  const { lanes, proposals = 1, catchUpMs = 0, pace = () => 1 } = world;
+  const { lanes, proposals = 1, catchUpMs = 0, coldMs = 0, pace = () => 1 } = world;
   const choices: number[] = [];
+  const stepsWith = new Map<number, number>(); // [rows]
   let [tokens, spentMs, isBehind] = [0, 0, false];
   let chosen = Array.from({ length: lanes }, () => chooser.choose());
   for (let step = 0; step < steps; step++) {
@@ -53,7 +56,9 @@ export function runBatch(chooser: PolicyChooser, world: BatchWorld, steps: numbe
     const rows = 1 + Math.max(...results.map(({ proposed }) => proposed));
     const reading = drafting > 0 && isBehind ? catchUpMs : 0;
     const draftMs = drafting === 0 ? 0 : (world.draftMs(drafting, longest) + reading) * pace(step);
-    const verifyMs = world.verifyMs(lanes, rows) * pace(step);
+    stepsWith.set(rows, (stepsWith.get(rows) ?? 0) + 1);
+    const isCold = coldMs > 0 && stepsWith.get(rows)! <= 2;
+    const verifyMs = world.verifyMs(lanes, rows) * pace(step) + (isCold ? coldMs : 0);
     isBehind = drafting === 0;
     choices.push(levelsOf(chosen[0]!));
     spentMs += draftMs + verifyMs;
@@ -67,6 +72,7 @@ export function runBatch(chooser: PolicyChooser, world: BatchWorld, steps: numbe
         ...{ draftMs: ownDraftMs, verifyMs: verifyMs + draftMs - ownDraftMs },
         own: { draftMs: ownDraftMs, verifyMs },
         batch: { pass: step, batchSize: lanes, rows, stepMs: draftMs + verifyMs },
+        isCold,
       });
       return chooser.choose();
     });

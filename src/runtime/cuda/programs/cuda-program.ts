@@ -36,6 +36,8 @@ export interface ProgramParts {
   /** Weights and tables. [place's key] */
   readonly constantAddresses: ReadonlyMap<object, Address>;
   readonly recordings: RecordingShelf;
+  /** Called by runs that are laid out or recorded. */
+  readonly onPrepare: () => void;
   readonly dispose: () => void;
 }
 
@@ -79,8 +81,10 @@ export class CudaProgram implements Program {
       for (const step of layout.steps) this.launch(step, addressOf, base);
     };
     const places = [...this.listPlaces(values, base), ...direct.values()];
-    const { recordings } = this.parts;
-    if (layout.steps.length > 1 && isEqual(places, laid.places)) {
+    const { recordings, onPrepare } = this.parts;
+    const isRepeated = layout.steps.length > 1 && isEqual(places, laid.places);
+    if (isRepeated ? laid.recording === undefined : laid.places.length === 0) onPrepare();
+    if (isRepeated) {
       laid.recording ??= this.memory.device.record(launch);
       recordings.use(laid);
       this.memory.device.replay(laid.recording);
