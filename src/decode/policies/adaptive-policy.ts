@@ -35,8 +35,10 @@ const trialSteps = 3;
 /** The share of time that the trials of all choices may cost. */
 const trialShare = 0.01;
 const minTrialPause = 24;
-/** Steps at most between the first two trials: the first runs of a program are slow, and machines are busy. */
-const maxSecondPause = 48;
+/** Steps at most between the first trials: the first runs of a program are slow, and machines are busy. */
+const maxFirstPause = 48;
+/** Whether to draft at all hangs on few plain steps, which cost little. */
+const [firstTrials, firstPlainTrials] = [1, 3];
 /** How much better a draft must be than a plain step, and any choice than the one in use. */
 const plainBonus = 1.02;
 const currentBonus = 1.01;
@@ -245,10 +247,11 @@ export class AdaptivePolicy implements PolicyChooser {
       const reading = isOfDrafter(choice) ? this.catchUpCost / trialSteps : 0;
       const loss = Math.max(0, 1 - merit / best.merit) * (cost / best.cost) + reading / best.cost;
       const pause = Math.max(minTrialPause, (trialSteps * loss) / share);
-      const isConfirmed = costs.countSamples(choice.step, choice.rows) > trialSteps;
+      const needed = trialSteps * (choice === this.plain ? firstPlainTrials : firstTrials);
+      const isConfirmed = costs.countSamples(choice.step, choice.rows) > needed;
       const overdue =
         (this.step - (this.lastTried.get(choice) ?? 0)) /
-        (isConfirmed ? pause : Math.min(pause, maxSecondPause));
+        (isConfirmed ? pause : Math.min(pause, maxFirstPause));
       if (overdue < maxOverdue) continue;
       found = choice;
       maxOverdue = overdue;
