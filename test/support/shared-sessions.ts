@@ -1,32 +1,28 @@
 /**
- * Keeps the ONNX Runtime sessions of small models for the life of a test process. Creating a session takes 100 ms of CPU and
+ * Keeps the CPU sessions of small models for the life of a test process. Creating a session takes 100 ms of CPU and
  * more, half the cost of most tests with models, and test files compile the same few graphs again and again. A session is a
  * pure function of its model, weights and options, so tests can share it. Import this module for its effect.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import type { InferenceSession } from 'onnxruntime-node';
 import { afterAll, beforeAll } from 'vitest';
-import { loadOnnxRuntime } from '../../src/runtime/onnx/load-onnxruntime.js';
+import { type SessionRequest, sessions } from '../../src/runtime/onnx/create-session.js';
+import type { Session } from '../../src/runtime/onnx/session.js';
 
-const maxSessions = 150;
+const maxSessions = 400;
 const maxBytes = 400e6;
 /** Smaller weights are copied, so that a test that damages its cache file does not change a shared session. */
 const maxCopiedBytes = 4e6;
 
-type Options = InferenceSession.SessionOptions;
-type CreateSession = (model: string | Uint8Array, options: Options) => Promise<InferenceSession>;
-
 interface SharedSession {
-  readonly creating: Promise<InferenceSession>;
+  readonly creating: Promise<Session>;
   readonly sizeBytes: number;
   users: number;
 }
 
 const shared = new Map<string, SharedSession>(); // least recently used first
-const factory = loadOnnxRuntime().InferenceSession;
-const create = factory.create.bind(factory) as CreateSession;
+const { create } = sessions;
 
 let isSharing = true;
 
@@ -36,12 +32,12 @@ export function useOwnSessions(): void {
   afterAll(() => void (isSharing = true));
 }
 
-const createShared: CreateSession = async (model, given) => {
+sessions.create = async (model, given) => {
   if (!isSharing) return create(model, given);
   // Each test process has about one core, and threads that wait for each other on it burn more than they gain.
-  const options = { ...given, intraOpNumThreads: 1 };
-  const wanted = describeSession(model, options);
-  if (wanted === undefined) return create(model, options);
+  const request = { ...given, threads: 1 };
+  const wanted = describeSession(model, request);
+  if (wanted === undefined) return create(model, request);
   const { key, sizeBytes } = wanted;
   const found = shared.get(key) ?? { creating: wanted.create(), sizeBytes, users: 0 };
   found.users += 1;
@@ -56,17 +52,19 @@ const createShared: CreateSession = async (model, given) => {
     await evict();
   }
 };
-Object.assign(factory, { create: createShared });
 
 /** The session of one user, who releases it without ending it for the others. */
-function borrow(session: InferenceSession, entry: SharedSession): InferenceSession {
+function borrow(session: Session, entry: SharedSession): Session {
   let isReleased = false;
-  const release = (): Promise<void> => {
-    if (!isReleased) entry.users -= 1;
-    isReleased = true;
-    return Promise.resolve();
+  return {
+    run: (inputs, outputs) => session.run(inputs, outputs),
+    recycle: (values) => session.recycle?.(values),
+    release() {
+      if (!isReleased) entry.users -= 1;
+      isReleased = true;
+      return Promise.resolve();
+    },
   };
-  return Object.create(session, { release: { value: release } }) as InferenceSession;
 }
 
 async function evict(): Promise<void> {
@@ -83,14 +81,14 @@ async function evict(): Promise<void> {
 interface WantedSession {
   readonly key: string;
   readonly sizeBytes: number;
-  readonly create: () => Promise<InferenceSession>;
+  readonly create: () => Promise<Session>;
 }
 
 /** Undefined where the session is not shared. */
-function describeSession(model: string | Uint8Array, options: Options): WantedSession | undefined {
-  if (options.externalData !== undefined) return undefined;
+function describeSession(model: string | Uint8Array, request: SessionRequest): WantedSession | undefined {
+  if (request.externalData !== undefined) return undefined;
   const bytes = typeof model === 'string' ? readFileSync(model) : model;
-  const hash = createHash('sha256').update(bytes).update(JSON.stringify(options));
+  const hash = createHash('sha256').update(bytes).update(JSON.stringify(request));
   const files = typeof model === 'string' ? listWeightFiles(model, bytes) : [];
   // Only models that map weights are loaded by path. These weights have names that are not recognized.
   if (typeof model === 'string' && files.length === 0) return undefined;
@@ -98,11 +96,11 @@ function describeSession(model: string | Uint8Array, options: Options): WantedSe
   if (sizeBytes > maxBytes) return undefined;
   if (sizeBytes > maxCopiedBytes) {
     for (const path of files) hash.update(identifyFile(path));
-    return { key: hash.digest('hex'), sizeBytes, create: () => create(model, options) };
+    return { key: hash.digest('hex'), sizeBytes, create: () => create(model, request) };
   }
   const externalData = files.map((path) => ({ path: basename(path), data: readFileSync(path) }));
   for (const { data } of externalData) hash.update(data);
-  const withData = externalData.length === 0 ? options : { ...options, externalData };
+  const withData = externalData.length === 0 ? request : { ...request, externalData };
   return { key: hash.digest('hex'), sizeBytes, create: () => create(bytes, withData) };
 }
 

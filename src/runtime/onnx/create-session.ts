@@ -10,7 +10,10 @@ export interface SessionRequest extends SessionOptions {
   readonly binding?: 'native' | 'script' | undefined;
 }
 
-export async function createSession(
+/** An object, so that tests can share sessions. */
+export const sessions = { create: createSession };
+
+async function createSession(
   model: string | Uint8Array,
   { signature, binding, ...options }: SessionRequest,
 ): Promise<Session> {
