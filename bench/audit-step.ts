@@ -11,7 +11,7 @@ import { readPromptState } from '../src/audit/search/prompt-state.js';
 import { Scorer } from '../src/audit/search/scoring.js';
 import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
-import { bundledDrafterFolder, bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledTarget } from '../src/core/package-files.js';
 import { openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';

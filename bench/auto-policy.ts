@@ -8,7 +8,8 @@
  */
 import { deepStrictEqual } from 'node:assert';
 import { AdaptivePolicy } from '../src/decode/policies/adaptive-policy.js';
-import { bundledTarget, findDrafter } from '../src/decode/bundled-models.js';
+import { bundledTarget } from '../src/core/package-files.js';
+import { findDrafter } from '../src/decode/find-drafter.js';
 import { Engine } from '../src/decode/engine/engine.js';
 import { type GenerationRequest, decodePlain } from '../src/decode/plain.js';
 import { type PolicyChooser, always } from '../src/decode/policies/policy-chooser.js';

@@ -2,7 +2,7 @@
  * Decoding and prefill of the bundled target, with the share of memory bandwidth and of arithmetic that they reach. Beside
  * llama.cpp on the same weights if MISTLETOE_LLAMA_CPP names a folder that has it.
  */
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledTarget } from '../src/core/package-files.js';
 import { prefill } from '../src/decode/plain.js';
 import { sum } from '../src/graph/operations/reductions.js';
 import { input } from '../src/graph/tensor.js';

@@ -2,7 +2,7 @@
  * A batch of 64 x 64 tokens through the target, forward and backward to the embeddings, taking turns with PyTorch.
  * Options: [TURNS]
  */
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledTarget } from '../src/core/package-files.js';
 import { gradient } from '../src/graph/gradient.js';
 import { input } from '../src/graph/tensor.js';
 import { mean } from '../src/graph/operations/reductions.js';

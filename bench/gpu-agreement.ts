@@ -10,7 +10,7 @@ import { compileSearch } from '../src/audit/search/search-programs.js';
 import type { SuffixGradients } from '../src/audit/search/candidates.js';
 import { describeCause } from '../src/core/errors.js';
 import { createRandom } from '../src/core/random.js';
-import { bundledDrafterFolder, bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledTarget } from '../src/core/package-files.js';
 import { decodePlain } from '../src/decode/plain.js';
 import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';

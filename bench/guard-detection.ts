@@ -6,7 +6,7 @@
  */
 import { type Random, createRandom } from '../src/core/random.js';
 import { sum } from '../src/core/vector.js';
-import type { BundledDrafter } from '../src/decode/bundled-models.js';
+import type { BundledDrafter } from '../src/core/package-files.js';
 import { Judge } from '../src/guard/judge/judge.js';
 import type { Observation } from '../src/guard/observation.js';
 import { type Trace, draftLength, planAttacks, planBenign, traceAll } from './guard-traces.js';

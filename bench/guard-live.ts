@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createRandom } from '../src/core/random.js';
 import { sum } from '../src/core/vector.js';
-import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { bundledTarget, packageRoot } from '../src/core/package-files.js';
 import { configureGuard } from '../src/guard/config-file.js';
 import { startGuard } from '../src/guard/guard.js';
 import type { Alert, Verdict } from '../src/guard/judge/verdict.js';

@@ -8,13 +8,13 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { BundledDrafter } from '../src/decode/bundled-models.js';
+import type { BundledDrafter } from '../src/core/package-files.js';
 import {
   bundledDrafterFolder,
   bundledPrompts,
   bundledTarget,
   packageRoot,
-} from '../src/decode/bundled-models.js';
+} from '../src/core/package-files.js';
 import { Engine } from '../src/decode/engine/engine.js';
 import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';

@@ -6,7 +6,8 @@
  * Options: [PROMPTS] [ROUNDS]
  */
 import { deepStrictEqual } from 'node:assert';
-import { bundledTarget, findDrafter } from '../src/decode/bundled-models.js';
+import { bundledTarget } from '../src/core/package-files.js';
+import { findDrafter } from '../src/decode/find-drafter.js';
 import { type GenerationRequest, decodePlain } from '../src/decode/plain.js';
 import type { PolicyChooser } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';

@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openCheckpoint } from '../src/checkpoint/open-checkpoint.js';
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledTarget } from '../src/core/package-files.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { type Task, compareAnswers, compareSpeed, decoding, MistletoeSequence } from './contenders.js';

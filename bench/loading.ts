@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { packageRoot } from '../src/decode/bundled-models.js';
+import { packageRoot } from '../src/core/package-files.js';
 import { writeRandomCheckpoint } from './random-checkpoint.js';
 import { printTable } from './stopwatch.js';
 

@@ -5,7 +5,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { packageRoot } from '../src/decode/bundled-models.js';
+import { packageRoot } from '../src/core/package-files.js';
 import { describeMachine, type Machine } from '../src/runs/run-device.js';
 import { type Recording, formatTable, recording } from './stopwatch.js';
 

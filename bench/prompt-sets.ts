@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { packageRoot } from '../src/decode/bundled-models.js';
+import { packageRoot } from '../src/core/package-files.js';
 
 export const promptSets = ['humaneval', 'gsm8k', 'mt-bench'] as const;
 

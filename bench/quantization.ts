@@ -4,7 +4,7 @@
  * Options: --prompts 24 --tokens 48
  */
 import { parseArgs } from 'node:util';
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledTarget } from '../src/core/package-files.js';
 import { decodePlain } from '../src/decode/plain.js';
 import { type Target, encodePrompt, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';

@@ -1,7 +1,7 @@
 /** Random models in the shapes that people serve, as checkpoints: nobody has to download them. */
 import { closeSync, copyFileSync, mkdirSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledTarget } from '../src/core/package-files.js';
 
 export interface Shape {
   readonly hidden_size: number;

@@ -5,7 +5,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { packageRoot } from '../src/decode/bundled-models.js';
+import { packageRoot } from '../src/core/package-files.js';
 import type { Side } from './comparison.js';
 import { printNote, recording } from './stopwatch.js';
 

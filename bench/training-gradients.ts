@@ -11,7 +11,7 @@ import {
   bundledPrompts,
   bundledTarget,
   packageRoot,
-} from '../src/decode/bundled-models.js';
+} from '../src/core/package-files.js';
 import { type Target, generateText, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { adamDefaults } from '../src/train/loop/adamw.js';

@@ -6,7 +6,7 @@
  */
 import { dirname } from 'node:path';
 import { createRandom } from '../src/core/random.js';
-import { bundledDrafterFolder, bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledTarget } from '../src/core/package-files.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import { loadModel } from '../src/model/causal-model.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';

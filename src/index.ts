@@ -10,7 +10,8 @@
 export { MistletoeError, type ErrorCode } from './core/errors.js';
 
 // Open a model folder and generate text, with or without a drafter.
-export { bundledTarget, bundledPrompts, findDrafter } from './decode/bundled-models.js';
+export { bundledTarget, bundledPrompts } from './core/package-files.js';
+export { findDrafter } from './decode/find-drafter.js';
 export {
   openTarget,
   generateText,

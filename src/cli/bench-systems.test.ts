@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../decode/bundled-models.js';
+import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../core/package-files.js';
 import { defaultDraftPolicy } from '../decode/speculative-text.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
 import { planDrafters } from './bench-systems.js';

@@ -1,7 +1,8 @@
 /** Turns --drafter and --draft into what is measured, with unique names. */
 import { resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters, bundledTarget, findDrafter } from '../decode/bundled-models.js';
+import { bundledDrafters, bundledTarget } from '../core/package-files.js';
+import { findDrafter } from '../decode/find-drafter.js';
 import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { nameDrafter } from '../draft/systems.js';
 import type { BenchPlan } from '../runs/bench-units.js';

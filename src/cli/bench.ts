@@ -14,7 +14,7 @@ import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { integer, oneOf, text } from '../core/settings.js';
-import { bundledDrafters } from '../decode/bundled-models.js';
+import { bundledDrafters } from '../core/package-files.js';
 import { mainDevice } from './audit/audit-flags.js';
 import { type Invocation, defineCommand } from './command.js';
 import * as common from './common-flags.js';

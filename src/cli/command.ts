@@ -4,7 +4,7 @@ import { parseDocument, stringify } from 'yaml';
 import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { quoteWord, readBoundedFile } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledTarget } from '../core/package-files.js';
 import { text, toFlagName } from '../core/settings.js';
 import type { Flag, FlagTable, FlagsOf } from './flags.js';
 import { addFlags, flag, group, longName, parseFlags, toggle } from './flags.js';

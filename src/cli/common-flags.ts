@@ -2,7 +2,7 @@
 import { maxThreads, maxWorkers } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledTarget } from '../core/package-files.js';
 import { tapConventions } from '../draft/draft-system.js';
 import { readDeviceList } from '../runs/run-device.js';
 import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';

@@ -5,7 +5,7 @@ import { startAudit } from '../audit/run-audit.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
 import { oneOf, text } from '../core/settings.js';
-import { bundledDrafterFolder, bundledTarget, packageRoot } from '../decode/bundled-models.js';
+import { bundledDrafterFolder, bundledTarget, packageRoot } from '../core/package-files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { Generation } from '../decode/plain.js';
 import { generateSpeculatively } from '../decode/speculative-text.js';

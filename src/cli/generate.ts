@@ -1,5 +1,6 @@
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters, findDrafter } from '../decode/bundled-models.js';
+import { bundledDrafters } from '../core/package-files.js';
+import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { integer, oneOf, text } from '../core/settings.js';

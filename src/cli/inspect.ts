@@ -1,7 +1,7 @@
 import { basename } from 'node:path';
 import { countText, formatBytes } from '../core/number-text.js';
 import { text } from '../core/settings.js';
-import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-models.js';
+import { bundledDrafterFolder, bundledDrafters } from '../core/package-files.js';
 import { countFittingTokens, estimateGpuMemory, expectedTokens, passBytes } from '../decode/gpu-fit.js';
 import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
 import { inspectCheckpoint } from '../draft/inspection.js';

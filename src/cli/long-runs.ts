@@ -2,7 +2,7 @@
 import { isAbsolute, relative } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledTarget } from '../core/package-files.js';
 import type { RunOptions } from '../train/training-run.js';
 import type { Invocation } from './command.js';
 import type { MachineFlags, progressFlag, reportFormatFlag, runFlags } from './common-flags.js';

@@ -13,7 +13,7 @@ import { downloadModel } from '../checkpoint/hub/hub-download.js';
 import { shortenPath } from '../core/files.js';
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
-import { bundledPrompts } from '../decode/bundled-models.js';
+import { bundledPrompts } from '../core/package-files.js';
 import { mapFolder } from '../draft/systems.js';
 import type { PromptSet } from '../measure/benchmark.js';
 import { findPromptSet, hubSets } from '../text/prompts/hub-sets.js';

@@ -6,7 +6,7 @@ import { Command, CommanderError } from 'commander';
 import { type CommandContext, type CommandDefinition, setUpCommand } from './command.js';
 import { exitCodes, reportFailure, signalCodes } from './failure.js';
 import { configureHelp, helpWidth, setHelpEnd } from './help.js';
-import { readVersion } from '../decode/bundled-models.js';
+import { readVersion } from '../core/package-files.js';
 import { type Terminal, colorsFor } from './terminal.js';
 
 /** A module that exports the definition under the command's name. */

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
 import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters, findDrafter, readVersion } from '../decode/bundled-models.js';
+import { bundledDrafters, readVersion } from '../core/package-files.js';
+import { findDrafter } from '../decode/find-drafter.js';
 import { readPage } from '../dashboard/page.js';
 import { nameDrafter } from '../draft/systems.js';
 import { type NamedKey, parseKeys, readKeys } from '../serve/access.js';

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { bundledDrafterFolder, bundledDrafters, findDrafter } from './bundled-models.js';
+import { bundledDrafterFolder, bundledDrafters } from '../core/package-files.js';
+import { findDrafter } from './find-drafter.js';
 
 describe('finding a drafter', () => {
   it.each(bundledDrafters)('%s is there by name', (name) => {

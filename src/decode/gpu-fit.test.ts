@@ -3,7 +3,7 @@ import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-fol
 import { tiny } from '../../test/support/tiny-checkpoints.js';
 import { drafterVariants } from '../../test/support/tiny-drafters.js';
 import { countGpuBytes, passBytes, settleDevice } from './gpu-fit.js';
-import { bundledDrafterFolder, bundledTarget } from './bundled-models.js';
+import { bundledDrafterFolder, bundledTarget } from '../core/package-files.js';
 import type { GpuHost } from '../runtime/device-choice.js';
 import { chooseDevice } from '../runtime/device-choice.js';
 

@@ -4,7 +4,7 @@ import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-fol
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/systems.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
-import { bundledDrafterFolder, bundledTarget } from './bundled-models.js';
+import { bundledDrafterFolder, bundledTarget } from '../core/package-files.js';
 import type { PolicyChooser } from './policies/policy-chooser.js';
 import {
   createPolicy,

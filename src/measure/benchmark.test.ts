@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { join } from 'node:path';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../core/errors.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledTarget } from '../core/package-files.js';
 import { always } from '../decode/policies/policy-chooser.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';

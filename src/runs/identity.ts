@@ -14,7 +14,7 @@ import { findWeightless } from '../draft/systems.js';
 export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
 export type ModelIdentity = Readonly<z.infer<typeof identitySchema>>;
 
-export { readVersion } from '../decode/bundled-models.js';
+export { readVersion } from '../core/package-files.js';
 
 /** Beside the weights: each of these changes what is computed, or the text that it is computed from. */
 const describingFiles = [

@@ -16,7 +16,7 @@ import {
 } from '../runtime/device-choice.js';
 import { isQuantized, quantizedTypes } from '../runtime/weights.js';
 import { availableParallelism, cpus, totalmem, type as systemName } from 'node:os';
-import { readVersion } from '../decode/bundled-models.js';
+import { readVersion } from '../core/package-files.js';
 import { formatBytes } from '../core/number-text.js';
 import { countGpuBytes } from '../decode/gpu-fit.js';
 

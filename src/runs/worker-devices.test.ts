@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { countGpuBytes } from '../decode/gpu-fit.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledTarget } from '../core/package-files.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { countDefaultWorkers, requireRoom, seatWorkers } from './run-device.js';
 

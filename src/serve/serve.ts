@@ -8,7 +8,7 @@ import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { createOperatorServer, isLoopback, type Page } from '../guard/proxy/operator.js';
 import { listen } from '../guard/proxy/proxy.js';
-import { bundledTarget, readVersion } from '../decode/bundled-models.js';
+import { bundledTarget, readVersion } from '../core/package-files.js';
 import { type EngineLoad, defaultConcurrency } from '../decode/engine/engine.js';
 import { type EngineWorkerOptions, createEngineWorker } from '../decode/engine/engine-worker.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';

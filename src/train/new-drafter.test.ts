@@ -13,7 +13,7 @@ import { randomTokens } from '../../test/support/tiny-pair.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../checkpoint/read-tensor.js';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledTarget } from '../core/package-files.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
 import { loadDrafter } from '../draft/systems.js';
 import type { CausalModel } from '../model/causal-model.js';

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { prefill } from '../../src/decode/plain.js';
-import { bundledTarget } from '../../src/decode/bundled-models.js';
+import { bundledTarget } from '../../src/core/package-files.js';
 import { symbol } from '../../src/graph/dimension.js';
 import { attention, rotate } from '../../src/graph/operations/attention.js';
 import { input } from '../../src/graph/tensor.js';

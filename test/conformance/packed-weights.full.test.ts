@@ -2,7 +2,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { bundledDrafterFolder, bundledTarget } from '../../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledTarget } from '../../src/core/package-files.js';
 import { generateSpeculatively } from '../../src/decode/speculative-text.js';
 import { generateText, openTarget } from '../../src/decode/target.js';
 import { loadDrafter } from '../../src/draft/systems.js';

@@ -1,5 +1,5 @@
 import { afterAll, expect, it } from 'vitest';
-import { bundledTarget } from '../../src/decode/bundled-models.js';
+import { bundledTarget } from '../../src/core/package-files.js';
 import { openTarget } from '../../src/decode/target.js';
 import { lowerToOnnx } from '../../src/runtime/onnx/lowering.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';

@@ -4,7 +4,7 @@ import { BadRequestError, NotFoundError } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { generateText, openTarget } from '../../src/decode/target.js';
 import type { Target } from '../../src/decode/target.js';
-import { bundledTarget } from '../../src/decode/bundled-models.js';
+import { bundledTarget } from '../../src/core/package-files.js';
 import { parsePrometheusText } from '../../src/guard/engines/counters.js';
 import { findSpeculation } from '../../src/guard/engines/engine-list.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';

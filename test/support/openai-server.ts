@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import OpenAI from 'openai';
 import type * as serve from '../../src/serve/serve.js';
-import { bundledTarget } from '../../src/decode/bundled-models.js';
+import { bundledTarget } from '../../src/core/package-files.js';
 
 export interface StartedServer {
   readonly server: serve.RunningServer;

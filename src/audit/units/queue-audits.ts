@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { nameModel, readHubSettings } from '../../checkpoint/hub/hub-settings.js';
-import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../../decode/bundled-models.js';
+import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../../core/package-files.js';
 import { parseHybrid, withLookup } from '../../draft/ngram/ngram.js';
 import { findWeightless } from '../../draft/systems.js';
 import { identifyModel } from '../../runs/identity.js';

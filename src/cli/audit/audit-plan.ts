@@ -19,7 +19,8 @@ import {
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../../core/errors.js';
 import { countText, durationText, formatBytes } from '../../core/number-text.js';
-import { bundledDrafters, findDrafter } from '../../decode/bundled-models.js';
+import { bundledDrafters } from '../../core/package-files.js';
+import { findDrafter } from '../../decode/find-drafter.js';
 import { countGpuBytes } from '../../decode/gpu-fit.js';
 import { parseHybrid } from '../../draft/ngram/ngram.js';
 import { findWeightless } from '../../draft/systems.js';

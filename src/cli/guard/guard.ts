@@ -3,7 +3,7 @@ import { describeCause, MistletoeError } from '../../core/errors.js';
 import { readBoundedFile } from '../../core/files.js';
 import { decimal, integer, oneOf, text, textOf } from '../../core/settings.js';
 import { readPage } from '../../dashboard/page.js';
-import { readVersion } from '../../decode/bundled-models.js';
+import { readVersion } from '../../core/package-files.js';
 import { type FlagValue, readConfiguration, writeConfiguration } from '../../guard/config-file.js';
 import { engines } from '../../guard/engines/engine-list.js';
 import { watchMetrics } from '../../guard/engines/scrape.js';

@@ -2,7 +2,7 @@ import { applyPreset } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import { smallest } from '../../core/vector.js';
 import { countText } from '../../core/number-text.js';
-import { findDrafter } from '../../decode/bundled-models.js';
+import { findDrafter } from '../../decode/find-drafter.js';
 import { writeReports } from '../../report/audit/write-reports.js';
 import { printReport } from '../../report/document.js';
 import {

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import { durationText } from '../../core/number-text.js';
 import { omitSetting, text } from '../../core/settings.js';
-import { findDrafter } from '../../decode/bundled-models.js';
+import { findDrafter } from '../../decode/find-drafter.js';
 import { findTrainable, trainableSystems } from '../../draft/systems.js';
 import { drafterSizes } from '../../draft/draft-system.js';
 import { printReport } from '../../report/document.js';

@@ -8,7 +8,7 @@ import type { Runtime } from '../../runtime/program.js';
 import { Answering, type OpenedModels } from './answering.js';
 import type { EngineAnswer, EngineRequest, EngineSettings } from './engine-messages.js';
 import { describeFailure } from './engine-messages.js';
-import { findDrafter } from '../bundled-models.js';
+import { findDrafter } from '../find-drafter.js';
 import { settleDevice } from '../gpu-fit.js';
 import { BudgetedDrafting } from '../policies/budgeted-drafting.js';
 import { openTarget } from '../target.js';

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { writeFileSync } from 'node:fs';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
-import { bundledPrompts } from '../../decode/bundled-models.js';
+import { bundledPrompts } from '../../core/package-files.js';
 import { readConversations } from './conversations.js';
 
 const folder = makeTemporaryFolder();

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { bundledTarget } from '../../decode/bundled-models.js';
+import { bundledTarget } from '../../core/package-files.js';
 import type { Target, TargetOptions } from '../../decode/target.js';
 import { openTarget } from '../../decode/target.js';
 import { createOnnxRuntime } from '../../runtime/onnx/onnx-runtime.js';

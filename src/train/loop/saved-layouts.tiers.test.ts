@@ -8,7 +8,7 @@ import { drafterVariants, oneOfEachSystem } from '../../../test/support/tiny-dra
 import type { TinyPair } from '../../../test/support/tiny-pair.js';
 import { randomTokens, resolveText, TinyModels } from '../../../test/support/tiny-pair.js';
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
-import { bundledDrafterFolder, bundledDrafters } from '../../decode/bundled-models.js';
+import { bundledDrafterFolder, bundledDrafters } from '../../core/package-files.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import { inspectCheckpoint } from '../../draft/inspection.js';

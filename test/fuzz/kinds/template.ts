@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import { packageRoot } from '../../../src/decode/bundled-models.js';
+import { packageRoot } from '../../../src/core/package-files.js';
 import { loadChatTemplate, renderChat } from '../../../src/text/template/chat-template.js';
 import { mutateBytes, pick } from '../byte-mutations.js';
 import type { FuzzKind } from '../kind.js';

@@ -5,7 +5,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createRandom } from '../../../src/core/random.js';
-import { packageRoot } from '../../../src/decode/bundled-models.js';
+import { packageRoot } from '../../../src/core/package-files.js';
 import { findVocabularyDifference, loadTokenizer } from '../../../src/text/tokenizer/tokenizer.js';
 import { pick } from '../byte-mutations.js';
 import type { FuzzKind } from '../kind.js';

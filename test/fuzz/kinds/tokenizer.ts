@@ -6,7 +6,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import { packageRoot } from '../../../src/decode/bundled-models.js';
+import { packageRoot } from '../../../src/core/package-files.js';
 import { loadTokenizer } from '../../../src/text/tokenizer/tokenizer.js';
 import { plainTokenizer } from '../../support/tiny-checkpoints.js';
 import { mutateBytes, pick } from '../byte-mutations.js';

@@ -1,40 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { existsSync } from 'node:fs';
 import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
+import { bundledDrafterFolder, bundledDrafters } from '../core/package-files.js';
 import { mtp } from '../draft/mtp/mtp.js';
 import { ngram, parseHybrid, withLookup } from '../draft/ngram/ngram.js';
 import { findWeightless } from '../draft/systems.js';
-
-export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url)));
-
-export function readVersion(): string {
-  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
-  return contents.version;
-}
-
-export const bundledTarget = join(packageRoot, 'models/reference/target');
-
-export const bundledPrompts = join(packageRoot, 'examples/prompts.jsonl');
-
-/** They belong to the bundled target. */
-export const bundledDrafters = ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'] as const;
-export type BundledDrafter = (typeof bundledDrafters)[number];
-
-export function bundledDrafterFolder(name: BundledDrafter): string {
-  return join(packageRoot, 'models/reference', name);
-}
-
-function findPackageRoot(start: string): string {
-  let folder = start;
-  while (!existsSync(join(folder, 'package.json'))) {
-    const parent = dirname(folder);
-    if (parent === folder) return start;
-    folder = parent;
-  }
-  return folder;
-}
 
 /**
  * Resolves a folder, a bundled name, a system without weights such as `ngram:1,4`, or both as in `ngram+eagle3`. Names
