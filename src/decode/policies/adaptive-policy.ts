@@ -13,7 +13,7 @@
  */
 import type { DraftSession } from '../../draft/drafter.js';
 import { type AutoChoice, type DrafterTraits, listChoices, longestLookup } from './auto-choices.js';
-import { DraftAcceptance, median } from './draft-estimates.js';
+import { DraftAcceptance, lowerMedian } from './draft-estimates.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
 import { pushWithin, StepCosts, type StepKind } from './step-costs.js';
 import { TextSuggestions } from './text-suggestions.js';
@@ -222,7 +222,7 @@ export class AdaptivePolicy implements PolicyChooser {
 
   /** What the next draft costs more because of tokens that the drafter has missed. */
   private get catchUpCost(): number {
-    return this.missed < minMissed ? 0 : Math.max(0, median(this.catchUps)!);
+    return this.missed < minMissed ? 0 : Math.max(0, lowerMedian(this.catchUps)!);
   }
 
   private findBest(rated: readonly Rated[]): Rated {

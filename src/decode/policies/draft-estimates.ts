@@ -45,8 +45,8 @@ export class DraftAcceptance {
   }
 }
 
-/** The lower one of two: interruptions only make a step slower. */
-export function median(values: readonly number[]): number | undefined {
+/** Of an even number, the lower one in the middle: interruptions only make a step slower. */
+export function lowerMedian(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((left, right) => left - right);
   return sorted[Math.floor((sorted.length - 1) / 2)];
 }

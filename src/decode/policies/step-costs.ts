@@ -4,7 +4,7 @@
  * that the target reads, fitted to measured steps; so a few of them tell about all numbers of rows. A step is measured
  * against the pace of the steps before it, if it is a trial or unlike them.
  */
-import { median } from './draft-estimates.js';
+import { lowerMedian } from './draft-estimates.js';
 
 /** Without a drafter, with its chains, and with its trees. */
 export type StepKind = 'read' | 'chain' | 'tree';
@@ -45,7 +45,7 @@ export class StepCosts {
 
   /** Milliseconds for a relative cost of 1; undefined until a few steps have shown it. */
   get pace(): number | undefined {
-    return this.paces.length < minPaces ? undefined : median(this.paces);
+    return this.paces.length < minPaces ? undefined : lowerMedian(this.paces);
   }
 
   get isMeasured(): boolean {
@@ -87,7 +87,7 @@ export class StepCosts {
     // Lookups are not tried: a slow first run over a number of rows might keep it from being chosen again.
     if (own.length === 1 && !isTrial && kind === 'read') return;
     const points = this.points.get(kind) ?? new Map<number, Point>();
-    points.set(rows, { rows, ratio: median(own)!, samples: own.length });
+    points.set(rows, { rows, ratio: lowerMedian(own)!, samples: own.length });
     this.points.set(kind, points);
     this.lines.clear();
   }

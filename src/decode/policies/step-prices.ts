@@ -6,7 +6,7 @@
  * one outlier decides nothing. The present time of a plain pass follows from the last three verifying passes (their
  * median).
  */
-import { median } from './draft-estimates.js';
+import { lowerMedian } from './draft-estimates.js';
 import type { StepOutcome } from './policy-chooser.js';
 
 const ratioWindow = 8;
@@ -35,7 +35,7 @@ export class StepPrices {
 
   /** Time of a plain step now; undefined before the first step. */
   get plainMs(): number | undefined {
-    return median(this.paces);
+    return lowerMedian(this.paces);
   }
 
   measuredBy(rung: number): number {
@@ -44,12 +44,12 @@ export class StepPrices {
 
   /** Expected cost of the next step; undefined before the first one. */
   priceOf(rung: number): number | undefined {
-    const drafting = median(this.drafts.get(rung) ?? []);
+    const drafting = lowerMedian(this.drafts.get(rung) ?? []);
     return drafting === undefined ? undefined : this.ratioOf(this.proposals.get(rung) ?? 0) + drafting;
   }
 
   readingOf(rung: number): number {
-    return median(this.reads.get(rung) ?? []) ?? 0;
+    return lowerMedian(this.reads.get(rung) ?? []) ?? 0;
   }
 
   /**
@@ -95,7 +95,7 @@ export class StepPrices {
       remember(windowOf(this.drafts, rung), drafting, draftWindow);
       return;
     }
-    const usual = median(this.drafts.get(rung) ?? []) ?? drafting;
+    const usual = lowerMedian(this.drafts.get(rung) ?? []) ?? drafting;
     remember(windowOf(this.reads, rung), Math.max(0, drafting - usual) / missed, draftWindow);
   }
 
