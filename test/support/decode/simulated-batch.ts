@@ -62,16 +62,21 @@ export function runBatch(chooser: PolicyChooser, world: BatchWorld, steps: numbe
     isBehind = drafting === 0;
     choices.push(levelsOf(chosen[0]!));
     spentMs += draftMs + verifyMs;
+    const batch = { pass: step, batchSize: lanes, rows, stepMs: draftMs + verifyMs };
     chosen = chosen.map((choice, lane) => {
-      const result = results[lane]!;
-      tokens += result.accepted + 1;
+      const { proposed, accepted, depth } = results[lane]!;
+      tokens += accepted + 1;
       const ownDraftMs = choice.policy === undefined ? 0 : draftMs;
+      const waitMs = draftMs - ownDraftMs; // whoever does not draft waits for those who do
+      const own = { draftMs: ownDraftMs, verifyMs };
       chooser.learn(choice, {
-        ...result,
-        // Whoever does not draft waits for those who do.
-        ...{ draftMs: ownDraftMs, verifyMs: verifyMs + draftMs - ownDraftMs },
-        own: { draftMs: ownDraftMs, verifyMs },
-        batch: { pass: step, batchSize: lanes, rows, stepMs: draftMs + verifyMs },
+        proposed,
+        accepted,
+        depth,
+        draftMs: ownDraftMs,
+        verifyMs: verifyMs + waitMs,
+        own,
+        batch,
         isCold,
       });
       return chooser.choose();
