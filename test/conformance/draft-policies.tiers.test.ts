@@ -150,7 +150,7 @@ describe.each(variants)('$name', (variant) => {
   });
 });
 
-/** Drafters of several layers and of blocks, each on the same forty prompts. */
+/** Drafters of several layers and of blocks, each on the same hundred prompts. */
 const manyPrompts = [
   'PARD',
   'P-EAGLE',
@@ -161,11 +161,11 @@ const manyPrompts = [
   'DSpark with a Markov head of the type rnn',
   'MTP',
 ];
-const prompts = Array.from({ length: 40 }, (_, place) =>
+const prompts = Array.from({ length: 100 }, (_, place) =>
   randomTokens(`prompt ${place}`, 1 + (place % 24), vocabularySize),
 );
 
-describe.runIf(byTier({ quick: false, full: true }))('forty prompts', () => {
+describe.runIf(byTier({ quick: false, full: true }))('a hundred prompts', () => {
   it.each(manyPrompts)('are answered by %s as by plain decoding', async (name) => {
     const variant = drafterVariants.find((each) => each.name === name)!;
     const drafter = await models.loadDrafter(variant.write(models.freshFolder(), tiny), target, tokenizer);

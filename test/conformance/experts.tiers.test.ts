@@ -65,7 +65,7 @@ describe('a target with experts', () => {
     const drafter = await models.loadDrafter(variant.write(models.freshFolder(), tiny), target);
     const policy = always(resolveText(text, drafter));
     const engine = new Engine({ concurrency: 5 });
-    const prompts = Array.from({ length: byTier({ quick: 5, full: 40 }) }, (_, index) => index);
+    const prompts = Array.from({ length: byTier({ quick: 5, full: 100 }) }, (_, index) => index);
     const together = await Promise.all(
       prompts.map((index) =>
         engine.run((scheduler) =>

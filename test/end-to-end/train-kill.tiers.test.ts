@@ -6,7 +6,7 @@ import { readRun, TrainingProcesses } from './training-processes.js';
 
 const runs = new TrainingProcesses();
 afterAll(() => runs.dispose());
-const kills = byTier({ quick: 3, full: 5 });
+const kills = byTier({ quick: 3, full: 8 });
 
 it(`kill -9 at ${kills} random moments leaves no trace`, async () => {
   const expected = await runs.trainHere((folder) => runs.startWords(folder));

@@ -18,7 +18,7 @@ const firstLearned = 4;
 const dsparkRows = blockRows.filter(({ folder }) => 'confidence_head.proj.weight' in folder.tensors);
 
 it.each(dsparkRows)('$name learns by the published loss', async (row) => {
-  const text = textFor(row).slice(0, 8);
+  const text = textFor(row).slice(0, 10);
   const objective = { ...defaultSettings({ system: 'dspark', maximumDepth: 7 }), depth };
   const pair = await pairs.open(row);
   const values = await readParameters(pair.drafter);
