@@ -1,10 +1,11 @@
-import { expect, it, vi } from 'vitest';
+import { afterAll, expect, it, vi } from 'vitest';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { findNativeApi } from '../../src/runtime/onnx/native-api.js';
 import { tiny } from './tiny-checkpoints.js';
 import { TinyModels } from './tiny-pair.js';
 
 const api = findNativeApi();
+afterAll(() => void vi.restoreAllMocks());
 
 it.runIf(api !== undefined)('a second runtime takes the sessions that a first one had created', async () => {
   const created = [vi.spyOn(api!.call, 'CreateSession'), vi.spyOn(api!.call, 'CreateSessionFromArray')];
@@ -22,5 +23,4 @@ it.runIf(api !== undefined)('a second runtime takes the sessions that a first on
   expect(atFirst).toBeGreaterThan(0);
   await load();
   expect(countCreated()).toBe(atFirst);
-  vi.restoreAllMocks();
 });

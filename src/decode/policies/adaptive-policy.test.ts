@@ -82,7 +82,9 @@ describe('the adaptive policy', () => {
   });
 
   it('does not take what a first run prepares for the cost of a choice', () => {
-    for (const seed of [2, 3]) expect(onGpu(0.69, { catchUpMs: 4, coldMs: 10 }, seed)).toBeGreaterThan(0.95);
+    const shares = [1, 2, 3, 4].map((seed) => onGpu(0.69, { catchUpMs: 4, coldMs: 10 }, seed));
+    expect(Math.min(...shares)).toBeGreaterThan(0.95);
+    expect(shares.reduce((sum, share) => sum + share) / shares.length).toBeGreaterThan(0.97);
   });
 
   it('learns from steps that are cold each time', () => {

@@ -37,7 +37,7 @@ const trialShare = 0.01;
 const minTrialPause = 24;
 /** Steps at most between the first trials: the first runs of a program are slow, and machines are busy. */
 const maxFirstPause = 48;
-/** Whether to draft at all hangs on few plain steps, which cost little. */
+/** First trials of a draft, and of plain steps: these are cheap, and decide whether drafting pays at all. */
 const [firstTrials, firstPlainTrials] = [1, 3];
 /** How much better a draft must be than a plain step, and any choice than the one in use. */
 const plainBonus = 1.02;

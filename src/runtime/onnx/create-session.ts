@@ -11,7 +11,7 @@ export interface SessionRequest extends SessionOptions {
 }
 
 /** An object, so that tests can share sessions. */
-export const sessions = { create: createSession };
+export const sessionFactory = { create: createSession };
 
 async function createSession(
   model: string | Uint8Array,

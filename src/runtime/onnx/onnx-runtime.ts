@@ -14,7 +14,7 @@ import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.
 import { allocateHostRows } from '../row-buffer.js';
 import type { QuantizedType, WeightStore } from '../weights.js';
 import { inputName, outputName } from './builder.js';
-import { sessions, type SessionRequest } from './create-session.js';
+import { sessionFactory, type SessionRequest } from './create-session.js';
 import { findNativeApi } from './native-api.js';
 import { CheckedSession, type Session } from './session.js';
 import { lowerToOnnx, type LoweredModel } from './lowering.js';
@@ -168,7 +168,7 @@ class OnnxRuntime implements Runtime {
     const path = join(model.folder, `program.${makeProcessTag()}.onnx`);
     try {
       await writeFile(path, model.bytes);
-      return await sessions.create(path, options);
+      return await sessionFactory.create(path, options);
     } catch (cause) {
       // Where the model cannot be written next to the weights, they are read instead of mapped.
       if (unwritable.includes(codeOf(cause))) return await this.loadCopied(model, options);
@@ -185,7 +185,7 @@ class OnnxRuntime implements Runtime {
       externalData.push({ path: location, data });
     }
     const withData = externalData.length === 0 ? options : { ...options, externalData };
-    return sessions.create(model.bytes, withData);
+    return sessionFactory.create(model.bytes, withData);
   }
 
   async dispose(): Promise<void> {
