@@ -176,7 +176,8 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
   const changedMtp: readonly [fact: string, changes: Partial<MtpFacts>][] = [
     ['token and state swapped', { order: 'token, state' }],
     ['the first token in sight', { hidesFirstToken: false }],
-    ['states before the final norm of the target', { readsNormed: false }],
+    ['states behind the final norm of the target', { reads: 'normed' }],
+    ["states before the target's last layer", { reads: 'earlier residual' }],
     ['the un-normed output fed back', { feedsNormed: false }],
     ['no norm of the token', { withoutNorm: 'token_layernorm' }],
     ['no norm of the state', { withoutNorm: 'hidden_layernorm' }],

@@ -1,20 +1,29 @@
 /**
- * The reference of MiMo's MTP module. Row t reads the target's final state at t and the token at t + 1, each behind a norm
- * of its own; a layer of Qwen2's form and a norm follow. A draft goes on with what that norm gives.
+ * The reference of MiMo's MTP module. Row t reads the target's residual stream behind its last layer at t and the token at
+ * t + 1, each behind a norm of the module's own; a layer of Qwen2's form and a norm follow. A draft continues with what
+ * that norm gives.
  */
 import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import type { Scorer } from './float64-drafters.js';
 import { scoreWithHead, type Head } from './float64-eagle.js';
 import { runLayer, type LayerFacts } from './float64-layer.js';
-import type { Float64Model } from './float64-model.js';
+import type { DecoderPass, Float64Model } from './float64-model.js';
 import { Float64Weights, joinVectors, logSoftmax, type Vector } from './float64-tensors.js';
+
+/** Where the target's state is taken: behind its last layer, behind the final norm, or before the last layer. */
+type TargetState = 'last residual' | 'normed' | 'earlier residual';
+
+const stateOf: Readonly<Record<TargetState, (pass: DecoderPass, position: number) => Vector>> = {
+  'last residual': ({ streams }, position) => streams.at(-1)![position]!,
+  'earlier residual': ({ streams }, position) => streams.at(-2)![position]!,
+  normed: ({ features }, position) => features[position]!,
+};
 
 export interface MtpFacts extends LayerFacts {
   readonly order: 'state, token' | 'token, state';
   /** The embedding in the first row is zero. */
   readonly hidesFirstToken: boolean;
-  /** Behind the target's final norm. */
-  readonly readsNormed: boolean;
+  readonly reads: TargetState;
   readonly feedsNormed: boolean;
   /** Norms to leave out; none in the published module. */
   readonly withoutNorm?: string;
@@ -27,8 +36,7 @@ export function scoreWithMtp(tensors: WritableTensors, target: Float64Model, fac
     name === facts.withoutNorm ? x : weights.norm(`${module}.${name}`, x, facts.normEpsilon);
   const head: Head = {
     weights,
-    trueFeature: ({ pass }, position) =>
-      facts.readsNormed ? pass.features[position]! : pass.streams.at(-1)![position]!,
+    trueFeature: ({ pass }, position) => stateOf[facts.reads](pass, position),
     run(features, embeddings) {
       const fused = features.map((feature, row) => {
         const isHidden = row === 0 && facts.hidesFirstToken;

@@ -34,7 +34,7 @@ function describeRow(
 ): MtpDrafter {
   const facts: MtpFacts = {
     ...{ ...draftSizes, normEpsilon: 1e-5, rotary: { base: 640_000 }, order: 'state, token' },
-    ...{ hidesFirstToken: true, readsNormed: true, feedsNormed: true },
+    ...{ hidesFirstToken: true, reads: 'last residual', feedsNormed: true },
   };
   return {
     ...row,

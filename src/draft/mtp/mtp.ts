@@ -1,7 +1,8 @@
 /**
  * Multi-token prediction as in MiMo-7B (arXiv 2505.07608): a module in the target's own checkpoint that predicts one more
- * token. It joins the norms of the target's final state at t and of token t + 1, runs one layer like the target's, and
- * ends with a norm; the target's output projection reads the result, and a longer draft feeds it back.
+ * token. It joins the norms of the target's last state at t, before the target's final norm, and of token t + 1, runs one
+ * layer like the target's, and ends with a norm; the target's output projection reads the result, and a longer draft
+ * feeds it back.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
@@ -154,8 +155,9 @@ async function loadMtp(checkpoint: Checkpoint, options: DrafterOptions): Promise
     ...openHead({ folder: checkpoint.folder, scope, target, weights }, parts),
     system: mtp.name,
     name: 'MTP',
-    reads: 'features',
-    taps: [],
+    reads: 'taps',
+    // The residual stream behind the last layer.
+    taps: [target.configuration.layerCount],
     step(embeddings, features, context, memory) {
       const read = hideFirstToken(embeddings, context, memory);
       const tokens = normalise(read, `${scope}token_layernorm`, configuration);
