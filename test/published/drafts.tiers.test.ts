@@ -158,6 +158,11 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     ['slots that predict their own position', 'deepseek-ai/dflash_qwen3_8b_block7', { isShifted: false }],
     ['an open gate', `${markovHead} gated`, { markov: 'vanilla' }],
     ['a forgotten state', `${markovHead} rnn`, { markovFault: 'no state' }],
+    [
+      'a first slot that the rnn skips',
+      'a DSpark head in the speculators format with a Markov head of the type rnn',
+      { markovFault: 'first slot skipped' },
+    ],
     ['gate and candidate swapped', `${markovHead} rnn`, { markovFault: 'swapped parts' }],
     ['the state behind the feature', `${markovHead} rnn`, { markovFault: 'state last' }],
     [

@@ -27,8 +27,8 @@ export interface BlockFacts extends LayerFacts {
   readonly targetVocabulary: number;
   /** Of the Markov head; default vanilla. */
   readonly markov?: 'vanilla' | 'gated' | 'rnn';
-  /** Wrong in some tests: the rnn forgets earlier tokens, or reads its three parts in another order. */
-  readonly markovFault?: 'no state' | 'swapped parts' | 'state last';
+  /** Wrong in some tests: the rnn forgets, skips a first slot that predicts nothing, or reads in another order. */
+  readonly markovFault?: 'no state' | 'first slot skipped' | 'swapped parts' | 'state last';
 }
 
 interface KeyValues {
@@ -120,7 +120,8 @@ export function createBlockReference(
     }
     return block.map((x) => weights.norm('norm', x, normEpsilon));
   };
-  const levelsOf = (situation: Situation): Vector[] => runBlock(situation).slice(facts.isShifted ? 0 : 1);
+  const firstSlot = facts.isShifted ? 0 : 1;
+  const levelsOf = (situation: Situation): Vector[] => runBlock(situation).slice(firstSlot);
   // Behind a cut there is no token.
   const tokensBefore = ({ pass, root }: Situation, path: readonly (number | undefined)[]): number[] =>
     [undefined, ...path].map((token) => token ?? pass.tokens[root]!);
@@ -131,8 +132,8 @@ export function createBlockReference(
     return sigmoid(weights.linear('confidence_head.proj', joinVectors(hidden, row))[0]!);
   };
   const score: Scorer = (situation, path) => {
-    const block = levelsOf(situation);
-    const hidden = block[path.length]!;
+    const block = runBlock(situation);
+    const hidden = block[firstSlot + path.length]!;
     const logits = weights.has('lm_head.weight') ? weights.linear('lm_head', hidden) : target.project(hidden);
     const scored = weights.has('markov_head.markov_w1.weight')
       ? addVectors(logits, scoreByMarkov(weights, block, tokensBefore(situation, path), facts))
@@ -147,19 +148,20 @@ export function createBlockReference(
 
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
 
-/** `before`: [level] the token before each level. */
+/** `block`: [slot] hidden states; `before`: [level] the token before each level. */
 function scoreByMarkov(
   weights: Float64Weights,
   block: readonly Vector[],
   before: readonly number[],
-  { markov = 'vanilla', markovFault }: BlockFacts,
+  { markov = 'vanilla', markovFault, isShifted }: BlockFacts,
 ): Vector {
+  const levels = isShifted ? block : block.slice(1);
   const rows = before.map((token) => weights.row('markov_head.markov_w1.weight', token));
   const last = rows.length - 1;
   const row = rows[last]!;
   if (markov === 'vanilla') return weights.linear('markov_head.markov_w2', row);
   if (markov === 'gated') {
-    const gate = weights.linear('markov_head.gate_proj', joinVectors(block[last]!, row)).map(sigmoid);
+    const gate = weights.linear('markov_head.gate_proj', joinVectors(levels[last]!, row)).map(sigmoid);
     return weights.linear(
       'markov_head.markov_w2',
       row.map((value, at) => value * gate[at]!),
@@ -168,12 +170,15 @@ function scoreByMarkov(
   const rank = row.length;
   let state: Vector = new Float64Array(rank);
   let output: Vector = state;
-  for (const [level, own] of rows.entries()) {
+  // A first slot that predicts nothing is read all the same, behind the anchor like the next one.
+  const skipsFirst = isShifted || markovFault === 'first slot skipped';
+  const [slots, previous] = skipsFirst ? [levels, rows] : [block, [rows[0]!, ...rows]];
+  for (const [slot, own] of previous.entries()) {
     if (markovFault === 'no state') state = new Float64Array(rank);
     const read =
       markovFault === 'state last'
-        ? joinVectors(own, block[level]!, state)
-        : joinVectors(state, own, block[level]!);
+        ? joinVectors(own, slots[slot]!, state)
+        : joinVectors(state, own, slots[slot]!);
     const joint = weights.linear('markov_head.joint_proj', read);
     const part = (place: number): Vector => joint.slice(place * rank, (place + 1) * rank);
     const [gate, candidate] = markovFault === 'swapped parts' ? [part(1), part(0)] : [part(0), part(1)];

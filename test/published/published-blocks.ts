@@ -173,6 +173,21 @@ export const blockRows: readonly BlockDrafter[] = [
     facts: { ...deepSpecFacts, markov },
   })),
   {
+    name: 'a DSpark head in the speculators format with a Markov head of the type rnn',
+    kind: 'dspark' as const,
+    layout: 'DSpark head',
+    hasTables: true,
+    rank: 6,
+    config: {
+      ...{ architectures: ['DSparkDraftModel'], speculators_model_type: 'dspark', block_size: 8 },
+      ...{ draft_vocab_size: vocabulary, mask_token_id: 38, aux_hidden_state_layer_ids: [2, 4, 7] },
+      ...{ markov_rank: 6, markov_head_type: 'rnn' },
+      ...{ enable_confidence_head: true, confidence_head_with_markov: true },
+      transformer_layer_config: { ...qwen3, num_hidden_layers: 2, layer_types: full(2) },
+    },
+    facts: { slots: 8, maskToken: 38, taps: [2, 4, 7], layers: 2, markov: 'rnn' as const },
+  },
+  {
     name: 'deepseek-ai/dflash_qwen3_8b_block7',
     kind: 'dspark' as const,
     layout: 'DSpark head without a Markov head: DFlash, shifted by one',

@@ -3,7 +3,6 @@
  * and scores all levels behind them.
  */
 import { lazily } from '../../core/promises.js';
-import { gatherRows } from '../../graph/operations/indexing.js';
 import { broadcast, concatenate, slice } from '../../graph/operations/shaping.js';
 import { type Tensor, input } from '../../graph/tensor.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
@@ -23,7 +22,14 @@ import { readScores, scoreAtOnce, scoreNames, scoreOutputs } from '../programs/s
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { NodeRows } from '../programs/states.js';
 import type { MarkovHead } from './markov-head.js';
-import { draftBlocks, readVerified, runBlock, scoreLevel, type BlockHead } from './block-graph.js';
+import {
+  draftBlocks,
+  embedPrevious,
+  readVerified,
+  runBlock,
+  scoreLevel,
+  type BlockHead,
+} from './block-graph.js';
 
 export interface BlockDrafter extends BlockHead {
   readonly runtime: Runtime;
@@ -38,7 +44,7 @@ export interface BlockDrafter extends BlockHead {
 
 interface BlockPrograms {
   readonly reader: () => Promise<LaneProgram>;
-  /** Scores of all levels, or with a Markov head the features that its steps score. */
+  /** Scores of all levels, or with a Markov head the features that its steps score, and its state before them. */
   readonly levels: () => Promise<LaneProgram>;
   readonly step: () => Promise<LaneProgram>;
   readonly chains: Chains;
@@ -54,9 +60,9 @@ export function createBlockDrafter(
   const programs: BlockPrograms = {
     reader: compile(() => ({ rows: lane.stackRows(readVerified(head).rows, sizes) })),
     levels: compile(() => {
-      const { features, rows } = runBlock(head);
+      const { features, rows, state } = runBlock(head);
       const outputs = head.markov ? { features } : scoreOutputs(head.score(features), runtime);
-      return { ...outputs, rows };
+      return { ...outputs, ...(state === undefined ? {} : { states: state }), rows };
     }),
     step: compile(() => buildStep(head)),
     chains: createChains(head, (length, choose) => buildChain(head, length, choose)),
@@ -90,14 +96,10 @@ export function createBlockDrafter(
   };
 }
 
-/** Rows of the Markov head for the previous tokens. */
-const embedPrevious = ({ markov }: BlockHead, tokens: Tensor): Tensor | undefined =>
-  markov && gatherRows(markov.table, tokens);
-
 function buildChain(head: BlockHead, length: number, choose: TokenChooser): NamedTensors {
-  const { features, root, rows } = runBlock(head);
+  const { features, root, rows, state: first } = runBlock(head);
   let token = root;
-  let state: Tensor | undefined;
+  let state = first;
   const confidences: Tensor[] = []; // [level] -> [1, lanes, 1]
   const chosen = Array.from({ length }, (_, level) => {
     const own = slice(features, 0, level, level + 1);
@@ -185,7 +187,7 @@ function startSession(
 
 /** With a Markov head, one run gives the features of all levels, and another the scores of a level's nodes. */
 function scoreSteps(
-  { runtime, vocabularies }: BlockDrafter,
+  { runtime, vocabularies, firstSlot }: BlockDrafter,
   { stateWidth }: MarkovHead,
   { step }: BlockPrograms,
   scheduler: PassScheduler,
@@ -193,6 +195,7 @@ function scoreSteps(
 ) {
   let features: RowBuffer | undefined; // of all levels
   const states = new NodeRows(runtime, stateWidth);
+  const startsWithState = firstSlot > 0 && stateWidth > 0;
   const free = (): void => {
     features?.free();
     states.clear();
@@ -201,7 +204,9 @@ function scoreSteps(
     const depth = draft.depths[nodes[0]!]!;
     if (depth === 0) {
       free();
-      features = bufferOf(await runLevels(['features']), 'features');
+      const outputs = await runLevels(['features', ...(startsWithState ? ['states'] : [])]);
+      features = bufferOf(outputs, 'features');
+      if (startsWithState) states.keep(bufferOf(outputs, 'states'), [draft.parents[nodes[0]!]!]);
     }
     const before = stateWidth === 0 ? undefined : states.gather(nodes.map((node) => draft.parents[node]!));
     const inputs = {

@@ -66,6 +66,22 @@ export function scoreLevel(
   return { logits: add(logits, step.scores), state: step.state };
 }
 
+/** Rows of the Markov head for the previous tokens. */
+export const embedPrevious = ({ markov }: BlockHead, tokens: Tensor): Tensor | undefined =>
+  markov && gatherRows(markov.table, tokens);
+
+/**
+ * The Markov head's state before the first level, as in training: a first slot that predicts nothing is read behind the
+ * root, too. features [..., hidden] of the first slot, previous [..., rank]
+ */
+function firstState(
+  { markov, firstSlot }: BlockHead,
+  features: Tensor,
+  previous: Tensor | undefined,
+): Tensor | undefined {
+  return firstSlot === 0 ? undefined : markov?.step(features, previous!, undefined).state;
+}
+
 type Angles = Pick<AttentionContext, 'cosine' | 'sine'>;
 
 const layerName = ({ scope }: BlockHead, layer: number): string => `${scope}layers.${layer}`;
@@ -120,6 +136,7 @@ export function runBlock(head: BlockHead) {
   return {
     features: slice(features, 0, head.firstSlot), // [level, lanes, hidden]
     root, // [1, lanes]
+    state: firstState(head, slice(features, 0, 0, 1), embedPrevious(head, root)), // [1, lanes, rank]
     rows: lane.stackRows(rows, sizes), // new rows of the cache
   };
 }
@@ -176,12 +193,13 @@ export function draftBlocks(head: BlockHead, teacher: TeacherForcing, depth: num
   }
   const features = finish(head, hidden);
   const before = markov && teacher.embedWith(markov.table);
-  let state: Tensor | undefined;
+  const firstPrevious = before && dropFirst(dropFirst(before, 1), firstRow);
+  let state = firstState(head, sliceSlot(features, 0, roots), firstPrevious);
   const levels = Array.from({ length: depth }, (_, level) => {
     const own = dropLast(sliceSlot(features, firstSlot + level, roots), level);
     const previous = before && dropFirst(dropFirst(before, 1 + level), firstRow);
-    const scored = scoreLevel(head, own, previous, state && dropLast(state, 1));
-    ({ state } = scored);
+    const scored = scoreLevel(head, own, previous, state);
+    state = scored.state && dropLast(scored.state, 1);
     return { logits: scored.logits, confidence: head.confidence?.(own, previous) };
   });
   return {

@@ -18,6 +18,7 @@ import type { AttentionContext, KeyValueRows } from '../decoder.js';
 export const residentOutputs: ReadonlySet<string> = new Set([
   'rows',
   'features',
+  'states',
   'taps',
   'scores',
   'distributions',
