@@ -100,7 +100,7 @@ it.each(['EAGLE-3 with d2t', 'P-EAGLE', 'EAGLE, torch file, with bias'])(
   '%s trains with the window that it drafts with',
   async (name) => {
     const wide = await models.loadModel(writeDecoder(models.freshFolder()));
-    const folder = writeHead(name, { sliding_window: 3 });
+    const folder = writeHead(name, { sliding_window: 3, use_sliding_window: true });
     const drafter = await models.loadDrafter(folder, wide);
     const [length, depth] = [12, 5];
     const ids = randomTokens('along', length, tiny.vocabularySize);

@@ -124,6 +124,7 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     ],
     ['no norm before the fusion', 'RedHatAI/gpt-oss-20b-speculator.eagle3', { fusionNorm: 'none' }],
     ['one layer too few', 'an EAGLE-3 head with three layers', { layers: 2 }],
+    ['a window', 'an EAGLE-3 head with sliding_window alone', { window: 6 }],
     ['a window one too long', 'an EAGLE-3 head with a sliding window', { window: 7 }],
     ['a window one too short', 'an EAGLE-3 head with a sliding window', { window: 5 }],
     ['a window one too long', 'an EAGLE-3 head with two sliding layers by layer_types', { window: 3 }],

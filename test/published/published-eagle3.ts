@@ -170,10 +170,21 @@ const rows: readonly Eagle3Row[] = [
     facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, layers: 3 },
   },
   {
+    // A value carried over from the target's config: the layer attends fully.
+    name: 'an EAGLE-3 head with sliding_window alone',
+    file: 'model.safetensors',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, sliding_window: 6 },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 500_000 } },
+  },
+  {
     name: 'an EAGLE-3 head with a sliding window',
     file: 'model.safetensors',
     config: {
       ...{ ...grouped, ...specForge, ...draftVocabulary, sliding_window: 6 },
+      layer_types: ['sliding_attention'],
       ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
     },
     facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, window: 6 },
@@ -219,6 +230,7 @@ const rows: readonly Eagle3Row[] = [
     config: {
       ...{ ...grouped, ...specForge, ...draftVocabulary, num_hidden_layers: 2, ptd_token_id: 5 },
       ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0, sliding_window: 3 },
+      layer_types: ['sliding_attention', 'sliding_attention'],
     },
     facts: { normEpsilon: 1e-5, rotary: { base: 500_000 }, layers: 2, maskToken: 5, window: 3 },
   },

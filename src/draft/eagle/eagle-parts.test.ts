@@ -127,6 +127,7 @@ describe('inspecting an EAGLE-3 head', () => {
   });
 
   it.each([
+    { sliding_window: 512 },
     { sliding_window: 512, use_sliding_window: false },
     { sliding_window: null },
     { sliding_window: 512, layer_types: ['full_attention'] },
@@ -137,7 +138,6 @@ describe('inspecting an EAGLE-3 head', () => {
   });
 
   it.each([
-    { sliding_window: 512 },
     { sliding_window: 512, use_sliding_window: true },
     { sliding_window: 512, layer_types: ['sliding_attention', 'full_attention'] },
   ])('reads the window of %j', async (settings) => {

@@ -130,14 +130,14 @@ export function traitsOf(parts: EagleParts, hasOwnOutput = false): Traits {
 }
 
 /**
- * `layer_types` names the layers that have a window, else `sliding_window` gives one to all; configs derived from Qwen
- * switch it off by `use_sliding_window`.
+ * `layer_types` names the layers that have a window, else `use_sliding_window` gives one to all. `sliding_window` alone
+ * gives none, as in vLLM, SpecForge and transformers: configs carry it over from a target whose layers attend fully.
  */
 function readWindow(reading: Reading, layerCount: number): HeadWindow | undefined {
   const { sliding_window: length, use_sliding_window: isUsed } = reading.settings;
   const kinds = readLayerKinds(reading, layerCount);
   if (kinds === undefined) {
-    if (isUsed === false || typeof length !== 'number') return undefined;
+    if (isUsed !== true || typeof length !== 'number') return undefined;
     return { length, isMixed: false };
   }
   const windowed = kinds.filter((kind) => kind === slidingKind).length;
