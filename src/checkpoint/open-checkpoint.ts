@@ -10,7 +10,7 @@ import type { WeightLayout } from './checkpoint-folder.js';
 import { isGgufFile, openGguf } from './gguf/open-gguf.js';
 import { readSafetensorsHeader } from './safetensors/safetensors.js';
 import { quote, refuse, type Checkpoint, type StoredTensor } from './stored-tensor.js';
-import { readTorchHeader } from './torch/torch-zip.js';
+import { readTorchFile, readTorchHeader } from './torch/torch-zip.js';
 
 export interface Problem {
   readonly problem: string;
@@ -59,9 +59,11 @@ async function inspectFolder(
   const config = names && (await attempt(() => readConfig(root, names)));
   const layout = names && (await attempt(() => chooseLayout(root, names)));
   const weights = layout && (await readWeights(root, layout, attempt));
+  let maskToken: number | undefined;
   if (weights !== undefined && names?.includes(maskFile) === true) {
-    const found = await attempt(() => readTorchHeader(join(root, maskFile)));
-    for (const tensor of found ?? []) {
+    const found = await attempt(() => readTorchFile(join(root, maskFile)));
+    maskToken = found?.numbers.get('mask_token_id');
+    for (const tensor of found?.tensors ?? []) {
       const name = tensor.name === 'embedding' ? 'mask_embedding' : `mask_embedding.${tensor.name}`;
       weights.tensors.set(name, { ...tensor, name });
     }
@@ -71,7 +73,7 @@ async function inspectFolder(
     failures.push(refuse(`${root} holds weight files without any tensor`, 'Download the weights again.'));
   }
   return {
-    checkpoint: { folder: root, config: config ?? {}, tensors, files: weights?.files ?? [] },
+    checkpoint: { folder: root, config: config ?? {}, tensors, maskToken, files: weights?.files ?? [] },
     failures,
   };
 }

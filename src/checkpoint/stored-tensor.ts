@@ -51,6 +51,8 @@ export interface Checkpoint {
   readonly config: Readonly<Record<string, unknown>>;
   readonly tensors: ReadonlyMap<string, StoredTensor>;
   readonly files: readonly string[];
+  /** That mask_embedding.pt names, beside a DFlash head. */
+  readonly maskToken?: number | undefined;
 }
 
 const elementBytes = { F64: 8, I64: 8, F32: 4, I32: 4, F16: 2, BF16: 2, U8: 1, BOOL: 1 } as const;

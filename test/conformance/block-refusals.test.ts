@@ -99,6 +99,13 @@ describe('a DFlash head', () => {
     await expectRefusal(writeMaskEmbedding(write({}), 15), /"mask_embedding".*shape \[15\], expected \[16\]/);
   });
 
+  it('with a mask embedding of another token', async () => {
+    await expectRefusal(
+      writeMaskEmbedding(write({}), 16, 5),
+      /has a mask_embedding\.pt for the mask token 5; config\.json names 3\./,
+    );
+  });
+
   it('with a tensor that nothing reads', async () => {
     const extra = { 'gate.weight': noise(createRandom(1), [4], 1) };
     await expectRefusal(

@@ -110,9 +110,9 @@ const dflash: DrafterVariant = {
     writeCheckpoint(folder, 'model.safetensors', blockTensors(sizes), dflashConfig(sizes)),
 };
 
-export const writeMaskEmbedding = (folder: string, width: number): string => {
+export const writeMaskEmbedding = (folder: string, width: number, maskToken = 3): string => {
   const embedding = noise(createRandom(3, 'mask'), [width], 1);
-  writeTorchFile(join(folder, 'mask_embedding.pt'), { embedding });
+  writeTorchFile(join(folder, 'mask_embedding.pt'), { embedding }, { mask_token_id: maskToken });
   return folder;
 };
 

@@ -13,7 +13,16 @@ import { openZip, type ByteRange, type ZipFile } from './zip.js';
 const maximumPickleBytes = 16 * 1024 * 1024;
 const wrapperKeys: readonly string[] = ['state_dict', 'model_state_dict', 'model', 'module'];
 
-export function readTorchHeader(path: string): Promise<StoredTensor[]> {
+interface TorchFile {
+  readonly tensors: StoredTensor[];
+  /** Numbers beside the tensors. */
+  readonly numbers: ReadonlyMap<string, number>;
+}
+
+export const readTorchHeader = async (path: string): Promise<StoredTensor[]> =>
+  (await readTorchFile(path)).tensors;
+
+export function readTorchFile(path: string): Promise<TorchFile> {
   return withFile(path, async (file) => {
     await refuseOtherFormats(file);
     const zip = await openZip(file);
@@ -23,7 +32,9 @@ export function readTorchHeader(path: string): Promise<StoredTensor[]> {
     const dict = chooseStateDict(file, runPickle(pickle, `the pickle of ${file.path}`));
     const storages = new Map<string, ByteRange>();
     const tensors: StoredTensor[] = [];
+    const numbers = new Map<string, number>();
     for (const [name, value] of dict) {
+      if (typeof value === 'number') numbers.set(String(name), value);
       if (!isTensor(value)) continue;
       const { key } = value.storage;
       let storage = storages.get(key);
@@ -33,7 +44,7 @@ export function readTorchHeader(path: string): Promise<StoredTensor[]> {
       }
       tensors.push(placeTensor(file, String(name), value, storage));
     }
-    return tensors;
+    return { tensors, numbers };
   });
 }
 

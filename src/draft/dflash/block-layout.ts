@@ -23,7 +23,7 @@ import {
   startReading,
 } from '../reading/checks.js';
 import type { Config } from '../reading/draft-configuration.js';
-import { describeLayers, readMaskToken, type HeadTables } from '../reading/head-configuration.js';
+import { describeLayers, type HeadTables } from '../reading/head-configuration.js';
 import type { BlockAttention } from './block-settings.js';
 import {
   architecturesOf,
@@ -31,6 +31,7 @@ import {
   describeBlockTaps,
   isShifted,
   readAttention,
+  readBlockMask,
   readSlots,
   readThreshold,
   refuseVariants,
@@ -101,7 +102,7 @@ export function describeBlocks(checkpoint: Checkpoint, context: DescribingContex
     firstSlot,
     slots: readSlots(reading, firstSlot),
     threshold: confidence === undefined ? undefined : readThreshold(reading),
-    maskToken: readMaskToken(reading, ownVocabulary ?? vocabularySize),
+    maskToken: readBlockMask(reading, ownVocabulary ?? vocabularySize),
   };
   const recipes = blockRecipes(parts, vocabularySize);
   const taps = stateWidth / hiddenSize;

@@ -9,6 +9,7 @@ import {
   isLayerCount,
   maxLayers,
   readLayerKinds,
+  readMaskToken,
   sameOrigin,
   slidingKind,
 } from '../reading/head-configuration.js';
@@ -54,6 +55,18 @@ export function refuseVariants({ config, settings, tensors, reject }: Reading): 
   ];
   for (const [isThere, what] of variants)
     if (isThere) reject(`${what}, which is not supported`, 'Use a plain DFlash or DSpark head.');
+}
+
+/** That of config.json, which mask_embedding.pt may name, too. */
+export function readBlockMask(reading: Reading, vocabularySize: number): number {
+  const token = readMaskToken(reading, vocabularySize);
+  const { maskToken: other = token, reject } = reading;
+  if (other !== token)
+    reject(
+      `has a mask_embedding.pt for the mask token ${other}; config.json names ${token}`,
+      'Take config.json and mask_embedding.pt from the same drafter.',
+    );
+  return token;
 }
 
 /** Engines take the threshold as an option; here it is a key of config.json. */

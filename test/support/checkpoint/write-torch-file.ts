@@ -25,9 +25,9 @@ export function joinTorchFile(
 export function encodeTorchFile(
   root: string,
   tensors: WritableTensors,
-  options: { zip64?: boolean } = {},
+  { numbers = {}, ...options }: { zip64?: boolean; numbers?: Readonly<Record<string, number>> } = {},
 ): Buffer {
-  const dict = new Map<string, Picklable>();
+  const dict = new Map<string, Picklable>(Object.entries(numbers));
   const storages: Record<string, Uint8Array> = {};
   for (const [index, [name, tensor]] of Object.entries(tensors).entries()) {
     const key = String(index);
@@ -37,6 +37,11 @@ export function encodeTorchFile(
   return joinTorchFile(root, encodePickle(dict), storages, options);
 }
 
-export function writeTorchFile(path: string, tensors: WritableTensors): void {
-  writeFileSync(path, encodeTorchFile(parse(path).name, tensors));
+/** `numbers` stand beside the tensors. */
+export function writeTorchFile(
+  path: string,
+  tensors: WritableTensors,
+  numbers: Readonly<Record<string, number>> = {},
+): void {
+  writeFileSync(path, encodeTorchFile(parse(path).name, tensors, { numbers }));
 }
