@@ -76,6 +76,8 @@ describe('a DFlash head', () => {
     [{ num_hidden_layers: 3 }, /"num_hidden_layers": 3 .*; its tensors have fewer/],
     [{ num_hidden_layers: 1_000_000 }, /1 to 64 were expected/],
     [{ architectures: ['DFlash2DraftModel'] }, /DFlash2/],
+    [{ architectures: [{ toString: 1 }] }, /"architectures": \[\{"toString":1\}\]; a list of names was/],
+    [{ architectures: 'DFlashDraftModel' }, /"architectures": "DFlashDraftModel"; a list of names was/],
     [{ conv_kernel_size: 3 }, /DFlash2/],
     [nested({ projector_type: 'domino' }), /Domino/],
     [nested({ attention_sink_bias: true }), /attention sinks/],
@@ -93,6 +95,11 @@ describe('a DFlash head', () => {
     [{ hidden_size: 20 }, /hidden size 20; the target's is 16/],
   ])('for another target: %j', async (changes, message) => {
     await expectRefusal(write(changes), message, false);
+  });
+
+  it('with an object for its type', async () => {
+    const folder = write({ speculators_model_type: { toString: 1 } });
+    expect((await inspectCheckpoint(folder)).kind).toBe('dflash');
   });
 
   it('with a mask embedding of another width', async () => {

@@ -68,9 +68,10 @@ interface ConfidenceParts {
 export function recogniseBlocks(names: TensorNames, config: Config): 'dflash' | 'dspark' | undefined {
   const parts = ['fc.weight', 'hidden_norm.weight', 'layers.0.self_attn.q_proj.weight'];
   if (!parts.every((name) => names.has(name))) return undefined;
+  const { speculators_model_type: type } = config;
   const isDSpark =
     names.some(/^(markov|confidence)_head\./) ||
-    /dspark/i.test(String(config.speculators_model_type)) ||
+    (typeof type === 'string' && /dspark/i.test(type)) ||
     architecturesOf(config).some((name) => name.includes('DSpark'));
   return isDSpark ? 'dspark' : 'dflash';
 }

@@ -16,7 +16,7 @@ import {
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 
 export const architecturesOf = ({ architectures }: Config): readonly string[] =>
-  Array.isArray(architectures) ? architectures.map(String) : [];
+  Array.isArray(architectures) ? architectures.filter((name) => typeof name === 'string') : [];
 
 /**
  * DSpark's own class shifts by one, whatever the folder is called: deepseek-ai/dflash_*_block7 are such heads without a
@@ -37,6 +37,10 @@ export function readSlots({ settings, reject }: Reading, firstSlot: number): num
 }
 
 export function refuseVariants({ config, settings, tensors, reject }: Reading): void {
+  const { architectures: listed } = config;
+  const isList = Array.isArray(listed) && listed.length === architecturesOf(config).length;
+  if (listed != null && !isList)
+    reject(`has "architectures": ${showValue(listed)}; a list of names was expected`, sameOrigin);
   const isDFlash2 =
     architecturesOf(config).some((name) => name.includes('DFlash2')) ||
     (settings.conv_kernel_size ?? settings.selector_rank) !== undefined;
