@@ -3,6 +3,8 @@
  * and in distribution above it. Draft models are translations of their target, so that they often agree with it. The full
  * tier draws four times as often.
  */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/audit-request.js';
 import { toDistribution } from '../../src/core/sampling.js';
@@ -290,6 +292,38 @@ if (isFullTier)
         }
     });
   });
+
+describe('a vocabulary of a size that the weights do not have', () => {
+  const message = /"model\.embed_tokens\.weight" would have the size \[1000000000000000, 16\]\./;
+  const folders = async () => {
+    const vocabularies = { from: byteLevel, to: sentencePiece };
+    return {
+      target: writeTarget(onCpu.freshFolder(), tiny, byteLevel),
+      draft: await writeTranslation(onCpu.freshFolder(), tiny, vocabularies),
+    };
+  };
+  const setSize = (folder: string): void => {
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(readFileSync(path, 'utf8')) as object;
+    writeFileSync(path, JSON.stringify({ ...config, vocab_size: 1e15 }));
+  };
+
+  it('is refused in a draft model before a table of that size is made', async () => {
+    const { target, draft } = await folders();
+    setSize(draft);
+    const model = await onCpu.loadModel(target);
+    await expect(onCpu.loadDrafter(draft, model, await loadTokenizer(target))).rejects.toThrow(message);
+    const { problems } = await inspectCheckpoint(draft, { target });
+    expect(problems.map(({ problem }) => problem).join('\n')).toMatch(message);
+  });
+
+  it('is refused in the target of a draft model', async () => {
+    const { target, draft } = await folders();
+    setSize(target);
+    const { problems } = await inspectCheckpoint(draft, { target });
+    expect(problems.map(({ problem }) => problem)).toEqual([expect.stringMatching(message)]);
+  });
+});
 
 describe('vocabularies with hardly a token in common', () => {
   it('are refused in one sentence', async () => {

@@ -1,7 +1,9 @@
 /** Whether a draft model has the target's vocabulary, and what the two have in common if not. */
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import { parseConfiguration } from '../../model/configuration.js';
+import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
+import { parseConfiguration, type ModelConfiguration } from '../../model/configuration.js';
+import { embeddingName, matrixRecipe } from '../../model/weights.js';
 import { TokenBytes } from '../../text/tokenizer/token-bytes.js';
 import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
 import type { Tokenizer, VocabularyDifference } from '../../text/tokenizer/tokenizer.js';
@@ -20,7 +22,7 @@ export interface TokenizerPair {
 }
 
 export async function readTokenizers(
-  { folder, config }: Pick<Checkpoint, 'folder' | 'config'>,
+  checkpoint: Checkpoint,
   {
     target,
     tokenizer,
@@ -28,13 +30,22 @@ export async function readTokenizers(
     readonly target: { readonly configuration: { readonly vocabularySize: number } };
   },
 ): Promise<TokenizerPair> {
-  const { vocabularySize } = parseConfiguration(config, `config.json of ${folder}`);
+  const { folder } = checkpoint;
+  const { vocabularySize } = readConfiguration(checkpoint);
   const own = (await hasTokenizer(folder))
     ? await loadTokenizer(folder, { modelVocabularySize: vocabularySize })
     : undefined;
   const sizes = { target: target.configuration.vocabularySize, draft: vocabularySize };
   const difference = tokenizer && own && findVocabularyDifference(tokenizer, own);
   return { target: tokenizer, draft: own, sizes, difference };
+}
+
+/** Tables are made in the size of the vocabulary, so config.json has to name that of the weights. */
+function readConfiguration(checkpoint: Checkpoint): ModelConfiguration {
+  const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
+  const { vocabularySize, hiddenSize } = configuration;
+  resolveRecipes(checkpoint, [matrixRecipe(embeddingName, embeddingName, [vocabularySize, hiddenSize])]);
+  return configuration;
 }
 
 const sameTokenizer = "Use a model with the target's tokenizer.";
@@ -95,13 +106,13 @@ export function findOtherVocabulary(
 
 /** Without loading the models; undefined if the vocabularies agree, or one of the two has no tokenizer. */
 export async function compareWithTarget(
-  checkpoint: Pick<Checkpoint, 'folder' | 'config'>,
+  checkpoint: Checkpoint,
   targetFolder: string,
 ): Promise<VocabularyPair | undefined> {
   if (!(await hasTokenizer(checkpoint.folder)) || !(await hasTokenizer(targetFolder))) return undefined;
-  const { config, folder } = await openCheckpoint(targetFolder);
-  const configuration = parseConfiguration(config, `config.json of ${folder}`);
-  const tokenizer = await loadTokenizer(folder, { modelVocabularySize: configuration.vocabularySize });
+  const target = await openCheckpoint(targetFolder);
+  const configuration = readConfiguration(target);
+  const tokenizer = await loadTokenizer(target.folder, { modelVocabularySize: configuration.vocabularySize });
   const pair = await readTokenizers(checkpoint, { target: { configuration }, tokenizer });
   return findOtherVocabulary(checkpoint.folder, pair);
 }
