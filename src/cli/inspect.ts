@@ -22,7 +22,7 @@ const flags = {
   ...formatFlag,
   download: { ...downloadFlag.download, rare: false },
   ...tapsFlag,
-  target: flag('compare the vocabulary of a draft model with this target', text, 'model'),
+  target: flag('check that it fits this target; draft models: compare vocabularies', text, 'model'),
   ...deviceFlags,
 };
 type InspectFlags = FlagsOf<typeof flags>;

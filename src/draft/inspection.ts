@@ -18,7 +18,7 @@ import { readTokenizerConfig } from '../text/tokenizer/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer/tokenizer-file.js';
 import { draftModel } from './draft-model/draft-model.js';
 import { compareWithTarget, describeSharing } from './draft-model/vocabulary-match.js';
-import type { DrafterFacts, ReadingOptions } from './draft-system.js';
+import type { DrafterFacts, DraftSystem, ReadingOptions } from './draft-system.js';
 import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-reading.js';
 import { recogniseCheckpoint } from './systems.js';
 
@@ -60,7 +60,7 @@ export interface TokenizerFacts {
 }
 
 export interface InspectionOptions extends ReadingOptions {
-  /** Folder of the target that a draft model would draft for: their vocabularies are compared. */
+  /** Folder of the target that it would draft for: it has to fit, and vocabularies are compared. */
   readonly target?: string | undefined;
 }
 
@@ -108,9 +108,16 @@ export async function inspectCheckpoint(
     weights: await describeWeights(checkpoint),
     ...text,
   };
+  const { taps, target } = options;
+  const readHeads = (heads: DraftSystem) =>
+    attempt(async () => {
+      const fitting = target === undefined ? undefined : await openCheckpoint(target);
+      const sizes = fitting && parseConfiguration(fitting.config, `config.json of ${fitting.folder}`);
+      return readDrafter(heads, checkpoint, { taps, target: sizes });
+    });
   if (kind !== 'decoder' && system !== undefined) {
-    const { facts, problems: found } = readDrafter(system, checkpoint, options);
-    return { ...common, drafter: facts, notes, problems: [...problems, ...found] };
+    const heads = await readHeads(system);
+    return { ...common, drafter: heads?.facts, notes, problems: [...problems, ...(heads?.problems ?? [])] };
   }
   const model = await attempt(() => {
     const { config } = checkpoint;
@@ -124,8 +131,7 @@ export async function inspectCheckpoint(
   if (tensors === undefined) return { ...common, model, notes, problems };
   pushAll(problems, tensors.problems);
   // Medusa-2 keeps its heads in the shards of its target.
-  const heads =
-    system === undefined || system === draftModel ? undefined : readDrafter(system, checkpoint, options);
+  const heads = system === undefined || system === draftModel ? undefined : await readHeads(system);
   pushAll(problems, heads?.problems ?? []);
   pushAll(notes, [...model.notes, ...tensors.notes]);
   if (text.tokenizer !== undefined && text.tokenizer.vocabularySize > model.vocabularySize)
@@ -138,7 +144,6 @@ export async function inspectCheckpoint(
       'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
     );
   }
-  const { target } = options;
   if (target !== undefined)
     await attempt(async () => {
       const other = await compareWithTarget(checkpoint, target);

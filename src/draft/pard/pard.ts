@@ -21,7 +21,9 @@ export const pard: DraftSystem = {
   },
   describe(checkpoint, context = {}) {
     const { facts, ...description } = describeDraftModel(checkpoint);
-    const maskToken = readMaskToken(startReading(checkpoint, context), facts.draftVocabularySize!);
+    // A model of its own: its sizes need not be the target's.
+    const reading = startReading(checkpoint, { refuse: context.refuse });
+    const maskToken = readMaskToken(reading, facts.draftVocabularySize!);
     return { ...description, facts: { ...facts, maskToken } };
   },
   async load(checkpoint, options) {

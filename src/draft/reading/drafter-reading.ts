@@ -12,7 +12,7 @@ import {
   findUnreadTensors,
   requireLayers,
 } from '../../model/weights.js';
-import type { DrafterFacts, ReadingOptions, DraftSystem } from '../draft-system.js';
+import type { DescribingContext, DrafterFacts, DraftSystem } from '../draft-system.js';
 import { unreadProblems } from './checks.js';
 import { flattenConfig, sizeIn } from './draft-configuration.js';
 
@@ -94,13 +94,13 @@ export function toProblem(failure: unknown): Problem {
 export function readDrafter(
   system: Pick<DraftSystem, 'describe'>,
   checkpoint: Checkpoint,
-  options: ReadingOptions = {},
+  context: Omit<DescribingContext, 'refuse'> = {},
 ) {
   const refused: Problem[] = [];
   const refuse = (fault: MistletoeError): void => {
     refused.push(toProblem(fault));
   };
-  const { facts, recipes, unread } = system.describe(checkpoint, { ...options, refuse });
+  const { facts, recipes, unread } = system.describe(checkpoint, { ...context, refuse });
   return {
     facts,
     problems: [
