@@ -64,6 +64,7 @@ export interface RunningServer {
 /** Of the bundled target, whose folder is called `target`. */
 const bundledName = 'mistletoe-reference';
 const operatorHost = '127.0.0.1';
+/** Of the page, unless another program uses it. */
 const operatorPort = 8002;
 const defaultGraceMs = 10_000;
 /** Time for finished answers to reach their clients. */
@@ -133,12 +134,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   let operatorUrl: string | undefined;
   try {
     url = await listen(server, { host: hostname, port }, '--port (0 takes any free one)');
-    if (operator !== undefined)
-      operatorUrl = await listen(
-        operator,
-        { host: operatorHost, port: port === 0 ? 0 : operatorPort },
-        '--port (0 takes any free one)',
-      );
+    if (operator !== undefined) operatorUrl = await listenForPage(operator, port === 0 ? 0 : operatorPort);
   } catch (cause) {
     server.close();
     await worker.close();
@@ -158,6 +154,12 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
       return (closing ??= closeServer(server, engineHost, graceMs));
     },
   };
+}
+
+/** Nobody chose the port of the page, so a second server takes any free one. */
+async function listenForPage(operator: Server, port: number): Promise<string> {
+  const listenAt = (at: number) => listen(operator, { host: operatorHost, port: at }, 'address');
+  return port === 0 ? listenAt(0) : listenAt(port).catch(() => listenAt(0));
 }
 
 function createLog(onLog: ServeOptions['onLog']) {

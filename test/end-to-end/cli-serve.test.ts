@@ -1,5 +1,6 @@
 /** `mistletoe serve` as a process of its own: what it prints, what it logs, how it ends. */
 import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { bundledCache } from '../support/model-folders.js';
 import { createRunner } from '../support/run-command.js';
@@ -8,6 +9,15 @@ import { ask, expectServed, key, startProcess } from './serve-process.js';
 
 const sources = transpileForTests('cli-serve');
 const serve = createRunner('serve', bundledCache);
+
+async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
 
 describe('mistletoe serve', () => {
   it('says what runs where, answers, logs without words, and ends by SIGINT', async () => {
@@ -42,6 +52,29 @@ describe('mistletoe serve', () => {
     });
     child.kill('SIGINT');
     await once(child, 'exit');
+  });
+
+  it('shows the page on another port if its own is taken', async () => {
+    const other = createServer();
+    const taken = new Promise<void>((resolve) => {
+      other.once('listening', resolve).once('error', () => {
+        resolve(); // by another program, which does as well
+      });
+    });
+    other.listen(8002, '127.0.0.1');
+    await taken;
+    const {
+      process: child,
+      url,
+      written,
+    } = await startProcess(sources.main, ['--port', String(await findFreePort())]);
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+    const [, operatorUrl = ''] = /Page: (\S+)\/mistletoe/.exec(written.err)!;
+    expect(operatorUrl).not.toMatch(/:8002$/);
+    expect((await fetch(`${operatorUrl}/mistletoe`)).status).toBe(200);
+    child.kill('SIGINT');
+    await once(child, 'exit');
+    other.close();
   });
 
   it.each([
