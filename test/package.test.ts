@@ -68,6 +68,17 @@ describe('the package', () => {
     expect(() => createShrinkwrap({ ...lock, packages: marked })).toThrow('node_modules/onnxruntime-node');
   });
 
+  it('is installed from a tarball wherever an installation is described: it is not on the registry', () => {
+    const tarball = `${manifest.name.replace('@', '').replace('/', '-')}-*.tgz`;
+    const places = ['README.md', 'docs/library.md', 'docs/limits.md'];
+    for (const place of [...places, 'examples/guard/Dockerfile', 'examples/fleet/Dockerfile']) {
+      const text = read(place);
+      expect(text, place).toContain(tarball);
+      expect(text, place).toContain('npm pack');
+      expect(text, place).not.toMatch(/(npm (i|install)|npx)\b.*@mistletoe-ai\/mistletoe/);
+    }
+  });
+
   it('has one name and one version', () => {
     expect([lock.name, lock.version]).toEqual([manifest.name, manifest.version]);
     const imported = [...read('src/index.ts').matchAll(/^ \* import .* from '(.*)';$/gm)];
