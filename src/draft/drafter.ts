@@ -124,6 +124,8 @@ export interface GraphAttention {
   readonly rotary: RotaryTable;
   /** Positions that a row sees, if fewer than the context. */
   readonly window?: number | undefined;
+  /** Positions up to which its graph is exact, if a window is not in its masks. */
+  readonly windowEnd?: number | undefined;
   /** Appends the rows of verified tokens to a cache, for draftLogits. */
   readPrefix(verified: VerifiedTokens, cache: KvCache): Promise<void>;
 }

@@ -169,6 +169,21 @@ it.each(['EAGLE-3 with d2t', 'P-EAGLE', 'EAGLE, torch file, with bias'])(
   },
 );
 
+it.each([
+  ['EAGLE-3 of two layers', { layer_types: ['sliding_attention', 'full_attention'] }, 8],
+  // A block of 5 slots behind the last root.
+  ['DFlash', { layer_types: ['sliding_attention', 'sliding_attention'] }, 4],
+])('ends an audit of %s at a window that its masks do not have', async (name, layers, end) => {
+  const wide = await models.loadModel(writeDecoder(models.freshFolder()));
+  const drafter = await models.loadDrafter(writeHead(name, { sliding_window: 8, ...layers }), wide);
+  const state = await readPromptState({ target: wide, drafter }, [1, 2, 3]);
+  const rowsLeft = end - 2; // behind the prompt, which is read up to its last token
+  expect(() => passInputs(state, { target: wide, drafter }, rowsLeft)).not.toThrow();
+  expect(() => passInputs(state, { target: wide, drafter }, rowsLeft + 1)).toThrow(
+    new RegExp(`needs ${end + 1} positions; target and drafter see ${end} at a time`),
+  );
+});
+
 it('ends an audit where target and drafter would need different masks', async () => {
   const variant = drafterVariants.find((other) => other.name === 'EAGLE-3 with d2t')!;
   const drafter = await models.loadDrafter(variant.write(models.freshFolder(), tiny), target);

@@ -85,7 +85,8 @@ export function passInputs(
   pastLength = state.targetCache.pastLength,
 ): MixedValues {
   const shape = { count: rows, pastLength };
-  requireNoWindow(shape, target.configuration.slidingWindow, drafter?.graph?.attention?.window);
+  const { window, windowEnd } = drafter?.graph?.attention ?? {};
+  requireNoWindow(shape, target.configuration.slidingWindow, window, windowEnd);
   const inputs: Record<string, MixedValues[string]> = { ...attentionInputs(shape, target.rotary) };
   const addViews = (name: string, cache: KvCache): void => {
     for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++)

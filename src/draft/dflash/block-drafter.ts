@@ -36,10 +36,12 @@ export interface BlockDrafter extends BlockHead {
   /** Its own, and those that it borrows from the target. */
   readonly weights: readonly WeightStore[];
   readonly vocabularies: Vocabularies;
-  /** Positions up to which drafts are exact. */
   readonly reach: number;
-  /** The whole block must lie within the reach: a sliding window ends there. */
-  readonly hasWindow: boolean;
+  /**
+   * The whole block must lie within a sliding window, whichever layers have one: beyond it, trainers count from the
+   * block's first slot, and engines from each.
+   */
+  readonly windowEnd: number | undefined;
 }
 
 interface BlockPrograms {
@@ -79,6 +81,7 @@ export function createBlockDrafter(
       attention: {
         sizes,
         rotary,
+        windowEnd: head.windowEnd && Math.max(0, head.windowEnd - head.slots + 1),
         readPrefix: async (verified, cache) =>
           new DraftMemory({ ...head, cache }).readPrefix(verified, await programs.reader()),
       },
@@ -136,7 +139,7 @@ function startSession(
   scheduler: PassScheduler,
   siblings: SiblingDrawer | undefined,
 ): DraftSession {
-  const { runtime, vocabularies, sizes, slots, threshold } = head;
+  const { runtime, vocabularies, sizes, slots, threshold, windowEnd } = head;
   const memory = new DraftMemory({ ...head, cache: new KvCache(sizes, runtime), scheduler });
   /** The program runs on the newest rows, which the root follows. */
   const run = async (
@@ -163,7 +166,7 @@ function startSession(
   return {
     get room() {
       const length = Math.max(1, memory.length);
-      if (head.hasWindow) return length + slots <= head.reach ? slots : 0;
+      if (windowEnd !== undefined) return length + slots <= windowEnd ? slots : 0;
       return head.reach - length;
     },
     observe(verified) {

@@ -130,8 +130,8 @@ async function loadBlocks(
       mask: parts.hasMaskEmbedding
         ? reshape(weight(`${scope}mask_embedding`, [sizes.hiddenSize]), [1, sizes.hiddenSize])
         : gatherRows(embedding, constant([parts.maskToken], [1], 'int32')),
-      reach: Math.min(contextLength, window ?? contextLength),
-      hasWindow: window !== undefined && window < contextLength,
+      reach: contextLength,
+      windowEnd: window !== undefined && window < contextLength ? window : undefined,
       markov:
         parts.markov &&
         createMarkov(scope, parts.markov, { hiddenSize: sizes.hiddenSize, vocabularySize, draftSize }),

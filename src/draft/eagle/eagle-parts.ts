@@ -172,8 +172,8 @@ export function openHead(
     weights: [weights, target.weights],
     sizes: configuration,
     // Angles continue past the length in config.json, as in the authors' code.
-    reach: window?.isMixed === true ? Math.min(contextLength, window.length) : contextLength,
-    window: window?.isMixed === true ? undefined : window?.length,
+    reach: contextLength,
+    ...(window?.isMixed === true ? { windowEnd: window.length } : { window: window?.length }),
     stateWidth,
     featureWidth: configuration.hiddenSize,
     vocabularies: { targetSize: vocabularySize, draftSize: vocabularySize },

@@ -29,7 +29,7 @@ interface HeadPrograms {
 }
 
 export function createAttentionDrafter(head: AttentionHead): Drafter {
-  const { runtime, weights, sizes, rotary, vocabularies, window } = head;
+  const { runtime, weights, sizes, rotary, vocabularies, window, windowEnd } = head;
   const { system, name, reads, taps, parameterCount } = head;
   const compile = (feed: (head: AttentionHead) => FedRows): (() => Promise<LaneProgram>) =>
     lazily(() => compileLanes(runtime, 'draft', buildLevel(head, feed(head)), weights));
@@ -62,6 +62,7 @@ export function createAttentionDrafter(head: AttentionHead): Drafter {
         sizes,
         rotary,
         window,
+        windowEnd,
         async readPrefix(known, cache) {
           const unknown = findUnknown(head, known.tokens);
           if (unknown !== undefined) throw unknownToken(head, unknown);
@@ -80,7 +81,7 @@ function startSession(
   scheduler: PassScheduler,
   siblings: SiblingDrawer | undefined,
 ): DraftSession {
-  const { runtime, vocabularies, featureWidth } = head;
+  const { runtime, vocabularies, featureWidth, windowEnd } = head;
   const memory = new DraftMemory({ ...head, cache: new KvCache(head.sizes, runtime), scheduler });
   let unknown: number | undefined; // a token of the text that it has no embedding for
   const readVerifiedBy = (): Promise<LaneProgram> => {
@@ -94,7 +95,7 @@ function startSession(
 
   return {
     get room() {
-      return head.reach - Math.max(1, memory.length); // the root takes a place before it is known, too
+      return Math.min(head.reach, windowEnd ?? Infinity) - Math.max(1, memory.length); // the root takes a place before it is known, too
     },
     observe(verified) {
       unknown ??= findUnknown(head, [...verified.tokens, verified.next]);

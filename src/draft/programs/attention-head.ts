@@ -35,6 +35,8 @@ export interface AttentionHead extends Pick<
   readonly reach: number;
   /** Positions that a row sees, in all layers; default all. */
   readonly window?: number | undefined;
+  /** Positions up to which it is exact, if only some layers have a window. */
+  readonly windowEnd?: number | undefined;
   /** Of the target's states that it reads; 0 if it reads tokens alone. */
   readonly stateWidth: number;
   /** Of the features that it is fed with while drafting; 0 if it reads tokens or masks alone. */
