@@ -8,8 +8,8 @@ const api = findNativeApi();
 afterAll(() => void vi.restoreAllMocks());
 
 it.runIf(api !== undefined)('a second runtime takes the sessions that a first one had created', async () => {
-  const created = [vi.spyOn(api!.call, 'CreateSession'), vi.spyOn(api!.call, 'CreateSessionFromArray')];
-  const countCreated = (): number => created.reduce((sum, { mock }) => sum + mock.calls.length, 0);
+  const created = vi.spyOn(api!.call, 'CreateSessionFromArray');
+  const countCreated = (): number => created.mock.calls.length;
   // Sizes that no other test has.
   const sizes = { ...tiny, contextLength: 37, vocabularySize: 19 };
   const load = async (): Promise<void> => {

@@ -5,10 +5,11 @@
  */
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, join } from 'node:path';
 import { afterAll, beforeAll } from 'vitest';
 import { sessionFactory, type SessionRequest } from '../../src/runtime/onnx/create-session.js';
 import type { Session } from '../../src/runtime/onnx/session.js';
+import { mappingFrom } from '../../src/runtime/onnx/weight-placement.js';
 
 const maxSessions = 400;
 const maxBytes = 400e6;
@@ -20,6 +21,8 @@ interface SharedSession {
   readonly sizeBytes: number;
   users: number;
 }
+
+const mappedFolder = Object.keys(mappingFrom(''))[0]!;
 
 const shared = new Map<string, SharedSession>(); // least recently used first
 const { create } = sessionFactory;
@@ -85,14 +88,15 @@ interface WantedSession {
 }
 
 /** Undefined where the session is not shared. */
-function describeSession(model: string | Uint8Array, request: SessionRequest): WantedSession | undefined {
+function describeSession(model: Uint8Array, request: SessionRequest): WantedSession | undefined {
   if (request.externalData !== undefined) return undefined;
-  const bytes = typeof model === 'string' ? readFileSync(model) : model;
-  const hash = createHash('sha256').update(bytes).update(JSON.stringify(request));
-  const files = typeof model === 'string' ? listWeightFiles(model, bytes) : [];
-  // Only models that map weights are loaded by path. These weights have names that are not recognized.
-  if (typeof model === 'string' && files.length === 0) return undefined;
-  const sizeBytes = files.reduce((sum, path) => sum + statSync(path).size, bytes.byteLength);
+  const { [mappedFolder]: folder, ...configuration } = request.configuration;
+  const unmapped = { ...request, configuration };
+  const hash = createHash('sha256').update(model).update(JSON.stringify(unmapped));
+  const files = folder === undefined ? [] : listWeightFiles(folder, model);
+  // These weights have names that are not recognized.
+  if (folder !== undefined && files.length === 0) return undefined;
+  const sizeBytes = files.reduce((sum, path) => sum + statSync(path).size, model.byteLength);
   if (sizeBytes > maxBytes) return undefined;
   if (sizeBytes > maxCopiedBytes) {
     for (const path of files) hash.update(identifyFile(path));
@@ -100,15 +104,15 @@ function describeSession(model: string | Uint8Array, request: SessionRequest): W
   }
   const externalData = files.map((path) => ({ path: basename(path), data: readFileSync(path) }));
   for (const { data } of externalData) hash.update(data);
-  const withData = externalData.length === 0 ? request : { ...request, externalData };
-  return { key: hash.digest('hex'), sizeBytes, create: () => create(bytes, withData) };
+  const withData = externalData.length === 0 ? unmapped : { ...unmapped, externalData };
+  return { key: hash.digest('hex'), sizeBytes, create: () => create(model, withData) };
 }
 
 /** Weight files are named by hash, and the model names those that it maps. */
-function listWeightFiles(model: string, bytes: Uint8Array): readonly string[] {
+function listWeightFiles(folder: string, bytes: Uint8Array): readonly string[] {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
   const names = new Set(Array.from(text.matchAll(/[0-9a-f]{64}\.weights/g), ([name]) => name));
-  return [...names].map((name) => join(dirname(model), name));
+  return [...names].map((name) => join(folder, name));
 }
 
 function identifyFile(path: string): string {

@@ -158,6 +158,11 @@ export async function trimCache(folder: string, maxBytes: number): Promise<Remov
   return remove(await survey(folder), maxBytes);
 }
 
+/** Removes what killed processes were writing. */
+export async function removeLeftovers(folder: string): Promise<void> {
+  await remove(await survey(folder), Infinity);
+}
+
 /** Removes all files except those in use, those being written, and those of other programs. */
 export async function clearCache(folder: string): Promise<Removal> {
   // Small files that are compiled again when needed; they do not count towards the limit.

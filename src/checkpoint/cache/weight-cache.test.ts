@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { FileOutput } from '../written-folder.js';
 import { defaultCacheFolder } from '../../core/files.js';
+import { hostTag } from '../../core/processes.js';
 import { openCheckpoint } from '../open-checkpoint.js';
 import type { WritableTensors } from '../../../test/support/checkpoint/encode-values.js';
 import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
@@ -54,6 +55,21 @@ describe('prepareWeights', () => {
     expect(again).toMatchObject({ kind: 'file', path: pathOf(store), tensors: store.tensors });
     expect(statSync(pathOf(store), { bigint: true }).mtimeNs).toBe(before.mtimeNs);
     expect(model.cacheNames('.tmp')).toEqual([]);
+  });
+
+  it('removes what a killed process left, although nothing is converted', async () => {
+    await prepare();
+    const host = hostTag();
+    const left = (pid: number, ending: string): string =>
+      `program.${pid}.${host}.${'0'.repeat(16)}.${ending}`;
+    const files = ['onnx', 'packed'].flatMap((ending) => [
+      left(999_999_999, ending),
+      left(process.pid, ending),
+    ]);
+    for (const name of files) writeFileSync(join(model.cacheFolder, name), '');
+    await prepare();
+    expect(model.cacheNames('.onnx')).toEqual([left(process.pid, 'onnx')]);
+    expect(model.cacheNames('.packed')).toEqual([left(process.pid, 'packed')]);
   });
 
   it('keeps apart what differs in content or recipes, and shares what does not', async () => {

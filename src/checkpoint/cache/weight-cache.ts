@@ -29,7 +29,7 @@ import type { ResolvedRecipe, WeightRecipe } from '../weight-recipe.js';
 import { assembleWeight, keepHalves, resolveRecipes, streamWeight } from '../weight-recipe.js';
 import type { FileOutput } from '../written-folder.js';
 import { explainWriting, openFileOutput, StorageFailure, writeWholeFile } from '../written-folder.js';
-import { makeRoom, trimCache } from './cache-contents.js';
+import { makeRoom, removeLeftovers, trimCache } from './cache-contents.js';
 import { checkCacheFile, formatVersion, layOutWeights, recordUse, writeCacheFile } from './cache-file.js';
 import { markInUse, readCacheLimit, weightsPath } from './cache-folder.js';
 import { hashFile, hashText, identifyFile, requireSameFiles } from './content-hash.js';
@@ -65,6 +65,7 @@ export async function prepareWeights(
   const place: CachePlace = { ...options, folder, limitBytes, checkpoint: resolve(checkpoint.folder) };
   try {
     await explainWriting(folder, () => makeFolder(folder));
+    await removeLeftovers(folder).catch(() => undefined);
     const { dataBytes } = layOutWeights(resolved);
     const isLarge = dataBytes > (options.runtime?.keepsHalvesAbove ?? Infinity);
     return await prepareFile(place, isLarge ? keepHalves(resolved) : resolved);

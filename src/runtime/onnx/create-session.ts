@@ -14,7 +14,7 @@ export interface SessionRequest extends SessionOptions {
 export const sessionFactory = { create: createSession };
 
 async function createSession(
-  model: string | Uint8Array,
+  model: Uint8Array,
   { signature, binding, ...options }: SessionRequest,
 ): Promise<Session> {
   const api = binding === 'script' ? undefined : findNativeApi();

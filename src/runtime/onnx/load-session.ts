@@ -8,7 +8,7 @@ const fatal = 4;
 /** Returns the session's address. */
 export function loadSession(
   { call, release, environment, native }: NativeApi,
-  model: string | Uint8Array,
+  model: Uint8Array,
   { threads, configuration, externalData = [] }: SessionOptions,
 ): number {
   const options = takeAddress((to) => {
@@ -34,8 +34,7 @@ export function loadSession(
       );
     }
     return takeAddress((to) => {
-      if (typeof model === 'string') call.CreateSession(environment, model, options, to);
-      else call.CreateSessionFromArray(environment, model, model.byteLength, options, to);
+      call.CreateSessionFromArray(environment, model, model.byteLength, options, to);
     });
   } finally {
     release.sessionOptions(options);

@@ -235,7 +235,7 @@ export interface LoweredModel {
   readonly outputs: ReadonlyMap<string, { readonly shape: Shape; readonly dtype: DType }>;
   /** Inputs that a run writes: names of the program's values. */
   readonly updates: readonly UpdatedInput[];
-  readonly folder: string | undefined; // where the model must lie while it is loaded
+  readonly folder: string | undefined; // what the places of mapped files are relative to
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
   /** Reads 16-bit weights and computes in float32. */

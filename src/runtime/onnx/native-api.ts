@@ -20,7 +20,6 @@ const [address, size] = ['uintptr_t', 'size_t'];
 /** [function] Its place in the table and its C parameters; each returns a status that is 0 for success. */
 const functions = {
   CreateEnv: [3, ['int', 'const char *', 'void *']],
-  CreateSession: [7, [address, 'const char *', address, 'void *']],
   CreateSessionFromArray: [8, [address, 'void *', size, address, 'void *']],
   Run: [9, [address, address, address, address, size, address, size, address]],
   CreateSessionOptions: [10, ['void *']],

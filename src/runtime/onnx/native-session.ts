@@ -16,7 +16,7 @@ import type {
 
 export function createNativeSession(
   api: NativeApi,
-  model: string | Uint8Array,
+  model: Uint8Array,
   options: SessionOptions,
   signature: SessionSignature,
 ): Session {

@@ -1,15 +1,11 @@
 /**
- * Runs graphs on the CPU through ONNX Runtime. The model is written next to the weight cache file while it is loaded,
- * because ONNX Runtime maps external data only from the model's folder; all sessions share the mapped pages. Sessions
- * are cached by graph and released with their last program.
+ * Runs graphs on the CPU through ONNX Runtime. Models are loaded from memory and map the weight cache's files, so all
+ * sessions share their pages. Sessions are cached by graph and released with their last program.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { readFile, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
-import { codeOf, describeCause, MistletoeError } from '../../core/errors.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
 import { maxThreads } from '../../core/limits.js';
-import { makeProcessTag } from '../../core/processes.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import { allocateHostRows } from '../row-buffer.js';
 import type { QuantizedType, WeightStore } from '../weights.js';
@@ -21,6 +17,7 @@ import { lowerToOnnx, type LoweredModel } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';
 import { QuantizedWeights } from './quantized-weights.js';
+import { mappingFrom } from './weight-placement.js';
 import { listProducts } from './weight-products.js';
 
 export interface OnnxRuntimeOptions {
@@ -147,6 +144,7 @@ class OnnxRuntime implements Runtime {
       configuration: {
         // Drafter and target take turns: a spinning pool would steal the other's core.
         'session.force_spinning_stop': '1',
+        ...(model.folder === undefined ? {} : mappingFrom(model.folder)),
         ...(packed ? {} : { 'session.disable_prepacking': '1' }),
         // Otherwise ONNX Runtime would keep the weights in float32.
         ...(model.widensWeights && !packed
@@ -154,38 +152,19 @@ class OnnxRuntime implements Runtime {
           : {}),
       },
     };
+    const externalData = model.externalFiles.flatMap(({ location: path, source: data }) =>
+      typeof data === 'string' ? [] : [{ path, data }],
+    );
     try {
-      return await this.loadMapped(model, options);
+      return await sessionFactory.create(
+        model.bytes,
+        externalData.length === 0 ? options : { ...options, externalData },
+      );
     } catch (cause) {
       throw new MistletoeError('runtime', `ONNX Runtime refused the program: ${describeCause(cause)}`, {
         cause,
       });
     }
-  }
-
-  private async loadMapped(model: LoweredModel, options: SessionRequest): Promise<Session> {
-    if (model.folder === undefined) return await this.loadCopied(model, options);
-    const path = join(model.folder, `program.${makeProcessTag()}.onnx`);
-    try {
-      await writeFile(path, model.bytes);
-      return await sessionFactory.create(path, options);
-    } catch (cause) {
-      // Where the model cannot be written next to the weights, they are read instead of mapped.
-      if (unwritable.includes(codeOf(cause))) return await this.loadCopied(model, options);
-      throw cause;
-    } finally {
-      await rm(path, { force: true });
-    }
-  }
-
-  private async loadCopied(model: LoweredModel, options: SessionRequest): Promise<Session> {
-    const externalData: { path: string; data: Uint8Array }[] = [];
-    for (const { location, source } of model.externalFiles) {
-      const data = typeof source === 'string' ? await readFile(source) : source;
-      externalData.push({ path: location, data });
-    }
-    const withData = externalData.length === 0 ? options : { ...options, externalData };
-    return sessionFactory.create(model.bytes, withData);
   }
 
   async dispose(): Promise<void> {
@@ -203,8 +182,6 @@ function checkThreads(threads: number): number {
     { hint: 'Leave the number out to use every processor of this machine.' },
   );
 }
-
-const unwritable: readonly (string | undefined)[] = ['EACCES', 'EPERM', 'EROFS'];
 
 function identify(model: LoweredModel, packed: boolean): string {
   const hash = createHash('sha256').update(model.bytes).update(String(packed));

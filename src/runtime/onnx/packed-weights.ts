@@ -22,7 +22,7 @@ import { findWeight } from '../weights.js';
 import type { NamedTensors } from '../program.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';
-import { openScriptSession } from './script-session.js';
+import { mappingFrom } from './weight-placement.js';
 import { listProducts, type WeightProduct } from './weight-products.js';
 
 interface SavedCopy {
@@ -228,18 +228,15 @@ async function saveProduct<Result>(
   take: (copies: readonly SavedCopy[], data: string) => Promise<Result>,
 ): Promise<Result> {
   const folder = dirname(store.path);
-  const [model, saved] = [1, 2].map(() => join(folder, `program.${makeProcessTag()}.onnx`)) as [
-    string,
-    string,
-  ];
+  const saved = join(folder, `program.${makeProcessTag()}.onnx`);
   const data = join(folder, `program.${makeProcessTag()}.packed`);
   try {
-    await writeFile(model, lowerToOnnx({ alone }, [store]).bytes);
-    const session = await openScriptSession(model, {
+    const session = await loadOnnxRuntime().InferenceSession.create(lowerToOnnx({ alone }, [store]).bytes, {
       optimizedModelFilePath: saved,
       intraOpNumThreads: 1,
       logSeverityLevel: 4,
       extra: {
+        ...mappingFrom(folder),
         session: {
           optimized_model_external_initializers_file_name: basename(data),
           optimized_model_external_initializers_min_size_in_bytes: '1024',
@@ -250,7 +247,7 @@ async function saveProduct<Result>(
     await session.release();
     return await take(findCopies((await readFile(saved)).toString('latin1')), data);
   } finally {
-    for (const path of [model, saved, data]) await rm(path, { force: true });
+    for (const path of [saved, data]) await rm(path, { force: true });
   }
 }
 

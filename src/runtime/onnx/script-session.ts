@@ -1,14 +1,14 @@
 /** A session of onnxruntime-node: it converts every input and copies every output, and runs wherever the package does. */
-import type { InferenceSession, Tensor as OnnxTensor } from 'onnxruntime-node';
+import type { Tensor as OnnxTensor } from 'onnxruntime-node';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import type { Session, SessionData, SessionOptions, SessionSignature } from './session.js';
 
 export async function createScriptSession(
-  model: string | Uint8Array,
+  model: Uint8Array,
   { threads, configuration, externalData }: SessionOptions,
   signature: SessionSignature,
 ): Promise<Session> {
-  const session = await openScriptSession(model, {
+  const session = await loadOnnxRuntime().InferenceSession.create(model, {
     intraOpNumThreads: threads,
     interOpNumThreads: 1,
     graphOptimizationLevel: 'all',
@@ -29,14 +29,4 @@ export async function createScriptSession(
     },
     release: () => session.release(),
   };
-}
-
-export async function openScriptSession(
-  model: string | Uint8Array,
-  options: InferenceSession.SessionOptions,
-): Promise<InferenceSession> {
-  const ort = loadOnnxRuntime();
-  return typeof model === 'string'
-    ? await ort.InferenceSession.create(model, options)
-    : await ort.InferenceSession.create(model, options);
 }

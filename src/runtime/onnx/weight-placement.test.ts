@@ -1,8 +1,7 @@
-import promises, { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, stat, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { replaceBuiltin } from '../../../test/support/replaced-builtin.js';
 import { createRandom } from '../../core/random.js';
 import { symbol } from '../../graph/dimension.js';
 import { matmul } from '../../graph/operations/contraction.js';
@@ -12,14 +11,6 @@ import { type NamedValues, type Runtime, float32, floatsOf } from '../program.js
 import { holdInMemory, writeWeights } from '../../../test/support/runtime/small-weights.js';
 import type { CheckpointWeights, FileWeights, MemoryWeights } from '../weights.js';
 import { createOnnxRuntime } from './onnx-runtime.js';
-
-// A folder that is called read-only takes no models: permissions would not stop every user who runs the tests.
-replaceBuiltin(promises, 'writeFile', (real) => (path, ...rest) => {
-  const isRefused = typeof path === 'string' && path.includes('read-only') && path.endsWith('.onnx');
-  return isRefused
-    ? Promise.reject(Object.assign(new Error('permission denied'), { code: 'EACCES' }))
-    : real(path, ...rest);
-});
 
 let folder: string;
 let runtime: Runtime;
@@ -70,31 +61,27 @@ describe('weights', () => {
     expect([...floatsOf(await program.run(rows), 'y')]).toEqual([1117, 2230, 1125, 2242]);
   });
 
-  it('are read as bytes where no model can be written beside them', async () => {
-    const own = join(folder, 'read-only');
-    await mkdir(join(own, 'inner'), { recursive: true });
-    const stores = [
-      await writeWeights(join(own, 'weights.bin'), { a: tensors.a }),
-      await writeWeights(join(own, 'inner', 'weights.bin'), { b: tensors.b }),
-    ];
-    const outputs = { y: add(matmul(x, weight('a', [2, 2])), weight('b', [2])) };
-    const found = await (await runtime.compile(outputs, stores)).run(rows);
-    expect([...floatsOf(found, 'y')]).toEqual([17, 30, 25, 42]);
-  });
-
-  it('leave no program behind in their folder', async () => {
-    const own = join(folder, 'clean');
-    await mkdir(own);
-    const store = await writeWeights(join(own, 'weights.bin'), { a: tensors.a });
-    await runtime.compile({ y: matmul(x, weight('a', [2, 2])) }, [store]);
+  it.each(['native', 'script'] as const)('are mapped without any file beside them (%s)', async (binding) => {
+    const own = createOnnxRuntime({ threads: 1, binding });
+    const place = join(folder, binding);
+    await mkdir(join(place, 'inner'), { recursive: true });
+    const store = await writeWeights(join(place, 'weights.bin'), { a: tensors.a });
+    const stores = [store, await writeWeights(join(place, 'inner', 'weights.bin'), { b: tensors.b })];
     const broken: FileWeights = {
       ...store,
       tensors: new Map([['a', { shape: [2, 2], offsetBytes: 1 << 20, sizeBytes: 16 }]]),
     };
-    await expect(runtime.compile({ y: weight('a', [2, 2]) }, [broken])).rejects.toMatchObject({
+    // A name that comes and goes leaves another time.
+    const old = new Date('2020-01-01');
+    await utimes(place, old, old);
+    const outputs = { y: add(matmul(x, weight('a', [2, 2])), weight('b', [2])) };
+    const found = await (await own.compile(outputs, stores)).run(rows);
+    expect([...floatsOf(found, 'y')]).toEqual([17, 30, 25, 42]);
+    await expect(own.compile({ y: weight('a', [2, 2]) }, [broken])).rejects.toMatchObject({
       code: 'runtime',
     });
-    expect(await readdir(own)).toEqual(['weights.bin']);
+    expect((await stat(place)).mtime).toEqual(old);
+    await own.dispose();
   });
 
   it('may be views into a larger array', async () => {

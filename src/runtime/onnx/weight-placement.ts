@@ -1,7 +1,7 @@
 /**
- * How a model refers to its weights. ONNX Runtime maps files only from the model's folder or below, and takes either
- * all files from disk or all as bytes. So the model goes to the deepest common folder, and weights in memory become
- * part of the model if any file is mapped.
+ * How a model refers to its weights. ONNX Runtime maps files only from one folder or below, and takes either all files
+ * from disk or all as bytes. So that is the deepest common folder, and weights in memory become part of the model if
+ * any file is mapped.
  */
 import { dirname, isAbsolute, relative, sep } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
@@ -29,7 +29,7 @@ export interface PlacedMatrix extends QuantizedMatrix {
 }
 
 export class WeightPlacement {
-  /** Folder of the model while it is loaded; undefined if it maps nothing. */
+  /** Undefined if nothing is mapped. */
   readonly folder: string | undefined;
   private readonly placed = new Map<WeightStore, Map<string, PlacedWeight>>();
   private readonly joined = new Map<string, PlacedMatrix>();
@@ -176,3 +176,8 @@ function findCommonFolder(paths: readonly string[]): string | undefined {
 function isBelow(folder: string, path: string): boolean {
   return path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 }
+
+/** Settings of a session whose model is loaded from memory. */
+export const mappingFrom = (folder: string) => ({
+  'session.model_external_initializers_file_folder_path': folder,
+});
