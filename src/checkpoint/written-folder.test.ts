@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
@@ -61,12 +61,13 @@ describe('writeWholeFolder', () => {
     expect(readdirSync(parent)).toEqual(['drafter']);
   });
 
-  it('replaces what a link leads to', async () => {
+  it('replaces a link, and leaves what it leads to', async () => {
     const link = join(parent, 'link');
     await writeWholeFolder(place, fillWith('first'));
     symlinkSync(place, link);
     await writeWholeFolder(link, fillWith('second'));
-    expect(contents()).toBe('second');
+    expect(contents()).toBe('first');
+    expect(lstatSync(link).isDirectory()).toBe(true);
     expect(readdirSync(parent)).toEqual(['drafter', 'link']);
   });
 

@@ -3,10 +3,16 @@
  * renamed to .old and the new one takes its place. If the process is killed between the two renames, `restoreFolder`
  * puts the old one back. The next write removes leftovers of dead processes.
  */
-import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
+import { readdir, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { codeOf, describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync, replaceFile } from '../core/files.js';
+import {
+  makeFolderSync,
+  makeOneFolder,
+  openToWrite,
+  replaceFile,
+  syncFolder,
+} from '../core/durable-files.js';
 import { beginWriting, endWriting, hostTag, isBeingWritten, makeProcessTag } from '../core/processes.js';
 import { maximumTransferBytes } from './binary-file.js';
 import { describingNames } from './checkpoint-folder.js';
@@ -41,11 +47,10 @@ export async function writeWholeFile(
     }
   };
   await explainWriting(path, () => replaceFile(path, write));
-  await syncFolder(dirname(path));
 }
 
 export async function openFileOutput(path: string, isReadOnly = false): Promise<FileOutput> {
-  const handle = await open(path, 'wx', isReadOnly ? 0o600 : 0o666);
+  const handle = await openToWrite(path, 'new', isReadOnly ? 'private' : 'shared');
   return {
     async write(bytes) {
       for (let written = 0; written < bytes.byteLength;) {
@@ -63,13 +68,6 @@ export async function openFileOutput(path: string, isReadOnly = false): Promise<
       await handle.close().catch(() => undefined);
     },
   };
-}
-
-/** So that the new name survives a power failure, where supported. */
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r').catch(() => undefined);
-  await folder?.sync().catch(() => undefined);
-  await folder?.close();
 }
 
 const remedies: Readonly<Record<string, string>> = {
@@ -105,8 +103,7 @@ export async function explainWriting<Result>(path: string, write: () => Promise<
 
 /** Refuses a folder with other files: they would be lost. */
 export async function writeWholeFolder(path: string, fill: (folder: string) => Promise<void>): Promise<void> {
-  const given = resolve(path);
-  const place = await realpath(given).catch(() => given); // a link is kept and its target replaced
+  const place = resolve(path);
   await restoreFolder(place);
   await requireReplaceable(place);
   const tagged = `${place}.${makeProcessTag()}`;
@@ -115,10 +112,10 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
   try {
     await explainWriting(place, async () => {
       makeFolderSync(dirname(place));
-      await mkdir(fresh);
+      makeOneFolder(fresh);
     });
     await fill(fresh);
-    await syncFolder(fresh);
+    syncFolder(fresh);
     await explainWriting(place, () => stepIn(place, fresh, aside));
   } catch (failure) {
     await rm(fresh, { recursive: true, force: true }).catch(() => undefined);
@@ -128,7 +125,7 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
   } finally {
     endWriting(tagged);
   }
-  await syncFolder(dirname(place));
+  syncFolder(dirname(place));
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
 }
 

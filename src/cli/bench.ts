@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/files.js';
+import { makeFolderSync } from '../core/durable-files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { BenchmarkResult } from '../measure/benchmark-summary.js';
 import { describeMachine, findDevices, seatWorkers } from '../runs/run-device.js';

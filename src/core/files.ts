@@ -2,79 +2,74 @@
  * Reads small files that users name. Type and size are checked before opening: a pipe blocks, a device never ends, and a
  * file of gigabytes is a mistake.
  */
-import { mkdirSync, readFileSync, statSync, type Stats } from 'node:fs';
-import { readFile, rename, rm, stat } from 'node:fs/promises';
-import { basename, dirname, isAbsolute, join, relative } from 'node:path';
+import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs';
+import { open, stat } from 'node:fs/promises';
+import { basename, isAbsolute, join, relative } from 'node:path';
 import { fileLimits } from './limits.js';
 import { codeOf, describeCause, MistletoeError } from './errors.js';
 import { parseJsonText } from './json-text.js';
-import { makeProcessTag } from './processes.js';
 import { homedir } from 'node:os';
+
+const readOnly = constants.O_RDONLY | ((constants as Partial<typeof constants>).O_NONBLOCK ?? 0); // Windows has none
 
 /** Default limit, also for text from a pipe. */
 export const maxTextBytes = fileLimits.promptSet;
 
 /** Throws the system's error, or a phrase about the file's type or size. */
 export async function readBoundedFile(path: string, maxBytes: number = maxTextBytes): Promise<Buffer> {
-  requireBounded(await stat(path), maxBytes);
-  return readFile(path);
+  requireRegular(await stat(path)); // first, because opening a device or a pipe already has effects
+  const file = await open(path, readOnly);
+  try {
+    const bytes = allocateFor(await file.stat(), maxBytes);
+    let filled = 0;
+    for (let length = 1; length > 0; filled += length)
+      length = (await file.read(bytes, filled, bytes.byteLength - filled)).bytesRead;
+    return bytes.subarray(0, filled);
+  } finally {
+    await file.close();
+  }
 }
 
 export function readBoundedFileSync(path: string, maxBytes: number = maxTextBytes): Buffer {
-  requireBounded(statSync(path), maxBytes);
-  return readFileSync(path);
+  const file = openToReadSync(path);
+  try {
+    const bytes = allocateFor(fstatSync(file), maxBytes);
+    let filled = 0;
+    for (let length = 1; length > 0; filled += length)
+      length = readSync(file, bytes, filled, bytes.byteLength - filled, null);
+    return bytes.subarray(0, filled);
+  } finally {
+    closeSync(file);
+  }
 }
 
-function requireBounded(status: Stats, maxBytes: number): void {
-  if (!status.isFile()) throw new Error('it is not a regular file');
+/** What a file grows by meanwhile is not read: some files of /proc never end. */
+function allocateFor(status: Stats, maxBytes: number): Buffer {
+  requireRegular(status);
   if (status.size > maxBytes)
     throw new Error(`it has ${status.size} bytes, and ${maxBytes} are the most that is read`);
+  return Buffer.allocUnsafeSlow(status.size);
+}
+
+/** The caller closes it. Links are followed: models' folders hold some. Throws a phrase about anything but a regular file. */
+export function openToReadSync(path: string): number {
+  requireRegular(statSync(path)); // first, because opening a device or a pipe already has effects
+  const file = openSync(path, readOnly);
+  try {
+    requireRegular(fstatSync(file));
+    return file;
+  } catch (fault) {
+    closeSync(file);
+    throw fault;
+  }
+}
+
+function requireRegular(status: Stats): void {
+  if (!status.isFile()) throw new Error('it is not a regular file');
 }
 
 export function isMissing(cause: unknown): boolean {
   return codeOf(cause) === 'ENOENT';
-}
-
-/**
- * Makes a folder and its parents, with the usual permissions unless a mode is given. Node's own recursive mkdir never
- * returns in folders like /proc, which exist and report ENOENT for anything made in them.
- */
-export function makeFolderSync(path: string, mode = 0o777): void {
-  try {
-    mkdirSync(path, { mode });
-  } catch (cause) {
-    if (isFolder(path)) return;
-    const parent = dirname(path);
-    if (!isMissing(cause) || parent === path) throw cause;
-    makeFolderSync(parent, mode);
-    try {
-      mkdirSync(path, { mode });
-    } catch (again) {
-      if (!isFolder(path)) throw again; // else another process was quicker
-    }
-  }
-}
-
-/** The same for the owner alone. */
-export function makeFolder(path: string): Promise<void> {
-  return Promise.resolve().then(() => {
-    makeFolderSync(path, 0o700);
-  });
-}
-
-/** By renaming: other processes see the old file or the new one. `make` makes the temporary file. */
-export async function replaceFile(
-  path: string,
-  make: (temporary: string) => Promise<unknown>,
-): Promise<void> {
-  const temporary = `${path}.${makeProcessTag()}.tmp`;
-  try {
-    await make(temporary);
-    await rename(temporary, path);
-  } catch (failure) {
-    await rm(temporary, { force: true }).catch(() => undefined);
-    throw failure;
-  }
 }
 
 export function isFolder(path: string): boolean {

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writ
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeFolder, makeFolderSync } from './files.js';
+import { makeFolder, makeFolderSync } from './durable-files.js';
 
 const root = mkdtempSync(join(tmpdir(), 'mistletoe-test-'));
 afterAll(() => {

@@ -1,6 +1,6 @@
 /** A report as sections of blocks. Each block prints as HTML, as Markdown and as text, so all three say the same. */
-import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { replaceFile } from '../core/durable-files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parameterText } from '../core/number-text.js';
 import { type Content, escapeMarkdown, fragment } from './markup.js';
@@ -196,12 +196,9 @@ export async function writeReport(folder: string, report: Report) {
 
 /** Written aside and renamed, so that the file is complete or absent. */
 export async function writeWhole(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`;
   try {
-    await writeFile(temporary, text, 'utf8');
-    await rename(temporary, path);
+    await replaceFile(path, text);
   } catch (cause) {
-    await rm(temporary, { force: true });
     throw new MistletoeError('runtime', `Could not write ${path}: ${describeCause(cause)}.`, {
       hint: 'Check that the folder exists, is writable and that the disk has room.',
       cause,

@@ -3,9 +3,10 @@
  * to a replacement character of three bytes, and a cut computed from that would be in the wrong place.
  */
 import { createHash } from 'node:crypto';
-import { createReadStream, existsSync, statSync, truncateSync } from 'node:fs';
+import { createReadStream, existsSync, fstatSync, ftruncateSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import type { z } from 'zod';
+import { changeFileSync } from '../core/durable-files.js';
 import { readBoundedFileSync } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
@@ -30,7 +31,9 @@ export function readLines(path: string): Buffer[] {
 export function cutToLines(path: string, lines: readonly Buffer[]): void {
   if (!existsSync(path)) return;
   const size = lines.reduce((total, { length }) => total + length + 1, 0);
-  if (statSync(path).size !== size) truncateSync(path, size);
+  changeFileSync(path, (file) => {
+    if (fstatSync(file).size !== size) ftruncateSync(file, size);
+  });
 }
 
 /** The values of the first lines. The file is cut at the first line that is not valid or not accepted. */

@@ -108,7 +108,7 @@ describe('the lock of a run', () => {
     const path = freshFolder();
     mkdirSync(path);
     writeLock(path, { pid: 999999999 });
-    writeFileSync(join(path, 'config.json.part'), '{');
+    writeFileSync(join(path, `config.json.999999997.${'0'.repeat(16)}.${'0'.repeat(16)}.tmp`), '{');
     RunFolder.create(path, {}).close();
     expect(readdirSync(path).sort()).toEqual(['config.json', 'timings.jsonl']);
   });

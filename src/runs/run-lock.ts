@@ -9,12 +9,13 @@
  * A process is known by its id and, where there is /proc, its start time: ids are used again.
  */
 import { randomBytes } from 'node:crypto';
-import { existsSync, linkSync, readdirSync, readFileSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, linkSync, lstatSync, readdirSync, readFileSync, unlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
+import { removeTemporaries, writeNewFileSync } from '../core/durable-files.js';
 import { codeOf, MistletoeError } from '../core/errors.js';
-import { readIfThere } from './run-writes.js';
+import { isMissing, readBoundedFileSync } from '../core/files.js';
 
 export const lockName = 'run.lock';
 /** The lock and what comes and goes beside it. */
@@ -43,8 +44,9 @@ export function lockRun(folder: string): RunLock {
   });
   // Leftovers of processes that were killed while they locked; none of these decides anything any more.
   for (const name of readdirSync(folder)) {
-    if (name !== lockName && isLockFile(name)) rmSync(join(folder, name), { force: true });
+    if (name !== lockName && isLockFile(name)) removeIfThere(join(folder, name));
   }
+  removeTemporaries(folder);
   return {
     release() {
       try {
@@ -56,6 +58,8 @@ export function lockRun(folder: string): RunLock {
   };
 }
 
+/** A host's name has 253 characters at most. */
+const maxLockBytes = 4096;
 const mostAttempts = 1000;
 
 /** `onHeld` may throw; where it returns, the lock is tried again. */
@@ -88,7 +92,7 @@ function claim(path: string, own: Holder): boolean {
   const part = `${path}.${own.pid}-${own.nonce}.part`;
   const text = `${JSON.stringify(own)}\n`;
   try {
-    writeFileSync(part, text, { flush: true });
+    writeNewFileSync(part, text);
     linkSync(part, path);
     return true;
   } catch (cause) {
@@ -105,7 +109,7 @@ function claim(path: string, own: Holder): boolean {
 /** For file systems without hard links: as exclusive, but for a moment the file is empty. */
 function claimWithoutLinks(path: string, text: string): boolean {
   try {
-    writeFileSync(path, text, { flag: 'wx', flush: true });
+    writeNewFileSync(path, text);
     return true;
   } catch (cause) {
     if (codeOf(cause) === 'EEXIST') return false;
@@ -138,11 +142,11 @@ function removeIfThere(path: string): void {
 }
 
 function readHolder(path: string): Holder | undefined {
-  const text = readIfThere(path);
-  if (text === undefined) return undefined;
   try {
-    return holderSchema.parse(JSON.parse(text));
+    if (!lstatSync(path).isFile()) throw new Error('it is not a regular file');
+    return holderSchema.parse(JSON.parse(readBoundedFileSync(path, maxLockBytes).toString('utf8')));
   } catch (cause) {
+    if (isMissing(cause)) return undefined;
     throw new MistletoeError('usage', `${path} says that the run is open, but not in which process.`, {
       hint: `If nothing works on it, remove ${basename(path)} from ${dirname(path)} and try again.`,
       cause,

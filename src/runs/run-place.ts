@@ -1,11 +1,12 @@
 /** Creates the folder of a new run: an empty folder, or the next free number of a name, locked by this process. */
-import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { codeOf, describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync, quoteWord } from '../core/files.js';
+import { isTemporary, makeFolderSync, makeOneFolder, syncFolder } from '../core/durable-files.js';
+import { quoteWord } from '../core/files.js';
 import { type RunLock, isLockFile, lockRun } from './run-lock.js';
 import { configFile } from './run-units.js';
-import { type RunCommand, syncFolder, writeAtomically } from './run-writes.js';
+import { type RunCommand, writeAtomically } from './run-writes.js';
 
 /** A folder of its own, or the next free number of a name. */
 export type RunPlace = string | { readonly parent: string; readonly name: string };
@@ -58,7 +59,8 @@ export function refuseUsedFolder(path: string, command: RunCommand = 'audit'): v
     });
   }
   // A run killed before it started leaves these behind.
-  const isLeftover = (name: string): boolean => name === `${configFile}.part` || isLockFile(name);
+  const isLeftover = (name: string): boolean =>
+    isLockFile(name) || (name.startsWith(`${configFile}.`) && isTemporary(name));
   if (names?.every(isLeftover) !== true) {
     throw new MistletoeError('usage', `${path} already exists and is not a run of mistletoe ${command}.`, {
       hint: 'Choose another folder, or an empty one.',
@@ -71,7 +73,7 @@ function claimNumber(parent: string, name: string): string {
   for (let number = 1; ; number++) {
     const path = join(parent, `${name}-${number}`);
     try {
-      mkdirSync(path);
+      makeOneFolder(path);
       return path;
     } catch (cause) {
       if (codeOf(cause) !== 'EEXIST') throw cause;

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { refuseLinksBelow } from '../core/durable-files.js';
 import { readBoundedFileSync } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
@@ -74,10 +75,11 @@ type UnitCheck = (unit: Unit, steps: readonly Buffer[], place: string) => void;
 /** Reads and checks the finished units of a run; nothing is changed. */
 export function readUnits(folder: string, check: UnitCheck = () => undefined): StoredUnits {
   const path = join(folder, unitsFile);
+  const config = readConfigBytes(folder);
   const steps = readLines(join(folder, stepsFile));
   const units = new Map<string, StoredUnit>();
   const lines: Buffer[] = [];
-  let chain = startChain(readConfigBytes(folder));
+  let chain = startChain(config);
   let stepLines = 0;
   for (const [index, line] of readLines(path).entries()) {
     const lineNumber = index + 1;
@@ -123,10 +125,13 @@ export function parseUnitData<T>(
   );
 }
 
+/** The door to a run that somebody passed on: all that is read later is below this folder. */
 export function readConfigBytes(folder: string, command: RunCommand = 'audit'): Buffer {
   try {
+    refuseLinksBelow(folder);
     return readBoundedFileSync(join(folder, configFile), fileLimits.auditResult);
   } catch (cause) {
+    if (cause instanceof MistletoeError) throw cause;
     throw new MistletoeError(
       'usage',
       `${folder} holds no run of mistletoe ${command} that can be read: ${describeCause(cause)}.`,

@@ -1,8 +1,10 @@
-/** Writes a run's files so that they survive a kill and a power cut, with readable errors. */
-import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+/** Writes a run's files, with readable errors. */
+import { existsSync, fsyncSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
+import { appendFileSync, changeFileSync, replaceFileSync } from '../core/durable-files.js';
 import { codeOf, describeCause, MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/files.js';
+import { isMissing, quoteWord, readBoundedFileSync } from '../core/files.js';
+import { fileLimits } from '../core/limits.js';
 
 /** Commands whose runs are folders that can be resumed. */
 export type RunCommand = 'audit' | 'train' | 'harden';
@@ -14,61 +16,22 @@ export function appendText(
   { durable = false, command = 'audit' }: { durable?: boolean; command?: RunCommand } = {},
 ): void {
   explainFailure(path, command, () => {
-    const isNew = !existsSync(path);
-    const file = openSync(path, 'a');
-    try {
-      writeFileSync(file, text);
-      if (durable) fsyncSync(file);
-    } finally {
-      closeSync(file);
-    }
-    if (isNew) syncFolder(dirname(path));
+    appendFileSync(path, text, { isDurable: durable });
   });
 }
 
 export function syncFile(path: string, command: RunCommand = 'audit'): void {
   if (!existsSync(path)) return;
   explainFailure(path, command, () => {
-    const file = openSync(path, 'r+');
-    try {
-      fsyncSync(file);
-    } finally {
-      closeSync(file);
-    }
+    changeFileSync(path, fsyncSync);
   });
 }
 
-/** Writes to a temporary name and renames it: the file is complete or absent. */
+/** The file is complete or absent. */
 export function writeAtomically(path: string, contents: string, command: RunCommand = 'audit'): void {
   explainFailure(path, command, () => {
-    const part = `${path}.part`;
-    const file = openSync(part, 'w');
-    try {
-      writeFileSync(file, contents);
-      fsyncSync(file);
-    } finally {
-      closeSync(file);
-    }
-    renameSync(part, path);
-    syncFolder(dirname(path));
+    replaceFileSync(path, contents);
   });
-}
-
-/** A new name is durable once its folder is synced, too. */
-export function syncFolder(path: string): void {
-  let folder: number;
-  try {
-    folder = openSync(path, 'r');
-  } catch {
-    return; // Windows opens no folders, and needs no such thing
-  }
-  try {
-    fsyncSync(folder);
-  } catch {
-    // Some network file systems refuse this; the file itself is written.
-  } finally {
-    closeSync(folder);
-  }
 }
 
 const remedies: Readonly<Record<string, string>> = {
@@ -113,9 +76,12 @@ export function lostFolder(path: string, cause: unknown): MistletoeError {
 
 export function readIfThere(path: string): string | undefined {
   try {
-    return readFileSync(path, 'utf8');
+    return readBoundedFileSync(path, fileLimits.auditResult).toString('utf8');
   } catch (cause) {
-    if (codeOf(cause) === 'ENOENT') return undefined;
-    throw cause;
+    if (isMissing(cause)) return undefined;
+    throw new MistletoeError('usage', `${path} cannot be read: ${describeCause(cause)}.`, {
+      hint: 'Restore the file, or start a new run in another folder.',
+      cause,
+    });
   }
 }

@@ -1,9 +1,10 @@
 /** The cache's size limit, the names of its files, and which of them processes use. Other files are never removed. */
 import { rmSync } from 'node:fs';
-import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
+import { lstat, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseBytes } from '../../core/number-text.js';
-import { type HostEnvironment, kernelsFolder, makeFolder } from '../../core/files.js';
+import { makeFolderBelow, replaceFile } from '../../core/durable-files.js';
+import { type HostEnvironment, kernelsFolder } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
 import { hostTag, isRunning } from '../../core/processes.js';
 
@@ -69,8 +70,8 @@ export async function markInUse(folder: string, key: string): Promise<void> {
   if (ownMarks.size === 0) process.once('exit', removeOwnMarks);
   ownMarks.set(mark, { folder, key });
   try {
-    await makeFolder(join(folder, marksFolder));
-    await writeFile(mark, '', { mode: 0o600 });
+    makeFolderBelow(folder, join(folder, marksFolder), 'private');
+    await replaceFile(mark, '', { readers: 'private', isDurable: false });
   } catch {
     return; // such a folder is most likely read-only, so nothing is removed from it either
   }

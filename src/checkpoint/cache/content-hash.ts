@@ -3,10 +3,11 @@
  * cache folder, in one small record per file. It is valid while size, times and inode are the same.
  */
 import { createHash } from 'node:crypto';
-import { stat, writeFile } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { readBoundedFile, replaceFile } from '../../core/files.js';
+import { replaceFile } from '../../core/durable-files.js';
+import { readBoundedFile } from '../../core/files.js';
 import { asCheckpointError, readExactly, withFile, type BinaryFile } from '../binary-file.js';
 import { refuse } from '../stored-tensor.js';
 
@@ -34,8 +35,7 @@ export async function readRecord<Schema extends z.ZodType>(
 
 export async function writeRecord(path: string, record: object): Promise<void> {
   const sealed = JSON.stringify({ seal: hashText(JSON.stringify(record)), record });
-  const write = (temporary: string) => writeFile(temporary, sealed, { mode: 0o600 });
-  await replaceFile(path, write).catch(() => undefined);
+  await replaceFile(path, sealed, { readers: 'private', isDurable: false }).catch(() => undefined);
 }
 
 const memoSchema = z.object({ identity: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/) });

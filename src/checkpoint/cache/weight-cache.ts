@@ -11,7 +11,8 @@ import { lstat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { formatBytes } from '../../core/number-text.js';
-import { defaultCacheFolder, makeFolder } from '../../core/files.js';
+import { makeFolder } from '../../core/durable-files.js';
+import { defaultCacheFolder } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { Runtime } from '../../runtime/program.js';
 import type {

@@ -6,9 +6,10 @@
  */
 import { createHash, type Hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises';
+import { lstat, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { openToWrite } from '../../core/durable-files.js';
 import { MistletoeError } from '../../core/errors.js';
 import { beginWriting, endWriting, hostTag, isBeingWritten, makeProcessTag } from '../../core/processes.js';
 import { resumeHint, type HubFile, type HubRepository } from './hub-client.js';
@@ -29,8 +30,8 @@ export async function listPartialFiles(folder: string, hash: string): Promise<re
     const [, pid, host] = form.exec(name) ?? [];
     if (pid === undefined) continue;
     const path = join(folder, name);
-    const status = await stat(path).catch(() => undefined);
-    if (status?.isFile() !== true) continue;
+    const status = await lstat(path).catch(() => undefined);
+    if (status?.isFile() !== true || status.nlink > 1) continue; // no process made such a file
     const isSilent = Date.now() - status.mtimeMs > maxSilenceMs;
     if (isSilent || (host === hostTag() && !isBeingWritten(path, Number(pid))))
       found.push({ path, sizeBytes: status.size });
@@ -99,7 +100,7 @@ interface Output {
 /** Continues the file at the path, or begins it. If its bytes are wrong, it is removed. */
 async function finish(download: Download, path: string): Promise<void> {
   const { file, blob } = download;
-  const handle = await open(path, 'a+');
+  const handle = await openToWrite(path, 'append');
   const output: Output = { handle, hash: beginHash(file), sizeBytes: 0 };
   try {
     const written = handle.createReadStream({ start: 0, autoClose: false, highWaterMark: 2 ** 20 });

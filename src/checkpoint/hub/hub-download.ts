@@ -3,17 +3,17 @@
  * then the reference. A killed download leaves files for the next attempt, and nothing that looks like a complete
  * model.
  */
-import { readFile, stat, statfs, symlink, writeFile } from 'node:fs/promises';
+import { stat, statfs, symlink } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { formatBytes } from '../../core/number-text.js';
 import { MistletoeError } from '../../core/errors.js';
-import { makeFolderSync, replaceFile } from '../../core/files.js';
+import { makeFolderBelow, replaceFile } from '../../core/durable-files.js';
 import { fileLimits } from '../../core/limits.js';
 import { chooseLayout, describingNames, readShardIndex } from '../checkpoint-folder.js';
 import { quote, refuse } from '../stored-tensor.js';
 import { fetchBlob, listPartialFiles, type BlobOptions } from './hub-blob.js';
 import type { HubId, HubSettings } from './hub-settings.js';
-import { formatHubId, readHubSettings, repositoryFolders } from './hub-settings.js';
+import { formatHubId, readHubSettings, readReference, repositoryFolders } from './hub-settings.js';
 import { HubRepository, type HubFile } from './hub-client.js';
 
 export interface DownloadOptions extends Pick<BlobOptions, 'pause'> {
@@ -95,6 +95,8 @@ interface Snapshot {
   readonly folder: string;
   readonly blobs: string;
   readonly refs: string;
+  /** Of all repositories. */
+  readonly cacheFolder: string;
 }
 
 async function openSnapshot(id: HubId, settings: HubSettings): Promise<Snapshot> {
@@ -106,8 +108,10 @@ async function openSnapshot(id: HubId, settings: HubSettings): Promise<Snapshot>
   }
   const repository = await HubRepository.open(id, settings);
   const listed = await repository.listFiles();
-  const { snapshots, blobs, refs } = repositoryFolders(settings.cacheFolder, id);
-  return { name, repository, listed, folder: join(snapshots, repository.commit), blobs, refs };
+  const { cacheFolder } = settings;
+  const { snapshots, blobs, refs } = repositoryFolders(cacheFolder, id);
+  const folder = join(snapshots, repository.commit);
+  return { name, repository, listed, folder, blobs, refs, cacheFolder };
 }
 
 /** Config and tokenizer files by name, and one format of the weights; an index comes before its shards. */
@@ -149,7 +153,7 @@ async function download(
   await fetchMissing(snapshot, files, options);
   for (const file of files) await linkFile(snapshot, file);
   const { id, commit } = snapshot.repository;
-  if (id.revision !== commit) await writeReference(join(snapshot.refs, id.revision), commit);
+  if (id.revision !== commit) await writeReference(snapshot, id.revision, commit);
 }
 
 /** The file's path in the snapshot or under its hash. A file of another size is damaged. */
@@ -176,10 +180,10 @@ async function fetchMissing(
   files: readonly HubFile[],
   { measureRoom = measureFreeBytes, onStart, onProgress, pause }: DownloadOptions,
 ): Promise<void> {
-  const { name, repository, blobs } = snapshot;
+  const { name, repository, blobs, cacheFolder } = snapshot;
   const missing = await listMissing(snapshot, files);
   if (missing.length === 0) return;
-  makeFolderSync(blobs);
+  makeFolderBelow(cacheFolder, blobs);
   let neededBytes = 0;
   for (const { hash, sizeBytes } of missing) {
     const [partial] = await listPartialFiles(blobs, hash);
@@ -212,14 +216,19 @@ async function measureFreeBytes(folder: string): Promise<number> {
 async function linkFile(snapshot: Snapshot, file: HubFile): Promise<void> {
   const link = join(snapshot.folder, file.path);
   if ((await findFile(snapshot, file)) === link) return;
-  makeFolderSync(dirname(link));
+  makeFolderBelow(snapshot.cacheFolder, dirname(link));
   const blob = relative(dirname(link), join(snapshot.blobs, file.hash));
   await replaceFile(link, (temporary) => symlink(blob, temporary));
 }
 
 /** Not written if it is already correct: the cache may be read-only. */
-async function writeReference(path: string, commit: string): Promise<void> {
-  if ((await readFile(path, 'utf8').catch(() => undefined)) === commit) return;
-  makeFolderSync(dirname(path));
-  await replaceFile(path, (temporary) => writeFile(temporary, commit));
+async function writeReference(
+  { refs, cacheFolder }: Snapshot,
+  revision: string,
+  commit: string,
+): Promise<void> {
+  const path = join(refs, revision);
+  if ((await readReference(path)) === commit) return;
+  makeFolderBelow(cacheFolder, dirname(path));
+  await replaceFile(path, commit);
 }

@@ -2,8 +2,8 @@ import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import { bytesPerElement, type StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { floatSource, type TensorSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
+import { copyFileSync } from '../../core/durable-files.js';
 import { createRandom, type Random } from '../../core/random.js';
-import { copyFile, open } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describingNames } from '../../checkpoint/checkpoint-folder.js';
@@ -128,13 +128,7 @@ async function copyDescription(folder: string, to: string): Promise<void> {
   for (const name of names) {
     const path = join(to, name);
     await explainWriting(path, async () => {
-      await copyFile(join(folder, name), path);
-      const file = await open(path, 'r+');
-      try {
-        await file.sync();
-      } finally {
-        await file.close();
-      }
+      copyFileSync(join(folder, name), path);
     });
   }
 }

@@ -3,9 +3,9 @@
  * Names are bounded in length and number; tenants beyond the limit share the name `other`.
  */
 import { hash, randomBytes } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isMissing } from '../../core/files.js';
+import { replaceFileSync } from '../../core/durable-files.js';
+import { isMissing, readBoundedFileSync } from '../../core/files.js';
 import { valuesOf, type RawHeaders } from './message-headers.js';
 
 export interface TenantOptions {
@@ -68,11 +68,11 @@ export function readSecret(folder: string | undefined): string {
   if (folder === undefined) return fresh;
   const path = join(folder, 'secret');
   try {
-    const kept = readFileSync(path, 'utf8').trim();
+    const kept = readBoundedFileSync(path).toString('utf8').trim();
     if (/^[\da-f]{64}$/.test(kept)) return kept;
   } catch (cause) {
     if (!isMissing(cause)) throw cause;
   }
-  writeFileSync(path, `${fresh}\n`, { mode: 0o600 });
+  replaceFileSync(path, `${fresh}\n`, { readers: 'private' });
   return fresh;
 }

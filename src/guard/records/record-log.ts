@@ -6,7 +6,8 @@
 import { type FileHandle, open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause } from '../../core/errors.js';
-import { isFolder, isMissing, makeFolder } from '../../core/files.js';
+import { makeFolder, openToWrite } from '../../core/durable-files.js';
+import { isFolder, isMissing } from '../../core/files.js';
 import { parseJsonText } from '../../core/json-text.js';
 import type { GuardConfiguration } from '../guard-config.js';
 import { type ActionEvent, type Alert, type Verdict, verdictNames } from '../judge/verdict.js';
@@ -26,7 +27,7 @@ export interface RecordLogOptions extends Omit<GuardConfiguration['records'], 'f
   readonly openFile?: (path: string) => Promise<FileHandle>;
 }
 
-const createSegment = (path: string): Promise<FileHandle> => open(path, 'ax', 0o600);
+const createSegment = (path: string): Promise<FileHandle> => openToWrite(path, 'new', 'private');
 
 interface Segment {
   readonly file: FileHandle;

@@ -3,10 +3,10 @@
  * end, so what follows from an observation may arrive later than `observe` returns; `decide` never waits.
  */
 import { createHash } from 'node:crypto';
-import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { isMissing } from '../../core/files.js';
+import { replaceFile } from '../../core/durable-files.js';
+import { isMissing, readBoundedFile } from '../../core/files.js';
 import type { Judge, SavedJudge } from '../judge/judge.js';
 import type { ActionEvent, Alert, Decision, Judgment } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
@@ -59,7 +59,7 @@ export async function restoreJudge(
   onNotice: (message: string) => void,
 ): Promise<void> {
   try {
-    judge.restore(unpackState(await readFile(pathIn(folder), 'utf8')));
+    judge.restore(unpackState((await readBoundedFile(pathIn(folder))).toString('utf8')));
   } catch (cause) {
     if (isMissing(cause)) return;
     onNotice(`The saved baseline is not used, a new one is learned: ${describeCause(cause)}`);
@@ -68,10 +68,8 @@ export async function restoreJudge(
 
 /** Where the disk fails, the state stays in memory. */
 export async function saveJudge(judge: Judge, folder: string): Promise<void> {
-  const temporary = `${pathIn(folder)}.${process.pid}`;
   try {
-    await writeFile(temporary, packState(judge), { mode: 0o600 });
-    await rename(temporary, pathIn(folder));
+    await replaceFile(pathIn(folder), packState(judge), { readers: 'private' });
   } catch {
     // Tried again later.
   }

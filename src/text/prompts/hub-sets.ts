@@ -3,13 +3,13 @@
  * once, verified by the hub's hashes, and written as JSON lines in the shape of MT-Bench, which every command reads.
  */
 import { existsSync, readdirSync } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { HubId, HubSettings } from '../../checkpoint/hub/hub-settings.js';
 import { readReference, repositoryFolders } from '../../checkpoint/hub/hub-settings.js';
 import { downloadDataFile, type DownloadOptions } from '../../checkpoint/hub/hub-download.js';
-import { defaultCacheFolder, makeFolderSync, readBoundedFile, replaceFile } from '../../core/files.js';
+import { makeFolderBelow, replaceFile } from '../../core/durable-files.js';
+import { defaultCacheFolder, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import { parseJsonText } from '../../core/json-text.js';
@@ -85,7 +85,7 @@ export async function findPromptSet(
     download && !settings.isOffline
       ? await downloadDataFile(id, isWanted, settings, progress)
       : await findCached(id, isWanted, settings);
-  return path === undefined ? undefined : convert(name, set, path, join(cacheFolder, 'prompt-sets'));
+  return path === undefined ? undefined : convert(name, set, path, cacheFolder);
 }
 
 async function findCached(
@@ -103,7 +103,7 @@ async function findCached(
 }
 
 /** The same bytes are not written again. */
-async function convert(name: string, set: HubSet, path: string, folder: string): Promise<string> {
+async function convert(name: string, set: HubSet, path: string, cacheFolder: string): Promise<string> {
   const rows = await readRows(name, path);
   let lines: string;
   try {
@@ -111,10 +111,11 @@ async function convert(name: string, set: HubSet, path: string, folder: string):
   } catch (cause) {
     throw unreadable(name, path, cause);
   }
+  const folder = join(cacheFolder, 'prompt-sets');
   const target = join(folder, `${name}.jsonl`);
-  if ((await readFile(target, 'utf8').catch(() => undefined)) === lines) return target;
-  makeFolderSync(folder);
-  await replaceFile(target, (temporary) => writeFile(temporary, lines));
+  if ((await readBoundedFile(target).catch(() => undefined))?.toString('utf8') === lines) return target;
+  makeFolderBelow(cacheFolder, folder);
+  await replaceFile(target, lines);
   return target;
 }
 

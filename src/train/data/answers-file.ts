@@ -2,15 +2,16 @@
  * answers.jsonl of a run: one line per conversation, in the order in which they finished. Lines are only appended. A kill
  * can leave a partial last line, which is cut when the file is opened again.
  */
-import { closeSync, copyFileSync, existsSync, openSync, renameSync, rmSync, truncateSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { existsSync, ftruncateSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { changeFileSync, copyFileSync, replaceFileSync } from '../../core/durable-files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { isMissing } from '../../core/files.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { type FileLine, parseFileLine, readFileLines } from '../../runs/json-lines.js';
 import { configFile } from '../../runs/run-units.js';
-import { appendText, explainFailure, readIfThere, syncFile, syncFolder } from '../../runs/run-writes.js';
+import { appendText, explainFailure, readIfThere, syncFile } from '../../runs/run-writes.js';
 import { parseDay, today } from '../../text/template/calendar-day.js';
 
 const isTokenIds = (value: unknown): value is number[] =>
@@ -56,9 +57,10 @@ export class AnswersFile {
   static async open(path: string, asked: ReadonlyMap<string, string>): Promise<AnswersFile> {
     const { answered, end } = await readAnswers(path, asked);
     explainFailure(path, 'train', () => {
-      closeSync(openSync(path, 'a'));
-      truncateSync(path, end);
-      syncFolder(dirname(path));
+      appendText(path, '', { command: 'train' });
+      changeFileSync(path, (file) => {
+        ftruncateSync(file, end);
+      });
     });
     return new AnswersFile(path, answered);
   }
@@ -207,10 +209,9 @@ export function refuseOtherAnswers(earlier: Earlier & { readonly folder: string 
 export function takeAnswers(from: string, run: string, command: 'train' | 'harden'): void {
   const own = join(run, answersFile);
   if (existsSync(own)) return;
-  const unfinished = `${own}.tmp`;
   explainFailure(own, command, () => {
-    rmSync(unfinished, { force: true });
-    copyFileSync(join(from, answersFile), unfinished);
-    renameSync(unfinished, own);
+    replaceFileSync(own, (temporary) => {
+      copyFileSync(join(from, answersFile), temporary);
+    });
   });
 }

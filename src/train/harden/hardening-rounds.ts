@@ -2,9 +2,10 @@
  * The rounds of one role: search suffixes against the current drafter, let the target answer after them, train on
  * these texts mixed with clean ones. A finished round has a round.json.
  */
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { makeFolderBelow } from '../../core/durable-files.js';
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import { configFile } from '../../runs/run-units.js';
@@ -97,7 +98,9 @@ export async function hardenRounds(work: RoundsWork) {
     const place = roundFolder(folder, role, round + 1);
     // Otherwise a folder deleted during the run would be created again without its contents.
     if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
-    explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
+    explainFailure(place, 'harden', () => {
+      makeFolderBelow(folder, place);
+    });
     const found = await attack(work, round, place);
     const { maxTokens } = request.training;
     const examples = [

@@ -5,8 +5,9 @@
  * A run must end with the same weights whether states are computed or read, so training uses what `put` returns: the
  * states as they would be read back.
  */
-import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, ftruncateSync, readSync, writeSync } from 'node:fs';
 import { z } from 'zod';
+import { openToWriteSync } from '../../core/durable-files.js';
 import { describeCause } from '../../core/errors.js';
 import { decodeHalves, encodeHalves } from '../../core/half-floats.js';
 import { formatBytes } from '../../core/number-text.js';
@@ -34,7 +35,7 @@ export class StateStore {
   ) {}
 
   static open(path: string, options: StateStoreOptions): StateStore {
-    const file = explainFailure(path, 'train', () => openSync(path, 'a+'));
+    const file = explainFailure(path, 'train', () => openToWriteSync(path, 'append'));
     const store = new StateStore(path, file, options);
     const { size } = fstatSync(file);
     readValidLines(indexOf(path), lineSchema, ([id, rows, width]) => {

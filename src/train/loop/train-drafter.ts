@@ -1,5 +1,6 @@
 import { basename, join } from 'node:path';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
+import { removeTemporaries } from '../../core/durable-files.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
@@ -11,7 +12,7 @@ import type { TrainSettings } from '../settings.js';
 import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
 import type { LogLine, TrainingProgress } from './training-state.js';
-import { freshProgress, loadState, removeUnfinished, saveState, TrainingLog } from './training-state.js';
+import { freshProgress, loadState, saveState, TrainingLog } from './training-state.js';
 import { trainSteps } from './training-loop.js';
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
@@ -65,7 +66,7 @@ export async function trainDrafter(training: DrafterTraining) {
   };
   try {
     const stateFile = join(folder, 'state.safetensors');
-    removeUnfinished(stateFile);
+    removeTemporaries(folder);
     const saved = await loadState(stateFile);
     if (saved !== undefined) {
       refuseFurther(stateFile, saved.progress, settings);

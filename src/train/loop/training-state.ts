@@ -2,8 +2,7 @@
  * A run's state in one file: parameters, AdamW's moments and progress. It is replaced atomically, so a killed run
  * resumes from the last complete state. Later log lines are cut.
  */
-import { existsSync, readdirSync, rmSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { existsSync } from 'node:fs';
 import { z } from 'zod';
 import { readFloat32, readIntegers } from '../../checkpoint/read-tensor.js';
 import { readSafetensorsHeader } from '../../checkpoint/safetensors/safetensors.js';
@@ -39,14 +38,6 @@ export async function saveState(path: string, { progress, values }: TrainingStat
       floatSource({ name, shape: [data.length], dtype: 'F32' }, () => data),
     ),
   ]);
-}
-
-/** Removes states that a killed process was writing. */
-export function removeUnfinished(path: string): void {
-  const folder = dirname(path);
-  const opening = `${basename(path)}.`;
-  for (const name of readdirSync(folder))
-    if (name.startsWith(opening) && name.endsWith('.tmp')) rmSync(join(folder, name), { force: true });
 }
 
 export async function loadState(path: string): Promise<TrainingState | undefined> {

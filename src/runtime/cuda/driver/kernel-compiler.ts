@@ -10,15 +10,13 @@ import {
   openSync,
   readdirSync,
   readFileSync,
-  renameSync,
   rmSync,
   statSync,
-  writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { kernelFileName, makeFolderSync } from '../../../core/files.js';
+import { makeFolderSync, replaceFileSync } from '../../../core/durable-files.js';
+import { kernelFileName } from '../../../core/files.js';
 import { MistletoeError } from '../../../core/errors.js';
-import { makeProcessTag } from '../../../core/processes.js';
 import { takeCompileTurn } from './compile-turns.js';
 import type { Native, NativeLibrary, NativeValue } from '../../native-library.js';
 import { bindFunctions, type StatusFunction } from './bind-functions.js';
@@ -68,16 +66,13 @@ export class KernelStore {
   }
 
   private keep(path: string, code: Uint8Array): void {
-    const temporary = `${path}.${makeProcessTag()}.tmp`;
     try {
-      makeFolderSync(this.folder, 0o700);
+      makeFolderSync(this.folder, 'private');
       if (!this.isTrusted()) return;
-      writeFileSync(temporary, Buffer.concat([sha256(code), code]), { flag: 'wx', mode: 0o600 });
-      renameSync(temporary, path);
+      replaceFileSync(path, Buffer.concat([sha256(code), code]), { readers: 'private', isDurable: false });
       this.trim();
     } catch {
       // The disk is full, or the folder belongs to someone else.
-      remove(temporary);
     }
   }
 
