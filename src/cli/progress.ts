@@ -2,6 +2,7 @@
  * Progress of long runs on stderr: a bar on a terminal, a few lines in a log, events for a program. Names of prompts and
  * folders are untrusted: none of them can start a new line.
  */
+import { toLogLine } from '../core/json-text.js';
 import type { progressModes } from './common-flags.js';
 import { asOneLine, type Output } from './terminal.js';
 
@@ -60,7 +61,7 @@ function createEvents({ writeData }: Pick<Output, 'writeData'>, now: Clock): Pro
   // A resumed run may report before its first phase begins.
   let phase = new Phase(now, 0, '');
   const emit = (event: string, fields: Readonly<Record<string, unknown>>): void => {
-    writeData(`${JSON.stringify({ event, ...fields })}\n`);
+    writeData(toLogLine({ event, ...fields }));
   };
   return {
     start(total, label) {

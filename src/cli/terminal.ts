@@ -4,6 +4,7 @@ import { isatty } from 'node:tty';
 import { inspect } from 'node:util';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { maxTextBytes } from '../core/files.js';
+import { steering } from '../core/json-text.js';
 
 const styles = ['bold', 'dim', 'red', 'green', 'yellow', 'cyan'] as const;
 type Style = (typeof styles)[number];
@@ -29,8 +30,6 @@ export function createColors(isColorSupported: boolean): Colors {
   return { isColorSupported, ...(Object.fromEntries(entries) as Record<Style, (text: string) => string>) };
 }
 
-/** Control characters except tab and line feed, and bidirectional marks. */
-const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const replacement = '\ufffd';
 
 export function withoutControls(text: string): string {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { maxJsonDepth, parseJsonText, showValue, visitPunctuation } from './json-text.js';
+import { maxJsonDepth, parseJsonText, showValue, toLogLine, visitPunctuation } from './json-text.js';
 
 const nest = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
@@ -20,6 +20,33 @@ describe('parseJsonText', () => {
 
   it('fails as JSON.parse does', () => {
     expect(() => parseJsonText('{"a":')).toThrow(SyntaxError);
+  });
+});
+
+describe('toLogLine', () => {
+  it('says the same as JSON, without characters that steer a terminal', () => {
+    const text = fc.string({
+      unit: fc.constantFrom(
+        '"',
+        '\\',
+        '\t',
+        '\n',
+        '\u001b',
+        '\u007f',
+        '\u009b',
+        '\u202e',
+        '\u2067',
+        'é',
+        '🌿',
+      ),
+    });
+    fc.assert(
+      fc.property(text, text, (name, value) => {
+        const line = toLogLine({ [name]: value });
+        expect(line).toMatch(/^[^\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]*\n$/);
+        expect(JSON.parse(line)).toEqual({ [name]: value });
+      }),
+    );
   });
 });
 

@@ -50,6 +50,20 @@ function findClosingQuote(text: string, from: number): number {
   return text.length;
 }
 
+/** Control characters except tab and line feed, and bidirectional marks: they steer a terminal, or hide text on it. */
+export const steering =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A line of JSON for a log, which ends up on terminals: the same values, with such characters as escapes. */
+export function toLogLine(value: object): string {
+  return `${escapeSteering(JSON.stringify(value))}\n`;
+}
+
+/** Of JSON, where they stand in strings only. */
+export function escapeSteering(json: string): string {
+  return json.replace(steering, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

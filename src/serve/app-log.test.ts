@@ -33,6 +33,14 @@ describe('the log', () => {
     expect(logged[0]).toMatch(/crimson zebra.*violet elephant!/);
   });
 
+  it('holds no character that steers a terminal, and says the same', async () => {
+    const { chat, logged } = createScriptedApp({ script, app: { logsPrompts: true } });
+    const content = 'a\u009b2Jb\u202ec\u007fd\u2066e';
+    await chat({ messages: [{ role: 'user', content }] });
+    expect(logged[0]).not.toMatch(/[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/);
+    expect(JSON.stringify(JSON.parse(logged[0]!))).toContain(content);
+  });
+
   it('tells of clients that left', async () => {
     const { chat, logged, records } = createScriptedApp({
       script: async (asked, tell) => {

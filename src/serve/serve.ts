@@ -6,6 +6,7 @@ import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
+import { escapeSteering } from '../core/json-text.js';
 import { createOperatorServer, isLoopback, type Page } from '../guard/proxy/operator.js';
 import { listen } from '../guard/proxy/proxy.js';
 import { bundledTarget, readVersion } from '../core/package-files.js';
@@ -162,10 +163,14 @@ async function listenForPage(operator: Server, port: number): Promise<string> {
   return port === 0 ? listenAt(0) : listenAt(port).catch(() => listenAt(0));
 }
 
-function createLog(onLog: ServeOptions['onLog']) {
+export function createLog(onLog: ServeOptions['onLog']) {
   if (onLog === undefined) return pino({ enabled: false });
   const settings = { base: null, timestamp: pino.stdTimeFunctions.isoTime };
-  return pino(settings, { write: onLog });
+  return pino(settings, {
+    write(line) {
+      onLog(escapeSteering(line));
+    },
+  });
 }
 
 function pathsOf({ target, drafters = {}, chatTemplate }: EngineWorkerOptions): readonly string[] {

@@ -1,6 +1,7 @@
 /** `mistletoe guard` and `mistletoe guard replay`. */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { readBoundedFile } from '../../core/files.js';
+import { toLogLine } from '../../core/json-text.js';
 import { decimal, integer, oneOf, text, textOf } from '../../core/settings.js';
 import { readPage } from '../../dashboard/page.js';
 import { readVersion } from '../../core/package-files.js';
@@ -200,7 +201,7 @@ async function readSettings(
 function createEventLog({ stdout }: Terminal) {
   return (event: string, attributes: object, message: string): void => {
     const line = { time: new Date().toISOString(), event, message, ...attributes };
-    stdout.writeData(`${JSON.stringify(line)}\n`);
+    stdout.writeData(toLogLine(line));
   };
 }
 

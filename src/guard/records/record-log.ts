@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { describeCause } from '../../core/errors.js';
 import { makeFolder, openToWrite } from '../../core/durable-files.js';
 import { isFolder, isMissing } from '../../core/files.js';
-import { parseJsonText } from '../../core/json-text.js';
+import { parseJsonText, toLogLine } from '../../core/json-text.js';
 import type { GuardConfiguration } from '../guard-config.js';
 import { type ActionEvent, type Alert, type Verdict, verdictNames } from '../judge/verdict.js';
 import { type Observation, observationSchema } from '../observation.js';
@@ -70,7 +70,7 @@ export class RecordLog {
       this.lost++;
       return;
     }
-    const line = `${JSON.stringify(entry)}\n`;
+    const line = toLogLine(entry);
     this.lines.push(line);
     this.waiting += line.length;
     if (this.waiting > flushCharacters && this.working === undefined) void this.flush();

@@ -1,11 +1,11 @@
 /** The routes in front of a scripted engine, with what they logged. */
-import { pino } from 'pino';
 import type { Observation } from '../../../src/guard/observation.js';
 import { createAccess, defaultLimits, type ServerLimits } from '../../../src/serve/access.js';
 import type { AppOptions } from '../../../src/serve/app.js';
 import { createApp } from '../../../src/serve/app.js';
 import type { HostOptions } from '../../../src/serve/engine-host.js';
 import { EngineHost } from '../../../src/serve/engine-host.js';
+import { createLog } from '../../../src/serve/serve.js';
 import { createServeMetrics } from '../../../src/serve/serve-metrics.js';
 import type { Script, ScriptedWorker } from './scripted-worker.js';
 import { createScriptedWorker } from './scripted-worker.js';
@@ -46,14 +46,7 @@ export function createScriptedApp(options: ScriptedAppOptions = {}): ScriptedApp
     host,
     access: createAccess([]),
     metrics: createServeMetrics('tiny'),
-    log: pino(
-      { base: null },
-      {
-        write: (line) => {
-          logged.push(line);
-        },
-      },
-    ),
+    log: createLog((line) => logged.push(line)),
     version: '0.0.0',
     metricsLevel: 'none',
     logsPrompts: false,
