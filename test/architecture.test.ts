@@ -110,6 +110,18 @@ describe('the house', () => {
     expect(findCircles(new Map(Object.entries(imports)))).toEqual([['b', 'd'], ['f']]);
   });
 
+  it('writes files in one place, which follows no planted links', () => {
+    const writing =
+      /\b(?:writeFile|appendFile|copyFile|mkdir|mkdtemp|truncate|cp)(?:Sync)?\b[^}]*\} from 'node:fs/;
+    const others = files.filter((file) => {
+      const imports = readFileSync(file, 'utf8')
+        .split(';')
+        .filter((line) => writing.test(line));
+      return imports.length > 0 && !file.endsWith('.test.ts') && !file.endsWith('core/durable-files.ts');
+    });
+    expect(others).toEqual([]);
+  });
+
   it('keeps index.ts at the top only, and no utils.ts', () => {
     const names = files.map((file) => relative(source, file));
     expect(names.filter((name) => /(^|\/)utils?\.ts$/.test(name))).toEqual([]);

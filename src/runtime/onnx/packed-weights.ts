@@ -11,10 +11,11 @@
  */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { access, constants, readFile, rm, writeFile } from 'node:fs/promises';
+import { access, constants, readFile, rm } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
+import { openToWrite } from '../../core/durable-files.js';
 import { makeProcessTag } from '../../core/processes.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import type { FileWeights, PlacePiece, WeightLocation, WeightStore } from '../weights.js';
@@ -188,7 +189,13 @@ async function packOne(store: FileWeights, { weight, alone }: WeightProduct, pla
     const first = await saveProduct(alone, store, async (copies, data) => {
       const piece = onlyPiece(copies);
       if (piece === undefined || piece.sizeBytes + page.length < sizeBytes) return undefined;
-      await writeFile(standIn, joinParts(page, data, piece, sizeBytes - page.length));
+      const file = await openToWrite(standIn, 'new', 'private');
+      try {
+        const parts = joinParts(page, data, piece, sizeBytes - page.length);
+        for await (const bytes of parts) await file.appendFile(bytes);
+      } finally {
+        await file.close();
+      }
       const offsetBytes = await place([page]);
       const copyBytes = await place(readPart(data, piece.offsetBytes, piece.sizeBytes));
       return { offsetBytes, copy: `${copyBytes};${piece.sizeBytes};0` };

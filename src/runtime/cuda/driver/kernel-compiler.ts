@@ -103,7 +103,7 @@ function isPrivate({ uid, mode }: Stats): boolean {
 function read(path: string): Uint8Array | undefined {
   let file: number | undefined;
   try {
-    file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+    file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     const status = fstatSync(file);
     if (!status.isFile() || !isPrivate(status)) return undefined;
     const bytes = readFileSync(file);
