@@ -86,7 +86,10 @@ const remedies: Readonly<Record<string, string>> = {
 export class StorageFailure extends MistletoeError {}
 
 /** Turns disk errors into one sentence; other errors are not wrapped. */
-export async function explainWriting<Result>(path: string, write: () => Promise<Result>): Promise<Result> {
+export async function explainWriting<Result>(
+  path: string,
+  write: () => Result | Promise<Result>,
+): Promise<Result> {
   try {
     return await write();
   } catch (cause) {
@@ -110,7 +113,7 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
   const [fresh, aside] = [`${tagged}.new`, `${tagged}.old`];
   beginWriting(tagged);
   try {
-    await explainWriting(place, async () => {
+    await explainWriting(place, () => {
       makeFolderSync(dirname(place));
       makeOneFolder(fresh);
     });

@@ -98,7 +98,7 @@ export function refuseLinksBelow(folder: string): void {
     else if (!entry.isFile()) {
       const fault = entry.isSymbolicLink() ? 'a symbolic link' : 'not a regular file';
       throw new MistletoeError('usage', `${path} is ${fault}; a run has only regular files and folders.`, {
-        hint: 'Somebody put it there after the run: remove it, or put a copy of what it leads to in its place.',
+        hint: 'It did not come from the run. Remove it, or replace it with a copy of the file.',
       });
     }
   }

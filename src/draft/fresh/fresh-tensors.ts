@@ -127,7 +127,7 @@ async function copyDescription(folder: string, to: string): Promise<void> {
   const names = describingNames.filter((name) => name !== 'config.json' && existsSync(join(folder, name)));
   for (const name of names) {
     const path = join(to, name);
-    await explainWriting(path, async () => {
+    await explainWriting(path, () => {
       copyFileSync(join(folder, name), path);
     });
   }
