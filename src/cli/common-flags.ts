@@ -33,7 +33,7 @@ export const draftFlag = {
     'how much to draft per step: auto, chain:4, tree:mc_sim_7b_63, tree:FILE.json, dynamic:60,5,10',
     text,
     'policy',
-    { shownDefault: 'auto; chain:4 with a temperature' },
+    { shownDefault: 'auto; chain:4 with a temperature, int8, or int4' },
   ),
 };
 

@@ -14,8 +14,8 @@ import { loadDrafter } from '../draft/systems.js';
 import { median } from '../report/audit/timing-summary.js';
 import { judge } from '../report/audit/verdict.js';
 import { writeReports } from '../report/audit/write-reports.js';
+import { chooseRunDevice } from '../runs/run-device.js';
 import { openRuntime } from '../runtime/create-runtime.js';
-import { chooseDevice } from '../runtime/device-choice.js';
 import { inlinePrompt, loadPrompts } from '../text/prompts/prompt-set.js';
 import { createAuditProgress } from './audit/audit-progress.js';
 import { formatAudit } from './audit/audit-text.js';
@@ -62,7 +62,7 @@ interface Stage {
 
 async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<number> {
   const onNotice = createNotice(terminal);
-  const device = await settleDevice(await chooseDevice(flags), [bundledTarget], onNotice);
+  const device = await settleDevice(await chooseRunDevice(flags), [bundledTarget], onNotice);
   const runtime = await openRuntime(device, flags.threads);
   try {
     const target = await openTarget(bundledTarget, { runtime, onNotice, ...cacheOf(flags) });

@@ -6,7 +6,7 @@ import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
 import { isSpeculative } from '../decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
-import { type VerificationRule, verificationRules } from '../decode/verification/verification.js';
+import type { VerificationRule } from '../decode/verification/verification.js';
 import type { Drafter } from '../draft/drafter.js';
 import { type DraftPolicy, formatDraftPolicy } from '../draft/tree/policy.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
@@ -93,11 +93,11 @@ function createJsonPrinter({ flags, terminal: { stdout }, speculation }: Printer
 }
 
 function describeSpeculation(generation: SpeculativeGeneration, speculation: Speculation): object {
-  const { acceptance, rule } = generation;
+  const { acceptance, rule, lossReason } = generation;
   return {
     drafter: speculation.drafter.name,
     draftPolicy: formatDraftPolicy(speculation.draftPolicy),
-    verification: { rule, lossless: verificationRules[rule].lossless },
+    verification: { rule, lossless: lossReason === undefined },
     drafterFailed: generation.drafterFailed,
     steps: acceptance.steps,
     acceptedLengths: acceptance.acceptedLengths,
@@ -138,7 +138,7 @@ function summarizePlain({ promptTokenIds, tokenIds, prefillMs, tokensPerSecond }
 }
 
 function summarizeSpeculation(generation: SpeculativeGeneration, speculation: Speculation): string[] {
-  const { acceptance, tokenIds, tokensPerSecond, decodeMs, draftMs, verifyMs, rule } = generation;
+  const { acceptance, tokenIds, tokensPerSecond, decodeMs, draftMs, verifyMs, lossReason } = generation;
   const share = (ms: number): string => `${((100 * ms) / decodeMs).toFixed(0)}%`;
   const drafting = `${speculation.drafter.name} ${formatDraftPolicy(speculation.draftPolicy)}`;
   return [
@@ -146,7 +146,7 @@ function summarizeSpeculation(generation: SpeculativeGeneration, speculation: Sp
     `mean accepted length ${acceptance.meanAcceptedLength.toFixed(2)} (bonus included)`,
     ...(tokensPerSecond > 0 ? [`${tokensPerSecond.toFixed(1)} tokens/s`] : []),
     ...(acceptance.steps > 0 ? [`draft ${share(draftMs)} verify ${share(verifyMs)}`] : []),
-    `${drafting}, ${verificationRules[rule].lossless ? 'lossless' : `lossy (${rule} acceptance)`}`,
+    `${drafting}, ${lossReason === undefined ? 'lossless' : `lossy (${lossReason})`}`,
     ...(generation.drafterFailed ? ['finished without the drafter'] : []),
   ];
 }

@@ -13,6 +13,7 @@ import { type DraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { type Target, generateText, openTarget } from '../decode/target.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
+import type { Runtime } from '../runtime/program.js';
 import { type Prompt, inlinePrompt, loadPrompts } from '../text/prompts/prompt-set.js';
 import { decodeText } from '../core/files.js';
 import { type Invocation, defineCommand } from './command.js';
@@ -60,7 +61,7 @@ const flags = {
     ),
     ...common.draftFlag,
     verificationRule: flag(
-      'which drafts to accept: greedy, rejection and block are lossless, typical is lossy; block keeps more of drawn chains and nothing more of lookups',
+      'which drafts to accept: greedy, rejection and block are lossless except in int8 and int4, typical is lossy; block keeps more of drawn chains and nothing more of lookups',
       oneOf(Object.keys(verificationRules) as VerificationRule[]),
       'rule',
       { was: ['--verify'], rare: true, shownDefault: 'greedy; rejection with a temperature' },
@@ -118,7 +119,7 @@ async function runGenerate(flags: GenerateFlags, { terminal, args }: Invocation)
     if (source === undefined) return await answerAll(target, undefined, prompts, flags, terminal);
     const { model, tokenizer } = target;
     const drafter = await loadDrafter(source, { target: model, tokenizer, ...loading });
-    const speculation = speculateWith(drafter, drafting?.draftPolicy, flags, onNotice);
+    const speculation = speculateWith(drafter, drafting?.draftPolicy, flags, { runtime, onNotice });
     return await answerAll(target, speculation, prompts, flags, terminal);
   } finally {
     await runtime.dispose();
@@ -230,10 +231,12 @@ function speculateWith(
   drafter: Drafter,
   given: DraftPolicy | undefined,
   flags: GenerateFlags,
-  onNotice: (message: string) => void,
+  { runtime, onNotice }: { readonly runtime: Runtime; readonly onNotice: (message: string) => void },
 ): Speculation {
-  const draftPolicy = given ?? defaultDraftPolicy(drafter, common.samplingOf(flags));
-  if (draftPolicy.kind === 'auto' && flags.temperature > 0)
-    onNotice('With a temperature, --draft auto depends on timing: the same seed may give a different text.');
+  const draftPolicy = given ?? defaultDraftPolicy(drafter, common.samplingOf(flags), runtime);
+  const { quantization } = runtime;
+  const cause = flags.temperature > 0 ? 'a temperature' : quantization && `${quantization} weights`;
+  if (draftPolicy.kind === 'auto' && cause !== undefined)
+    onNotice(`With ${cause}, --draft auto depends on timing: the same seed may give a different text.`);
   return { drafter, draftPolicy, policy: createPolicy(draftPolicy, drafter), rule: flags.verificationRule };
 }

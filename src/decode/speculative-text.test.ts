@@ -77,5 +77,7 @@ describe('the default policy', () => {
     expect(defaultDraftPolicy({ maximumDepth: 9 })).toEqual({ kind: 'auto' });
     expect(defaultDraftPolicy({ maximumDepth: 9 }, { temperature: 1 })).toEqual({ kind: 'chain', length: 4 });
     expect(defaultDraftPolicy({ maximumDepth: 2 }, { temperature: 1 })).toEqual({ kind: 'chain', length: 2 });
+    const quantized = defaultDraftPolicy({ maximumDepth: 9 }, { temperature: 0 }, { quantization: 'int8' });
+    expect(quantized).toEqual({ kind: 'chain', length: 4 });
   });
 });

@@ -2,6 +2,7 @@ import type { SamplingOptions } from '../core/sampling.js';
 import type { Drafter } from '../draft/drafter.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
 import { parseDraftPolicy, type DraftPolicy } from '../draft/tree/policy.js';
+import type { Runtime } from '../runtime/program.js';
 import type { ChatMessage } from '../text/template/chat-template.js';
 import { AdaptivePolicy } from './policies/adaptive-policy.js';
 import type { Generation } from './plain.js';
@@ -34,7 +35,8 @@ export async function generateSpeculatively(
   options: SpeculativeOptions = {},
 ): Promise<SpeculativeGeneration> {
   const { policy, rule, onNotice, ...rest } = options;
-  const chooser = typeof policy === 'object' ? policy : choosePolicy(policy, drafter, rest);
+  const chooser =
+    typeof policy === 'object' ? policy : choosePolicy(policy, drafter, target.model.runtime, rest);
   const request = await requestFor(target, prompt, rest);
   return decodeSpeculative(target.model, drafter, { ...request, policy: chooser, rule, onNotice });
 }
@@ -42,23 +44,27 @@ export async function generateSpeculatively(
 export function choosePolicy(
   text: string | undefined,
   drafter: Drafter,
+  runtime: Pick<Runtime, 'quantization'>,
   { sampling }: Pick<GenerateOptions, 'sampling'>,
 ): PolicyChooser {
   return createPolicy(
-    text === undefined ? defaultDraftPolicy(drafter, sampling) : parseDraftPolicy(text),
+    text === undefined ? defaultDraftPolicy(drafter, sampling, runtime) : parseDraftPolicy(text),
     drafter,
   );
 }
 
 /**
- * `auto` depends on the clock. At temperature 0 tokens do not depend on its choices; above it they would, so the
- * default there is a fixed chain: the same seed must give the same text.
+ * `auto` depends on the clock. At temperature 0 tokens do not depend on its choices; above it, and with quantized
+ * weights, they do, so the default there is a fixed chain: the same seed must give the same text.
  */
 export function defaultDraftPolicy(
   { maximumDepth }: Pick<Drafter, 'maximumDepth'>,
   { temperature }: SamplingOptions = { temperature: 0 },
+  { quantization }: Pick<Runtime, 'quantization'> = {},
 ): DraftPolicy {
-  return temperature === 0 ? { kind: 'auto' } : { kind: 'chain', length: Math.min(4, maximumDepth) };
+  return temperature === 0 && quantization === undefined
+    ? { kind: 'auto' }
+    : { kind: 'chain', length: Math.min(4, maximumDepth) };
 }
 
 export function createPolicy(policy: DraftPolicy, drafter: Drafter): PolicyChooser {

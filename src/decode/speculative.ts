@@ -20,7 +20,7 @@ import type { DraftChoice, Guarding, PolicyChooser, StepOutcome } from './polici
 import type { Chooser, Generation, GenerationRequest, LogitsOnDevice } from './plain.js';
 import { ChainAhead, PassesAhead, statesOf } from './passes-ahead.js';
 import { createChooser, finishGeneration, locateLogits, prefill } from './plain.js';
-import type { VerificationRule } from './verification/verification.js';
+import { findLoss, type VerificationRule } from './verification/verification.js';
 import { createVerifier, type Verifier } from './verification/verifier.js';
 
 export interface SpeculativeRequest extends GenerationRequest {
@@ -42,6 +42,8 @@ export interface SpeculativeRequest extends GenerationRequest {
 export interface SpeculativeGeneration extends Generation {
   readonly acceptance: AcceptanceRecord;
   readonly rule: VerificationRule;
+  /** Why the answer can differ from plain decoding's; undefined if it is lossless. */
+  readonly lossReason: string | undefined;
   readonly steps: readonly StepOutcome[];
   readonly targetPasses: number;
   readonly drafterPasses: number;
@@ -155,6 +157,7 @@ class SpeculativeSequence {
       ...generation,
       acceptance: summariseAcceptance(steps, generation.tokenIds.length),
       rule,
+      lossReason: findLoss(rule, this.model.runtime),
       steps,
       targetPasses,
       drafterPasses,

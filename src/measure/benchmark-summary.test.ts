@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { summariseByCategory, summariseBySet } from './benchmark-summary.js';
-import { plainRecord, speculativeRecord } from '../../test/support/measure/sample-records.js';
+import { isFaulty, summariseByCategory, summariseBySet } from './benchmark-summary.js';
+import {
+  plainRecord,
+  type SampleSpeculation,
+  speculativeRecord,
+} from '../../test/support/measure/sample-records.js';
 
 // Prompt a: 11 tokens, plain 1000 ms, speculative 500 ms in steps of 1 + 4 and 1 + 4 tokens.
 // Prompt b: 31 tokens, plain 3000 ms, speculative 2500 ms, 30 steps that accept nothing.
@@ -83,6 +87,21 @@ describe('the summary of a benchmark', () => {
     expect(withAnswers(true, true)).toBe(0);
     expect(withAnswers(true, false, false)).toBe(2);
     expect(withAnswers(undefined, undefined)).toBeUndefined();
+  });
+
+  it('finds differing answers faulty, unless they are lossy', () => {
+    const summarise = (changes: Pick<SampleSpeculation, 'equalsPlain' | 'lossReason'>) => {
+      const answer = { promptId: 'a', tokens: 3, decodeMs: 10 };
+      return summariseBySet(
+        [plainRecord(answer), speculativeRecord({ ...answer, accepted: [1], ...changes })],
+        0,
+      );
+    };
+    const lossy = { equalsPlain: false, lossReason: 'int8 weights' };
+    expect(summarise({ equalsPlain: true }).some(isFaulty)).toBe(false);
+    expect(summarise({ equalsPlain: false }).some(isFaulty)).toBe(true);
+    expect(summarise(lossy).some(isFaulty)).toBe(false);
+    expect(summarise(lossy)[1]?.speculation?.lossReason).toBe('int8 weights');
   });
 
   it('keeps sets, systems and policies apart', () => {

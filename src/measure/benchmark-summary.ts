@@ -56,8 +56,16 @@ export function recordAnswer({ set, prompt, system, policy, generation, plain, i
 }
 
 function recordSpeculation(generation: SpeculativeGeneration, equalsPlain: boolean | undefined) {
-  const { acceptance, draftMs, verifyMs, overheadMs, targetPasses, drafterPasses, drafterFailed } =
-    generation;
+  const {
+    acceptance,
+    draftMs,
+    verifyMs,
+    overheadMs,
+    targetPasses,
+    drafterPasses,
+    drafterFailed,
+    lossReason,
+  } = generation;
   return {
     acceptance,
     draftMs,
@@ -66,6 +74,8 @@ function recordSpeculation(generation: SpeculativeGeneration, equalsPlain: boole
     targetPasses,
     drafterPasses,
     drafterFailed,
+    /** Why the answer can differ from plain decoding's; undefined if it is lossless. */
+    lossReason,
     /** Token for token; undefined where tokens are drawn and the two need not agree. */
     equalsPlain,
   };
@@ -185,12 +195,19 @@ function summariseSpeculation(records: Records, plain: Records, seed: Seed) {
       verify: share(sum(parts, ({ verifyMs }) => verifyMs)),
       rest: share(sum(parts, ({ overheadMs }) => overheadMs)),
     },
-    /** Answers that are not plain decoding's; undefined where tokens are drawn. Anything but 0 is a fault. */
+    lossReason: parts.find(({ lossReason }) => lossReason !== undefined)?.lossReason,
+    /** Answers that are not plain decoding's; undefined where tokens are drawn. A fault if they are lossless. */
     differingAnswers: isCompared
       ? parts.filter(({ equalsPlain }) => equalsPlain === false).length
       : undefined,
     drafterFailures: parts.filter(({ drafterFailed }) => drafterFailed).length,
   };
+}
+
+/** Whether answers differ from plain decoding's although they are lossless. */
+export function isFaulty({ speculation }: SystemSummary): boolean {
+  if (speculation === undefined || speculation.lossReason !== undefined) return false;
+  return (speculation.differingAnswers ?? 0) > 0;
 }
 
 /** The prefill gives the first token, so it is not counted. */

@@ -30,6 +30,7 @@ interface Pair {
   readonly category?: string;
   readonly speculativeMs: number;
   readonly equalsPlain?: boolean | undefined;
+  readonly lossReason?: string;
   readonly drafterFailed?: boolean;
 }
 
@@ -135,6 +136,20 @@ describe('a benchmark as Markdown', () => {
     expect(differing).not.toContain('Every answer equals');
     const drawn = format([{ promptId: 'a', speculativeMs: 500, equalsPlain: undefined }]);
     expect(drawn).toContain('answers are not compared');
+  });
+
+  it('says that quantized weights are lossy, whether or not answers differ', () => {
+    const lossReason = 'int8 weights';
+    const same = { promptId: 'a', speculativeMs: 500, lossReason };
+    const differing = { promptId: 'b', speculativeMs: 500, lossReason, equalsPlain: false };
+    expect(format([same])).toContain(
+      'Every answer equals plain decoding’s, token for token, but int8 weights do not guarantee that.',
+    );
+    const text = format([same, differing]);
+    expect(text).toContain(
+      '- eagle3 chain:4 on code: 1 of 2 answers differ from plain decoding’s: drafting with int8 weights is lossy.',
+    );
+    expect(text).not.toContain('0 was expected');
   });
 
   it('gives one prompt no interval and draws no conclusion from it', () => {

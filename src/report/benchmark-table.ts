@@ -1,7 +1,12 @@
 /** A benchmark as Markdown: tables to paste into an issue, and below them in words what they mean. */
 import { acceptedLengthText, countText, percentText } from '../core/number-text.js';
 import type { BenchmarkOptions } from '../measure/benchmark.js';
-import type { BenchmarkResult, SpeculationSummary, SystemSummary } from '../measure/benchmark-summary.js';
+import {
+  type BenchmarkResult,
+  isFaulty,
+  type SpeculationSummary,
+  type SystemSummary,
+} from '../measure/benchmark-summary.js';
 import type { Interval } from '../measure/statistics.js';
 import type { Machine } from '../runs/run-device.js';
 import { nameDevice } from '../runtime/device-choice.js';
@@ -155,12 +160,17 @@ function describeTogether(
 function describeSameness(summaries: readonly SystemSummary[]): readonly string[] {
   const compared = summaries.filter(({ speculation }) => speculation?.differingAnswers !== undefined);
   if (compared.length === 0) return ['Tokens were drawn, so answers are not compared with plain decoding’s.'];
-  const wrong = compared.filter(({ speculation }) => speculation!.differingAnswers! > 0);
-  if (wrong.length === 0) return ['Every answer equals plain decoding’s, token for token.'];
-  return wrong.map(
-    (summary) =>
-      `**${nameOf(summary)}: ${summary.speculation!.differingAnswers!} of ${summary.requests} answers differ from plain decoding’s; 0 was expected.**`,
-  );
+  const differing = compared.filter(({ speculation }) => speculation!.differingAnswers! > 0);
+  const reason = compared.find(({ speculation }) => speculation!.lossReason)?.speculation!.lossReason;
+  const lossy = reason === undefined ? '' : `, but ${reason} do not guarantee that`;
+  if (differing.length === 0) return [`Every answer equals plain decoding’s, token for token${lossy}.`];
+  return differing.map((summary) => {
+    const { differingAnswers, lossReason } = summary.speculation!;
+    const count = `${nameOf(summary)}: ${differingAnswers!} of ${summary.requests} answers differ from plain decoding’s`;
+    return isFaulty(summary)
+      ? `**${count}; 0 was expected.**`
+      : `${count}: drafting with ${lossReason!} is lossy.`;
+  });
 }
 
 function describePayoff(summaries: readonly SystemSummary[]): readonly string[] {

@@ -64,7 +64,7 @@ export async function openBench(
   const systems: BenchmarkSystem[] = [];
   for (const { name, source, policies } of drafters) {
     const drafter = await loadDrafter(source, { target: model, tokenizer, ...loading });
-    const chosen = policies.length > 0 ? policies : [defaultDraftPolicy(drafter, sampling)];
+    const chosen = policies.length > 0 ? policies : [defaultDraftPolicy(drafter, sampling, runtime)];
     systems.push(...chosen.map((policy) => createSystem(name, drafter, policy)));
   }
   const { promptSets, limit, maxNewTokens, seed, warmup, concurrency } = plan;

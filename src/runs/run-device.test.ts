@@ -71,4 +71,10 @@ describe('the device of a run', () => {
       requireSameKind({ device: onBeta }, { name: 'onnx' });
     }).toThrow('The run computes on Beta (cuda:1) in bfloat16; the given runtime is onnx.');
   });
+
+  it('must not quantize', () => {
+    expect(() => {
+      requireSameKind({}, { name: 'onnx', quantization: 'int4' });
+    }).toThrow('The given runtime has int4 weights; audits and training need float32 weights on the CPU.');
+  });
 });

@@ -70,7 +70,17 @@ export async function findSameDevice(
   });
 }
 
-export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name'>): void {
+export function requireSameKind(
+  request: Recorded,
+  { name, quantization }: Pick<Runtime, 'name' | 'quantization'>,
+): void {
+  if (quantization !== undefined) {
+    throw new MistletoeError(
+      'usage',
+      `The given runtime has ${quantization} weights; audits and training need float32 weights on the CPU.`,
+      { hint: 'Create the runtime without quantization: drafting with quantized weights is lossy.' },
+    );
+  }
   const device = deviceOf(request);
   if (name !== (device.kind === 'cuda' ? 'onnx' : 'cuda')) return;
   throw new MistletoeError(

@@ -7,7 +7,7 @@ import type { HalfType } from '../core/half-floats.js';
 import type { Shape } from '../graph/dimension.js';
 import type { DType, Tensor } from '../graph/tensor.js';
 import type { RowBuffer } from './row-buffer.js';
-import type { WeightStore } from './weights.js';
+import type { QuantizedType, WeightStore } from './weights.js';
 
 export interface TensorValue {
   readonly shape: readonly number[];
@@ -65,6 +65,11 @@ export interface Runtime {
   readonly keepsTokens?: boolean | undefined;
   /** Runs so far that first compiled kernels, laid out memory, or were recorded. */
   readonly preparedRuns?: number | undefined;
+  /**
+   * Rounds the rows of products to 8 bits, so the last bits of a sum, which depend on the rows of a pass, can change
+   * tokens.
+   */
+  readonly quantization?: QuantizedType | undefined;
   /** Of keys and values; default float32. */
   readonly cacheType?: HalfType | undefined;
   /** Zeros. */

@@ -51,6 +51,14 @@ describe('mistletoe bench', () => {
     expect(err).toContain('bench: 6/6 (100 %)');
   });
 
+  it.each(['int8', 'int4'])('says that drafting in %s is lossy, and defaults to a chain', async (dtype) => {
+    const argv = [...tinyPair, '-p', prompts, '--limit', '2', '-n', '8', '--warmup', '0', '--dtype', dtype];
+    const { code, out } = await bench([...argv, '--progress', 'none']);
+    expect(code).toBe(0);
+    expect(out).toMatch(/\| eagle3 +\| chain:4 /);
+    expect(out).toMatch(new RegExp(`${dtype} weights (do not guarantee|is lossy)`));
+  });
+
   it('prints one JSON object that holds every answer', async () => {
     const { code, out, err } = await bench([
       ...[...tinyBench, '--draft', 'dynamic:8,2,2'],

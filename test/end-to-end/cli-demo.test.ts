@@ -22,6 +22,12 @@ describe('mistletoe demo', () => {
     expect(drafted).toBe(plain);
   });
 
+  it('refuses quantized weights, which promise no equal answers', async () => {
+    const { code, err } = await demo(['--act', '1', '--dtype', 'int8']);
+    expect(code).toBe(2);
+    expect(err).toContain('--dtype is int8, which serves decoding alone');
+  });
+
   it('ends at Ctrl-C with exit code 130', async () => {
     const { code, out } = await playFirstAct({
       onWrite: ({ interrupt }) => {

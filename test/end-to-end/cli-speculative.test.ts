@@ -95,6 +95,22 @@ describe('mistletoe generate --drafter', () => {
   });
 });
 
+describe.each(['int8', 'int4'])('with %s weights', (type) => {
+  const quantized = [...letters, '-d', eagle3, '--dtype', type];
+
+  it('drafting is called lossy in the summary and in JSON, and the default is a chain', async () => {
+    expect((await generate(quantized)).err).toContain(`EAGLE-3 chain:4, lossy (${type} weights)`);
+    const [result] = await generateJson(quantized);
+    expect(result!.verification).toEqual({ rule: 'greedy', lossless: false });
+  });
+
+  it('auto is allowed and noted', async () => {
+    const { code: exit, err } = await generate([...quantized, '--draft', 'auto']);
+    expect(exit).toBe(0);
+    expect(err).toContain(`With ${type} weights, --draft auto depends on timing`);
+  });
+});
+
 describe('with a temperature', () => {
   const drawn = [...letters, '-d', eagle3, '--temperature', '0.9'];
 
@@ -123,7 +139,7 @@ describe('with a temperature', () => {
     const [result] = await generateJson(typical);
     expect(result!.verification).toEqual({ rule: 'typical', lossless: false });
     const help = (await generate(['--help-all'])).out.replace(/\s+/g, ' ');
-    expect(help).toContain('typical is lossy');
+    expect(help).toContain('lossless except in int8 and int4, typical is lossy');
     expect(help).toContain('above temperature 0 it also depends on drafter and --draft');
   });
 });

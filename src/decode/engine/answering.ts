@@ -152,7 +152,8 @@ export class Answering {
       };
     }
     const key = `${name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`;
-    const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, { sampling });
+    const { runtime } = this.models.target.model;
+    const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, runtime, { sampling });
     this.policies.delete(key);
     this.policies.set(key, chooser);
     const [oldest] = this.policies.keys();

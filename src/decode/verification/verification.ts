@@ -8,6 +8,7 @@ import { drawFrom, type Random } from '../../core/random.js';
 import { argmax, sum } from '../../core/vector.js';
 import { pathTo, type TokenTree } from '../../draft/tree/token-tree.js';
 import { minResidualMass } from '../../model/lanes/token-draws.js';
+import type { Runtime } from '../../runtime/program.js';
 import type { ChancesOf, TargetDistribution } from './node-chances.js';
 
 export interface Verification {
@@ -31,6 +32,15 @@ export const verificationRules = {
 } as const satisfies Record<string, { readonly lossless: boolean; readonly summary: string }>;
 
 export type VerificationRule = keyof typeof verificationRules;
+
+/** Why answers can differ from plain decoding's; undefined if they are lossless. */
+export function findLoss(
+  rule: VerificationRule,
+  { quantization }: Pick<Runtime, 'quantization'>,
+): string | undefined {
+  if (!verificationRules[rule].lossless) return `${rule} acceptance`;
+  return quantization && `${quantization} weights`;
+}
 
 export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node] */): Verification {
   const { tokens, parents } = tree;

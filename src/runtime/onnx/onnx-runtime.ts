@@ -50,6 +50,7 @@ class OnnxRuntime implements Runtime {
   readonly allocate = allocateHostRows;
   readonly keepsHalvesAbove: number;
   readonly attendsInPlace: (headSize: number) => boolean;
+  readonly quantization: QuantizedType | undefined;
   private readonly threads: number;
   private readonly packedWeightLimit: number;
   private readonly binding: SessionRequest['binding'];
@@ -67,8 +68,8 @@ class OnnxRuntime implements Runtime {
     const isNative = options.binding !== 'script' && findNativeApi() !== undefined;
     // The kernel takes no other sizes.
     this.attendsInPlace = (headSize) => isNative && headSize % 8 === 0;
-    const { quantization } = options;
-    this.quantizedWeights = quantization && new QuantizedWeights(quantization);
+    this.quantization = options.quantization;
+    this.quantizedWeights = this.quantization && new QuantizedWeights(this.quantization);
   }
 
   async compile(

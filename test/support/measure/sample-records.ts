@@ -39,6 +39,7 @@ export interface SampleSpeculation extends SampleAnswer {
   readonly verifyMs?: number;
   readonly equalsPlain?: boolean | undefined;
   readonly drafterFailed?: boolean;
+  readonly lossReason?: string | undefined;
 }
 
 export function speculativeRecord(answer: SampleSpeculation): RequestRecord {
@@ -56,6 +57,7 @@ export function speculativeRecord(answer: SampleSpeculation): RequestRecord {
       targetPasses: steps.length,
       drafterPasses: 4 * steps.length,
       drafterFailed: answer.drafterFailed ?? false,
+      lossReason: answer.lossReason,
       equalsPlain: 'equalsPlain' in answer ? answer.equalsPlain : true,
     },
   };
