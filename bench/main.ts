@@ -14,6 +14,7 @@ const cases: Readonly<Record<string, string>> = {
   engine: 'decoding and prefill of the bundled target; beside llama.cpp if MISTLETOE_LLAMA_CPP names it',
   'forward-backward': 'a batch of 64 x 64 tokens forward and backward, beside PyTorch',
   quantization: 'speed, perplexity and greedy agreement of int8 and int4 beside float32 on the CPU',
+  'quantized-drafts': "drafted int8 and int4 answers equal to plain decoding's, and the cost of a second row",
   'auto-policy': 'the adaptive policy against fixed ones, with one sequence and with eight',
   'hybrid-drafting': 'a lookup beside a drafter against its halves, with auto and chain:4',
   'audit-step': "one step of the audit's search, beside PyTorch with a prefix cache",
