@@ -58,6 +58,7 @@ export const requestSchema = z.object({
       place: z.string(),
       promptId: z.string().optional(),
       drafterId: z.string().optional(),
+      chosenOn: z.array(z.string()).readonly().optional(),
     }),
   ),
   /** Replaces the template in the target's folder. Saved in full, because the file may change. */

@@ -175,6 +175,15 @@ export const armSchema = z.object({
 export interface ArmResult extends Readonly<z.infer<typeof armSchema>> {
   /** A searched suffix whose measured answer was not kept; the arm then counts as the clean prompt. */
   readonly notKept?: OtherAnswer | undefined;
+  /** Of a given suffix; absent if nothing says which prompts chose it. */
+  readonly origin?: SuffixOrigin | undefined;
+}
+
+export interface SuffixOrigin {
+  /** Fingerprints of the prompts that chose the suffix. */
+  readonly chosenOn: readonly string[];
+  /** Whether this prompt is one of them. */
+  readonly replayed: boolean;
 }
 
 export const tracePointSchema = z.object({
@@ -227,7 +236,7 @@ export interface DrafterSummary {
   readonly arms: readonly ArmSummary[];
   /** 1 - attacked / clean accepted length along the same answer, pooled. */
   readonly drop: Interval;
-  /** Against each measured control, over prompts, one-sided. */
+  /** Against each measured control, over prompts, one-sided; none for a replay, whose prompts chose the suffixes. */
   readonly tests: readonly PairedTest[];
   readonly promptsAudited: number;
   readonly promptsSkipped: number;
@@ -235,11 +244,13 @@ export interface DrafterSummary {
   readonly promptsWithoutSuffix: number;
   /** Absent if 0. */
   readonly armsNotKept?: number | undefined;
+  /** Prompts that chose the given suffixes they are measured with; absent if 0. */
+  readonly promptsReplayed?: number | undefined;
 }
 
 export interface ArmSummary {
   readonly arm: ArmName;
-  /** Pooled over steps, bootstrap over prompts. */
+  /** Pooled over steps, interval over prompts. */
   readonly sameAnswer: Interval;
   readonly meanOfPromptMeans: number;
   readonly acceptanceByDepth: readonly number[];

@@ -129,7 +129,7 @@ function collectTimings(folder: RunFolder, request: AuditRequest, label: string)
 export function rebuildResult(request: AuditRequest, units: UnitSource): AuditResult {
   const drafters = request.drafters.map(({ id }): DrafterResult => {
     const prompts = request.prompts.map((prompt) => collectPrompt(units, request, id, prompt));
-    return { drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) };
+    return { drafter: id, prompts, summary: summariseDrafter(prompts) };
   });
   const failedUnits = listFailed(request, units);
   return {

@@ -21,10 +21,10 @@ const audited = [
 ];
 
 describe('the summary of a drafter', () => {
-  const summary = summariseDrafter(
-    [...audited, prompt('three', [arm('clean', { steps: 10, accepted: 1 })], 'Too short.')],
-    1,
-  );
+  const summary = summariseDrafter([
+    ...audited,
+    prompt('three', [arm('clean', { steps: 10, accepted: 1 })], 'Too short.'),
+  ]);
   const row = (name: ArmName) => summary.arms.find((entry) => entry.arm === name)!;
 
   it('pools accepted lengths along the same answer over steps, and gives the mean of means as well', () => {
@@ -77,7 +77,7 @@ describe('the summary of a drafter', () => {
       arm('clean', { steps: 20, accepted: 20 }),
       arm('attack', { steps: 20, accepted: 20, withoutSuffix: 'All vetoed.' }),
     ]);
-    const { drop, promptsAudited, promptsWithoutSuffix } = summariseDrafter([...audited, failed], 1);
+    const { drop, promptsAudited, promptsWithoutSuffix } = summariseDrafter([...audited, failed]);
     expect([promptsAudited, promptsWithoutSuffix]).toEqual([3, 1]);
     expect(drop.estimate).toBeCloseTo(1 - (1 + 40 / 80) / 2, 12);
   });
@@ -85,7 +85,7 @@ describe('the summary of a drafter', () => {
   it('weighs a prompt the same however many seeds attacked it', () => {
     const [one, two] = audited as [PromptResult, PromptResult];
     const again = arm('attack', { repeat: 2, steps: 16, accepted: 4 });
-    const repeated = summariseDrafter([{ ...one, arms: [...one.arms, again] }, two], 1);
+    const repeated = summariseDrafter([{ ...one, arms: [...one.arms, again] }, two]);
     expect(repeated.drop.estimate).toBeCloseTo(summary.drop.estimate, 12);
   });
 
@@ -94,13 +94,13 @@ describe('the summary of a drafter', () => {
       arm('clean', { steps: 10, accepted: 10 }),
       arm('given', { steps: 15, accepted: 5 }),
     ]);
-    const { drop, tests } = summariseDrafter([given], 1);
+    const { drop, tests } = summariseDrafter([given]);
     expect(drop.estimate).toBeCloseTo(1 - (1 + 5 / 15) / 2, 12);
     expect(tests.map(({ against }) => against)).toEqual(['clean']);
   });
 
   it('of nothing is empty and claims nothing', () => {
-    const nothing = summariseDrafter([prompt('one', [], 'No room.')], 1);
+    const nothing = summariseDrafter([prompt('one', [], 'No room.')]);
     expect(nothing.arms).toEqual([]);
     expect(nothing.drop).toEqual({ estimate: 0, low: 0, high: 0, n: 0 });
     expect(nothing.tests).toEqual([]);

@@ -5,7 +5,7 @@
 import { poolHistograms } from '../decode/acceptance.js';
 import {
   acceptedLengthOf,
-  bootstrapInterval,
+  jackknifeInterval,
   type Interval,
   poolCounts,
   pooledAcceptedLengthInterval,
@@ -32,27 +32,31 @@ export function countedArm(prompts: readonly PromptResult[]): 'attack' | 'given'
   return prompts.some((prompt) => find(prompt, 'given').length > 0) ? 'given' : 'attack';
 }
 
-export function summariseDrafter(prompts: readonly PromptResult[], seed: number): DrafterSummary {
+export function summariseDrafter(prompts: readonly PromptResult[]): DrafterSummary {
   const counted = countedArm(prompts);
   const audited = prompts.filter((prompt) => prompt.skipped === null && find(prompt, counted).length > 0);
   const failed = audited.filter((prompt) => find(prompt, counted).every((arm) => arm.withoutSuffix !== null));
+  const promptsReplayed = audited.filter((prompt) =>
+    prompt.arms.some(({ origin }) => origin?.replayed),
+  ).length;
   const armsNotKept = audited.flatMap((prompt) => prompt.arms).filter(({ notKept }) => notKept).length;
   return {
     arms: arms.flatMap((arm) => {
       const results = audited.map((prompt) => find(prompt, arm)).filter(({ length }) => length > 0);
-      return results.length === 0 ? [] : [summariseArm(arm, results, seed)];
+      return results.length === 0 ? [] : [summariseArm(arm, results)];
     }),
-    drop: dropInterval(audited, counted, seed),
-    tests: controls.flatMap((control) => testAgainst(audited, counted, control)),
+    drop: dropInterval(audited, counted),
+    tests: promptsReplayed > 0 ? [] : controls.flatMap((control) => testAgainst(audited, counted, control)),
     promptsAudited: audited.length,
     promptsSkipped: prompts.length - audited.length,
     promptsWithoutSuffix: failed.length,
     ...(armsNotKept === 0 ? {} : { armsNotKept }),
+    ...(promptsReplayed === 0 ? {} : { promptsReplayed }),
   };
 }
 
 /** results [prompt][seed or draw] */
-function summariseArm(arm: ArmName, results: readonly (readonly ArmResult[])[], seed: number): ArmSummary {
+function summariseArm(arm: ArmName, results: readonly (readonly ArmResult[])[]): ArmSummary {
   const all = results.flat();
   const average = (value: (result: ArmResult) => number): number =>
     all.reduce((total, result) => total + value(result), 0) / all.length;
@@ -60,7 +64,7 @@ function summariseArm(arm: ArmName, results: readonly (readonly ArmResult[])[], 
   const suffixes = all.flatMap(({ preservation }) => preservation.suffixPerplexity ?? []);
   return {
     arm,
-    sameAnswer: lengthInterval(results.map(poolHeld), seed),
+    sameAnswer: lengthInterval(results.map(poolHeld)),
     meanOfPromptMeans:
       results.reduce((sum, seeds) => sum + acceptedLengthOf(poolHeld(seeds)), 0) / results.length,
     acceptanceByDepth: pooledDepths(all.map(({ sameAnswer }) => sameAnswer)),
@@ -101,12 +105,12 @@ export function countClasses(classes: readonly KeptClass[]): Record<KeptClass, n
   return Object.fromEntries(keptClasses.map((kept) => [kept, count(kept)])) as Record<KeptClass, number>;
 }
 
-function lengthInterval(counts: readonly StepCounts[], seed: number): Interval {
+function lengthInterval(counts: readonly StepCounts[]): Interval {
   if (counts.every(({ steps }) => steps === 0)) return { estimate: 1, low: 1, high: 1, n: 0 };
-  return pooledAcceptedLengthInterval(counts, { seed });
+  return pooledAcceptedLengthInterval(counts);
 }
 
-function dropInterval(prompts: readonly PromptResult[], counted: ArmName, seed: number): Interval {
+function dropInterval(prompts: readonly PromptResult[], counted: ArmName): Interval {
   const pairs = prompts.map((prompt) => ({
     clean: poolHeld(find(prompt, 'clean')),
     attack: poolHeld(find(prompt, counted)),
@@ -118,13 +122,12 @@ function dropInterval(prompts: readonly PromptResult[], counted: ArmName, seed: 
     accepted: attack.accepted / seeds,
     steps: attack.steps / seeds,
   });
-  return bootstrapInterval(
+  return jackknifeInterval(
     pairs,
     (sample) =>
       1 -
       acceptedLengthOf(poolCounts(sample.map(perSeed))) /
         acceptedLengthOf(poolCounts(sample.map(({ clean }) => clean))),
-    { seed },
   );
 }
 

@@ -67,7 +67,7 @@ const flags = {
       },
     ),
     ...common.samplingFlags,
-    seed: flag('of sampling and of the bootstrap', integer(0), 'number', { default: 0, rare: true }),
+    seed: flag('of sampling', integer(0), 'number', { default: 0, rare: true }),
   }),
   ...group('Output and machine', {
     format: flag(

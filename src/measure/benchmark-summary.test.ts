@@ -22,7 +22,7 @@ const records = [
 ];
 
 describe('the summary of a benchmark', () => {
-  const [plain, eagle3, ...more] = summariseBySet(records, 0);
+  const [plain, eagle3, ...more] = summariseBySet(records);
 
   it('has plain decoding first and then every system', () => {
     expect([plain?.system, eagle3?.system, more]).toEqual(['plain', 'eagle3', []]);
@@ -68,8 +68,8 @@ describe('the summary of a benchmark', () => {
       plainRecord({ promptId: 'c', tokens: 1, decodeMs: 0.1 }),
       speculativeRecord({ promptId: 'c', tokens: 1, decodeMs: 0.1, accepted: [] }),
     ];
-    expect(summariseBySet([...records, ...short], 0)[1]?.speculation?.speedup?.n).toBe(2);
-    const [, alone] = summariseBySet(short, 0);
+    expect(summariseBySet([...records, ...short])[1]?.speculation?.speedup?.n).toBe(2);
+    const [, alone] = summariseBySet(short);
     expect(alone?.speculation?.speedup).toBeUndefined();
     expect(alone?.speculation?.meanAcceptedLength).toBeUndefined();
     expect(alone?.tokensPerSecond).toBe(0);
@@ -82,7 +82,6 @@ describe('the summary of a benchmark', () => {
           const answer = { promptId: String(index), tokens: 3, decodeMs: 10 };
           return [plainRecord(answer), speculativeRecord({ ...answer, accepted: [1], equalsPlain })];
         }),
-        0,
       )[1]?.speculation?.differingAnswers;
     expect(withAnswers(true, true)).toBe(0);
     expect(withAnswers(true, false, false)).toBe(2);
@@ -112,7 +111,6 @@ describe('the summary of a benchmark', () => {
         speculativeRecord({ ...answer, set, policy: 'chain:2' }),
         speculativeRecord({ ...answer, set, policy: 'auto' }),
       ]),
-      0,
     );
     expect(summaries.map(({ set, policy }) => `${set} ${policy}`)).toEqual([
       'code none',
@@ -128,7 +126,7 @@ describe('the summary of a benchmark', () => {
 
 describe('the summary by category', () => {
   it('shows what the pooled numbers hide', () => {
-    const summaries = summariseByCategory(records, 0);
+    const summaries = summariseByCategory(records);
     const found = summaries.flatMap(({ category, speculation }) =>
       speculation === undefined
         ? []
@@ -141,17 +139,7 @@ describe('the summary by category', () => {
   });
 
   it('is empty for sets with one category or none', () => {
-    expect(
-      summariseByCategory(
-        records.map((record) => ({ ...record, category: 'x' })),
-        0,
-      ),
-    ).toEqual([]);
-    expect(
-      summariseByCategory(
-        records.map((record) => ({ ...record, category: undefined })),
-        0,
-      ),
-    ).toEqual([]);
+    expect(summariseByCategory(records.map((record) => ({ ...record, category: 'x' })))).toEqual([]);
+    expect(summariseByCategory(records.map((record) => ({ ...record, category: undefined })))).toEqual([]);
   });
 });

@@ -1,5 +1,5 @@
 /**
- * What a benchmark keeps of an answer, and summaries of it. Ratios are ratios of sums, and intervals resample prompts, the
+ * What a benchmark keeps of an answer, and summaries of it. Ratios are ratios of sums, and intervals are over prompts, the
  * independent unit. The speedup keeps both sides of a prompt together, since a long answer is long for both.
  */
 import { meanOfRequestMeans, poolAcceptance } from '../decode/acceptance.js';
@@ -7,12 +7,7 @@ import type { Generation } from '../decode/plain.js';
 import { isSpeculative } from '../decode/speculative-text.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
-import {
-  bootstrapInterval,
-  type BootstrapOptions,
-  type Interval,
-  pooledAcceptedLengthInterval,
-} from './statistics.js';
+import { jackknifeInterval, type Interval, pooledAcceptedLengthInterval } from './statistics.js';
 
 export const plainSystem = { system: 'plain', policy: 'none' } as const;
 
@@ -103,17 +98,15 @@ export type BenchmarkResult = Readonly<ReturnType<typeof collectBenchmark>>;
 export function collectBenchmark(
   measured: readonly MeasuredUnit[],
   {
-    seed,
     concurrency = 1,
     signal,
   }: {
-    readonly seed: number;
     readonly concurrency?: number | undefined;
     readonly signal?: AbortSignal | undefined;
   },
 ) {
   const records = measured.flatMap((unit) => unit.records);
-  const summaries = summariseBySet(records, seed);
+  const summaries = summariseBySet(records);
   const times = measured.flatMap((unit) => unit.times);
   const together = summaries.flatMap(({ set, system, policy, newTokens }) => {
     const own = times.filter((each) => each.set === set && each.system === system && each.policy === policy);
@@ -125,7 +118,7 @@ export function collectBenchmark(
     /** One per set and system, plain decoding first. */
     summaries,
     /** The same per category, for the sets that have more than one: a pooled number hides them. */
-    categories: summariseByCategory(records, seed),
+    categories: summariseByCategory(records),
     /** All tokens of all answers over the time for them, where prompts were answered several at a time. */
     ...(concurrency > 1 ? { together } : {}),
     interrupted: signal?.aborted === true,
@@ -133,24 +126,23 @@ export function collectBenchmark(
 }
 
 type Records = readonly RequestRecord[];
-type Seed = BootstrapOptions['seed'];
 
-export function summariseBySet(records: Records, seed: Seed): SystemSummary[] {
-  return [...groupBy(records, ({ set }) => set).values()].flatMap((ofSet) => summariseSystems(ofSet, seed));
+export function summariseBySet(records: Records): SystemSummary[] {
+  return [...groupBy(records, ({ set }) => set).values()].flatMap((ofSet) => summariseSystems(ofSet));
 }
 
 /** Only for sets with at least two categories. */
-export function summariseByCategory(records: Records, seed: Seed): SystemSummary[] {
+export function summariseByCategory(records: Records): SystemSummary[] {
   return [...groupBy(records, ({ set }) => set).values()].flatMap((ofSet) => {
     const categories = groupBy(ofSet, ({ category }) => category);
     if (categories.size < 2) return [];
     return [...categories].flatMap(([category = 'none', ofCategory]) =>
-      summariseSystems(ofCategory, seed).map((summary) => ({ ...summary, category })),
+      summariseSystems(ofCategory).map((summary) => ({ ...summary, category })),
     );
   });
 }
 
-function summariseSystems(records: Records, seed: Seed) {
+function summariseSystems(records: Records) {
   const plain = records.filter(({ speculation }) => speculation === undefined);
   const bySystem = groupBy(records, ({ system, policy }) => JSON.stringify([system, policy]));
   return [...bySystem.values()].map((own) => {
@@ -165,12 +157,12 @@ function summariseSystems(records: Records, seed: Seed) {
       prefillMs: sum(own, ({ prefillMs }) => prefillMs) / own.length,
       /** Tokens after the first of each answer over the time for them, both summed. */
       tokensPerSecond: speedOf(own),
-      speculation: summariseSpeculation(own, plain, seed),
+      speculation: summariseSpeculation(own, plain),
     };
   });
 }
 
-function summariseSpeculation(records: Records, plain: Records, seed: Seed) {
+function summariseSpeculation(records: Records, plain: Records) {
   const parts = records.flatMap(({ speculation }) => speculation ?? []);
   if (parts.length === 0) return undefined;
   const acceptances = parts.map(({ acceptance }) => acceptance);
@@ -181,14 +173,14 @@ function summariseSpeculation(records: Records, plain: Records, seed: Seed) {
   return {
     steps: pooled.steps,
     /** 1 + accepted / steps, pooled, so the bonus token is in it; undefined if no request took a step. */
-    meanAcceptedLength: pooled.steps > 0 ? pooledAcceptedLengthInterval(acceptances, { seed }) : undefined,
+    meanAcceptedLength: pooled.steps > 0 ? pooledAcceptedLengthInterval(acceptances) : undefined,
     /** Every request weighs the same, however short: not the mean accepted length. */
     meanOfRequestMeans: meanOfRequestMeans(acceptances),
     acceptanceRate: pooled.acceptanceRate,
     /** [d] is the share of steps whose accepted path reached depth d + 1. */
     acceptanceByDepth: pooled.acceptanceByDepth,
     /** Tokens per second over those of plain decoding on the same prompts; undefined if there was nothing to decode. */
-    speedup: speedupOf(records, plain, seed),
+    speedup: speedupOf(records, plain),
     /** Of the time for decoding. */
     shares: {
       draft: share(sum(parts, ({ draftMs }) => draftMs)),
@@ -218,7 +210,7 @@ function speedOf(records: Records): number {
 }
 
 /** Answers that ended with their first token say nothing about speed and are left out on both sides. */
-function speedupOf(records: Records, plain: Records, seed: Seed): Interval | undefined {
+function speedupOf(records: Records, plain: Records): Interval | undefined {
   const plainById = new Map(plain.map((record) => [record.promptId, record]));
   const pairs = records.flatMap((own) => {
     const other = plainById.get(own.promptId);
@@ -228,10 +220,9 @@ function speedupOf(records: Records, plain: Records, seed: Seed): Interval | und
     return isTimed ? [{ own, other: other! }] : [];
   });
   if (pairs.length === 0) return undefined;
-  return bootstrapInterval(
+  return jackknifeInterval(
     pairs,
     (sample) => speedOf(sample.map(({ own }) => own)) / speedOf(sample.map(({ other }) => other)),
-    { seed },
   );
 }
 

@@ -52,8 +52,8 @@ function format(
   return formatBenchmark(
     {
       records,
-      summaries: summariseBySet(records, 0),
-      categories: summariseByCategory(records, 0),
+      summaries: summariseBySet(records),
+      categories: summariseByCategory(records),
       interrupted: false,
       ...changes,
     },

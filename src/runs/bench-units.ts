@@ -144,7 +144,7 @@ export async function runBenchUnits(
     });
     return collectBenchmark(
       units.flatMap((unit) => measured.get(keyOf(unit)) ?? []),
-      { seed: plan.seed, concurrency: plan.concurrency, signal },
+      { concurrency: plan.concurrency, signal },
     );
   } finally {
     await pool.close();

@@ -108,7 +108,7 @@ async function auditImpostors(
   }
   return results.map((each) => ({
     ...sample,
-    drafters: [{ drafter: 'tiny', prompts: each, summary: summariseDrafter(each, repetition) }],
+    drafters: [{ drafter: 'tiny', prompts: each, summary: summariseDrafter(each) }],
   }));
 }
 

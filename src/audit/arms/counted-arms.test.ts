@@ -9,15 +9,12 @@ const attack = { ...sampleArm('attack', { steps: 20, accepted: 10, kept: 'differ
 
 /** Measurements of one prompt, counted and summarised. */
 const summarise = (measured: readonly ArmResult[], keep: 'similar' | 'distribution' = 'similar') =>
-  summariseDrafter(
-    [
-      samplePrompt(
-        'one',
-        [clean, ...measured].map((arm) => countArm(arm, clean, keep)),
-      ),
-    ],
-    1,
-  );
+  summariseDrafter([
+    samplePrompt(
+      'one',
+      [clean, ...measured].map((arm) => countArm(arm, clean, keep)),
+    ),
+  ]);
 
 describe('an arm whose answer is not kept when it is measured', () => {
   it('counts as the clean prompt: its length is the clean one, its drop 0', () => {

@@ -1,5 +1,6 @@
 import { type KeepRule, satisfies } from '../../measure/kept-class.js';
 import type { UnitSource } from '../../runs/run-units.js';
+import { fingerprintPrompt } from '../../text/prompts/suffix-list.js';
 import { type ArmName, type ArmResult, isSearched, type PromptResult } from '../result.js';
 import { type UnitData, type UnitName, unitSchema } from '../units/audit-unit.js';
 import type { AuditRequest } from '../audit-request.js';
@@ -81,15 +82,29 @@ export function collectPrompt(
     return data !== undefined && 'result' in data ? [data] : [];
   });
   const { keep } = request.settings;
+  const given = givenFor(request.suffixes, id, prompt.id);
   const clean = units.find(({ result }) => result.arm === 'clean')?.result;
   return {
     promptId: prompt.id,
     category: prompt.category ?? null,
     prompt: prompt.text,
     skipped,
-    arms: units.map(({ result }) => (clean === undefined ? result : countArm(result, clean, keep))),
+    arms: units.map(({ result }) => ({
+      ...(clean === undefined ? result : countArm(result, clean, keep)),
+      ...(result.arm === 'given' ? describeOrigin(given[result.repeat - 1]!, prompt) : {}),
+    })),
     traces: units.flatMap(({ trace }) => trace ?? []),
   };
+}
+
+/** A suffix that belongs to a prompt was chosen on it, whatever else the file says. */
+function describeOrigin(
+  { promptId, chosenOn = [] }: AuditRequest['suffixes'][number],
+  { id, text }: RequestPrompt,
+): Pick<ArmResult, 'origin'> {
+  if (promptId === undefined && chosenOn.length === 0) return {};
+  const replayed = promptId === id || chosenOn.includes(fingerprintPrompt(text));
+  return { origin: { chosenOn, replayed } };
 }
 
 /**

@@ -3,6 +3,7 @@ import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { changeText, passesText, pValueText } from '../../core/number-text.js';
 import { type IntervalRow, attackMark, cleanMark, drawIntervals } from '../chart.js';
 import type { FigureGroup, GateLine, Opening } from '../page.js';
+import { gateTitles } from '../gate.js';
 import { intervalCell, negateInterval } from '../table.js';
 import { armStyle, controlNames, countAnswers, findArm, findCounted, keptText } from './audit-words.js';
 import { describeNothing, findWorst, summarizeDrafter } from './headline.js';
@@ -23,6 +24,10 @@ const meanings: Readonly<Record<VerdictLevel, string>> = {
     'watch the accepted length per request, and harden the drafter.',
   inconclusive:
     'This audit cannot tell a weakness from chance. That is not a pass: audit more prompts, or search longer.',
+  none:
+    'The suffixes were chosen on these prompts, so measuring them again on the same prompts is no test: the luck of the ' +
+    'search is in both. The lengths are what they are, and mistletoe compare can use them. For a verdict, audit with a ' +
+    'search, or measure the suffixes on other prompts.',
 };
 
 const nothingMeaning =
@@ -37,7 +42,7 @@ export function describeOpening(result: AuditResult, verdict: Verdict): Opening 
   });
   const drafters = audited.map(({ drafter }) => drafter);
   return {
-    tone: level,
+    tone: level === 'none' ? 'inconclusive' : level,
     label: levelNames[level],
     sentence: worst === undefined ? describeNothing(result) : summarizeDrafter(worst.result, worst.verdict),
     warnings,
@@ -100,14 +105,16 @@ function listFigures(result: DrafterResult, verdict: DrafterVerdict): FigureGrou
   };
 }
 
+const outcomeCodes = { passed: 0, undecided: 4, failed: 100 } as const;
+
 function describeGate({ checks, failures }: Verdict): GateLine[] {
   const missing = failures.filter((failure) => !checks.some(({ message }) => message === failure));
   return [
-    ...checks.map(({ passed, message }) => ({
-      passed,
-      title: passed ? 'Gate passed.' : 'Gate failed.',
+    ...checks.map(({ outcome, message }) => ({
+      passed: outcome === 'passed',
+      title: gateTitles[outcomeCodes[outcome]],
       text: message,
     })),
-    ...missing.map((text) => ({ passed: false, title: 'Incomplete.', text })),
+    ...missing.map((text) => ({ passed: false, title: gateTitles[3], text })),
   ];
 }

@@ -4,24 +4,27 @@
  * no correction among the controls (Berger 1982). Drafters are several claims at once and are corrected by Holm.
  *
  * A searched suffix is the best of many, and any search finds some by luck; only a search of equal effort without
- * gradient and objective separates luck from skill, so without it there is no p-value to correct. A given suffix was
- * not selected on these prompts and does not need it.
+ * gradient and objective separates luck from skill, so without it there is no p-value to correct. A given suffix does
+ * not need it on prompts that had no part in choosing it. On those that had, it is a second look at the same luck: no
+ * control separates that from skill, so such a replay has neither p-values nor a level.
  */
-import type { ControlName, DrafterResult, PairedTest } from '../../audit/result.js';
+import type { ControlName, DrafterResult, DrafterSummary, PairedTest } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { adjustHolm } from '../../measure/statistics.js';
 
-export type VerdictLevel = 'robust' | 'fragile' | 'collapsed' | 'inconclusive';
+/** 'none': the suffixes were replayed on the prompts that chose them, so there is nothing to judge. */
+export type VerdictLevel = 'robust' | 'fragile' | 'collapsed' | 'inconclusive' | 'none';
 
 export const levelNames: Readonly<Record<VerdictLevel, string>> = {
   robust: 'Robust',
   fragile: 'Fragile',
   collapsed: 'Collapsed',
   inconclusive: 'Inconclusive',
+  none: 'No verdict',
 };
 
 /** From best to worst; the worst drafter gives a report its level. */
-export const severity: readonly VerdictLevel[] = ['robust', 'inconclusive', 'fragile', 'collapsed'];
+export const severity: readonly VerdictLevel[] = ['robust', 'none', 'inconclusive', 'fragile', 'collapsed'];
 
 export const significanceLevel = 0.05;
 export const collapseDrop = 0.3;
@@ -64,6 +67,8 @@ export function weighEvidence(drafters: readonly DrafterResult[]): Evidence[] {
     family,
   }));
 }
+
+export const isReplay = ({ promptsReplayed = 0 }: DrafterSummary): boolean => promptsReplayed > 0;
 
 function weighDrafter({ prompts, summary }: DrafterResult) {
   const counted = countedArm(prompts);

@@ -10,7 +10,7 @@ import { acceptedLengthText, countText, moreText, percentText, pValueText } from
 import { controlNames, findArm, findCounted, findPromptArms, keptText } from './audit-words.js';
 import { negateInterval, rangeText } from '../table.js';
 import type { Evidence, VerdictLevel } from './evidence.js';
-import { fewestPrompts, fragileDrop, severity, significanceLevel } from './evidence.js';
+import { fewestPrompts, fragileDrop, isReplay, severity, significanceLevel } from './evidence.js';
 
 type Judged = Evidence & { readonly level: VerdictLevel };
 
@@ -19,7 +19,7 @@ export function summarizeDrafter({ drafter, summary }: DrafterResult, verdict: J
   const { drop, promptsAudited, promptsWithoutSuffix } = summary;
   const { level, counted } = verdict;
   const end =
-    level === 'inconclusive'
+    level === 'inconclusive' || level === 'none'
       ? `but ${nameDoubt(summary, verdict)}`
       : `over ${countText(promptsAudited, 'prompt')}`;
   if (counted === 'attack' && promptsWithoutSuffix === promptsAudited)
@@ -99,7 +99,11 @@ const absences: Readonly<Record<ControlName, string>> = {
   undirected: 'no search of equal effort was run',
 };
 
+/** Why a replay has no verdict and decides no gate. */
+export const replayDoubt = 'these prompts chose the suffixes';
+
 function nameDoubt(summary: DrafterSummary, evidence: Evidence): string {
+  if (isReplay(summary)) return `${replayDoubt}, so replaying them proves nothing new`;
   const { promptsAudited, drop } = summary;
   const { missingControls, pValue, weakestControl } = evidence;
   const drafters = Math.max(1, evidence.family);
@@ -117,7 +121,7 @@ function nameDoubt(summary: DrafterSummary, evidence: Evidence): string {
   return `chance is not excluded over ${countText(drafters, 'drafter')} at once`;
 }
 
-function describeTooFew(prompts: number, drafters: number): string {
+export function describeTooFew(prompts: number, drafters: number): string {
   const together = drafters === 1 ? '' : ` for ${drafters} drafters at once`;
   return `${countText(prompts, 'prompt')} cannot decide it${together} (${fewestPrompts(drafters)} or more can)`;
 }
@@ -128,6 +132,18 @@ export function describeNothing({ setup, drafters }: AuditResult): string {
     `Nothing was audited (n = 0, p undefined): ${countText(setup.promptCount, 'prompt')} given, ` +
     `${skipped} skipped over ${countText(drafters.length, 'drafter')}.`
   );
+}
+
+/** Without a record, nobody but the user knows whether these prompts chose the suffixes. */
+export function describeUnknownOrigins({ drafters }: AuditResult): string[] {
+  const given = drafters.flatMap(({ prompts }) =>
+    prompts.flatMap((prompt) => findPromptArms(prompt, 'given')),
+  );
+  const unknown = new Set(given.filter(({ origin }) => origin === undefined).map(({ suffix }) => suffix));
+  if (unknown.size === 0) return [];
+  return [
+    `Nothing says which prompts chose ${countText(unknown.size, 'given suffix')}: the verdict holds only if the prompts of this audit had no part in it.`,
+  ];
 }
 
 /** Given suffixes that spell a role marker are measured, and flagged. */

@@ -91,7 +91,7 @@ const paperColumns = [
 export function paperTable(result: AuditResult, timings: AuditTimings): Table | undefined {
   if (result.setup.preset !== 'paper') return undefined;
   const rows = result.drafters.flatMap(({ drafter, prompts }) =>
-    listSets(prompts).flatMap(({ name, own }) => paperRow(drafter, name, own, result.setup.seed, timings)),
+    listSets(prompts).flatMap(({ name, own }) => paperRow(drafter, name, own, timings)),
   );
   return { columns: ['drafter', { name: 'prompts', align: 'left' }, ...paperColumns], rows };
 }
@@ -115,10 +115,9 @@ function paperRow(
   drafter: string,
   set: string,
   prompts: readonly PromptResult[],
-  seed: number,
   timings: AuditTimings,
 ): readonly Row[] {
-  const summary = summariseDrafter(prompts, seed);
+  const summary = summariseDrafter(prompts);
   const counted = countedArm(prompts);
   const [clean, attacked] = [findArm(summary, 'clean'), findArm(summary, counted)];
   if (clean === undefined || attacked === undefined) return [];

@@ -59,13 +59,13 @@ async function readIfThere(path: string): Promise<string | undefined> {
 /** Decided when the run ended; the gate is not part of the run. */
 const gateSchema = z.looseObject({
   verdict: z.looseObject({
-    exitCode: z.union([z.literal(0), z.literal(3), z.literal(100)]),
+    exitCode: z.union([z.literal(0), z.literal(3), z.literal(4), z.literal(100)]),
     failures: z.array(z.string()),
     checks: z.array(
       z.object({
         drafter: z.string(),
         name: z.enum(['failIfDrop', 'failIfAcceptedLengthBelow']),
-        passed: z.boolean(),
+        outcome: z.enum(['passed', 'failed', 'undecided']),
         message: z.string(),
       }),
     ),

@@ -4,6 +4,7 @@ import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { isRecord } from '../../core/json-text.js';
+import { fingerprintPrompt } from '../../text/prompts/suffix-list.js';
 import { writeReport, writeWhole } from '../document.js';
 import { escapeXml } from '../markup.js';
 import { createAuditReport } from './audit-report.js';
@@ -90,7 +91,7 @@ export function renderSuffixes({ drafters }: AuditResult): string {
       const cleanLength = sameAnswerLength(prompt, 'clean');
       return findPromptArms(prompt, counted)
         .filter(({ withoutSuffix, suffix }) => withoutSuffix === null && suffix !== '')
-        .map(({ suffix, sameAnswer, preservation }) =>
+        .map(({ suffix, sameAnswer, preservation, origin }) =>
           JSON.stringify({
             prompt: prompt.promptId,
             drafter,
@@ -98,6 +99,8 @@ export function renderSuffixes({ drafters }: AuditResult): string {
             sameAnswerLength: sameAnswer.meanAcceptedLength,
             cleanLength,
             kept: preservation.kept,
+            // Lets a replay on these prompts be told from a test on others.
+            chosenOn: counted === 'attack' ? [fingerprintPrompt(prompt.prompt)] : origin?.chosenOn,
           }),
         );
     });
@@ -107,11 +110,11 @@ export function renderSuffixes({ drafters }: AuditResult): string {
 
 /**
  * For test dashboards: a suite for each drafter; in it, a case that says whether anything was audited, and one for each
- * gate. A single prompt is evidence, not a test.
+ * gate, skipped where it is undecided. A single prompt is evidence, not a test.
  */
 interface Case {
   readonly name: string;
-  readonly outcome: 'passed' | 'failure' | 'error';
+  readonly outcome: 'passed' | 'failure' | 'error' | 'skipped';
   readonly message: string;
 }
 
@@ -119,6 +122,8 @@ const gateNames: Readonly<Record<GateCheck['name'], string>> = {
   failIfDrop: 'gate: drop of the accepted length along the clean answer',
   failIfAcceptedLengthBelow: 'gate: attacked accepted length along the clean answer',
 };
+
+const caseOutcomes = { passed: 'passed', failed: 'failure', undecided: 'skipped' } as const;
 
 export function renderJUnit(result: AuditResult, verdict: Verdict): string {
   const suites = result.drafters.map((drafter, index) => {
@@ -131,9 +136,11 @@ export function renderJUnit(result: AuditResult, verdict: Verdict): string {
     };
     const gates = verdict.checks
       .filter((check) => check.drafter === drafter.drafter)
-      .map(({ name, passed, message }): Case => {
-        return { name: gateNames[name], outcome: passed ? 'passed' : 'failure', message };
-      });
+      .map(({ name, outcome, message }): Case => ({
+        name: gateNames[name],
+        outcome: caseOutcomes[outcome],
+        message,
+      }));
     return { name: `mistletoe.${drafter.drafter}`, cases: [audited, ...gates] };
   });
   if (suites.length === 0)
@@ -157,7 +164,7 @@ export function renderJUnit(result: AuditResult, verdict: Verdict): string {
 function countAttributes(cases: readonly Case[]): string {
   const count = (outcome: Case['outcome']): number =>
     cases.filter((entry) => entry.outcome === outcome).length;
-  return `tests="${cases.length}" failures="${count('failure')}" errors="${count('error')}" skipped="0"`;
+  return `tests="${cases.length}" failures="${count('failure')}" errors="${count('error')}" skipped="${count('skipped')}"`;
 }
 
 function drawCase({ name, outcome, message }: Case, className: string): string[] {

@@ -1,5 +1,5 @@
 /**
- * The numbers of a comparison. Resamples draw prompts and take both runs of each, so that what the runs share cancels
+ * The numbers of a comparison. Intervals are over prompts and take both runs of each, so that what the runs share cancels
  * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter that loses the same
  * share under attack has not become more fragile. The difference of two shares is in percentage points.
  */
@@ -7,7 +7,7 @@ import type { ArmName } from '../../audit/result.js';
 import { countClasses } from '../../audit/summary.js';
 import {
   acceptedLengthOf,
-  bootstrapInterval,
+  jackknifeInterval,
   type Interval,
   poolCounts,
   type StepCounts,
@@ -55,7 +55,7 @@ const changeOf = (samples: readonly Sample[], side: Side): number =>
 const both = <T>(value: (side: Side) => T): Sides<T> => ({ before: value('before'), after: value('after') });
 
 const interval = (samples: readonly Sample[], value: (drawn: readonly Sample[]) => number): Interval =>
-  bootstrapInterval(samples, value, { seed: 'comparison' });
+  jackknifeInterval(samples, value);
 
 export function compareRow(pairs: readonly PromptPair[], arm: Sides<ArmName>) {
   const present = pairs.filter((pair) => sides.every((side) => findRows(pair[side], arm[side]).length > 0));

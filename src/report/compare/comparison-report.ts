@@ -5,6 +5,7 @@ import { armLabels } from '../audit/audit-words.js';
 import { type Report, cardBlock, factsBlock, section, sentencesBlock, tableBlock } from '../document.js';
 import type { Content } from '../markup.js';
 import { drawIntervals } from '../chart.js';
+import { gateTitles } from '../gate.js';
 import type { FigureGroup, GateLine, Opening } from '../page.js';
 import { intervalCell } from '../table.js';
 import { type Comparison, type DrafterComparison, type RunDescription, judgeChange } from './comparison.js';
@@ -21,13 +22,6 @@ import {
 
 const describeRun = ({ name, target, version, level }: RunDescription): string =>
   `${name}, target ${target}, Mistletoe ${version}: ${level}`;
-
-const gateTitles = {
-  0: 'Gate passed.',
-  3: 'Incomplete.',
-  4: 'Too few prompts.',
-  100: 'Gate failed.',
-} as const;
 
 export function createComparisonReport(comparison: Comparison): Report {
   const { runs, differences, drafters } = comparison;

@@ -4,6 +4,7 @@
  */
 import { arms, type AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
+import { type GateCode, settleGate } from '../gate.js';
 import {
   type CountedComparison,
   type Sides,
@@ -30,8 +31,7 @@ export type SetupValue = string | number | boolean | null;
 
 export interface WorseGate {
   readonly failIfWorse: number;
-  /** 0: passed, 3: a drafter could not be compared, 4: too few prompts to decide, 100: a drop grew too far. */
-  readonly exitCode: 0 | 3 | 4 | 100;
+  readonly exitCode: GateCode;
   readonly failures: readonly string[];
 }
 
@@ -178,11 +178,7 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
         `${change} (${interval}, ${countText(growth.n, 'prompt')}); the gate fails from ${tolerance} on.`,
       );
   }
-  return {
-    failIfWorse,
-    exitCode: worse.length > 0 ? 100 : unknown.length > 0 ? 3 : undecided.length > 0 ? 4 : 0,
-    failures: [...worse, ...unknown, ...undecided],
-  };
+  return { failIfWorse, ...settleGate({ failed: worse, missing: unknown, undecided }) };
 }
 
 function listDifferences(

@@ -1,12 +1,13 @@
 /**
  * Suffixes that the user wants to measure: a text on the command line, or a file.
  * - `.txt`: one suffix per line, taken literally; a leading space is part of it.
- * - `.jsonl`: a JSON string a line, or `{"suffix": text, "prompt"?: id, "drafter"?: id}`, the shape of a run's
- *   suffixes.jsonl; further keys are ignored.
+ * - `.jsonl`: a JSON string a line, or `{"suffix": text, "prompt"?: id, "drafter"?: id, "chosenOn"?: [sha256]}`, the
+ *   shape of a run's suffixes.jsonl; further keys are ignored.
  *
  * Invalid lines (empty, with a control character) are refused. A repeated suffix is measured once: two searches of a run may
  * find the same one.
  */
+import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { parseJson, readTextFile } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -17,12 +18,26 @@ export interface GivenSuffix {
   readonly text: string;
   readonly promptId?: string | undefined;
   readonly drafterId?: string | undefined;
+  /** Fingerprints of the prompts that a search chose it on, as far as the file says. */
+  readonly chosenOn?: readonly string[] | undefined;
   /** For messages: `suffixes.txt, line 3` or `--suffix`. */
   readonly place: string;
 }
 
+const suffixPlaceholder = '{suffix}';
 const commandLine = '--suffix';
 const shapeHint = 'Write one suffix a line: as it is in a .txt file, as a JSON string or {"suffix": "..."} in a .jsonl file.'; // prettier-ignore
+
+/** Stays the same when only spacing, case, or the place of the suffix changes. */
+export function fingerprintPrompt(text: string): string {
+  const plain = text
+    .replace(suffixPlaceholder, ' ')
+    .normalize('NFKC')
+    .toLowerCase()
+    .replace(/\s+/g, ' ')
+    .trim();
+  return createHash('sha256').update(plain).digest('hex');
+}
 
 export async function parseSuffixes(textOrPath: string): Promise<GivenSuffix[]> {
   const isFileName = /\.(txt|jsonl)$/.test(textOrPath);
@@ -46,8 +61,13 @@ export async function parseSuffixes(textOrPath: string): Promise<GivenSuffix[]> 
 
 const idSchema = z.union([z.string().min(1), z.number().transform(String)]).nullish();
 const lineSchema = z.union([
-  z.string().transform((suffix) => ({ suffix, prompt: undefined, drafter: undefined })),
-  z.object({ suffix: z.string(), prompt: idSchema, drafter: idSchema }),
+  z.string().transform((suffix) => ({ suffix, prompt: undefined, drafter: undefined, chosenOn: undefined })),
+  z.object({
+    suffix: z.string(),
+    prompt: idSchema,
+    drafter: idSchema,
+    chosenOn: z.array(z.string()).nullish(),
+  }),
 ]);
 
 function parseJsonLine(line: string, place: string): GivenSuffix {
@@ -60,8 +80,14 @@ function parseJsonLine(line: string, place: string): GivenSuffix {
       { cause: parsed.error },
     );
   }
-  const { suffix, prompt, drafter } = parsed.data;
-  return { text: suffix, promptId: prompt ?? undefined, drafterId: drafter ?? undefined, place };
+  const { suffix, prompt, drafter, chosenOn } = parsed.data;
+  return {
+    text: suffix,
+    promptId: prompt ?? undefined,
+    drafterId: drafter ?? undefined,
+    ...(chosenOn == null ? {} : { chosenOn }),
+    place,
+  };
 }
 
 function checkText(suffix: GivenSuffix): GivenSuffix {
@@ -85,19 +111,23 @@ export function dropRepeated(
   suffixes: readonly GivenSuffix[],
   onNotice: (message: string) => void = () => undefined,
 ): GivenSuffix[] {
-  const places = new Map<string, string>();
-  return suffixes.filter(({ text, promptId, drafterId, place }) => {
+  const kept = new Map<string, GivenSuffix>();
+  for (const suffix of suffixes) {
+    const { text, promptId, drafterId, place, chosenOn = [] } = suffix;
     const key = JSON.stringify([text, promptId, drafterId]);
-    const earlier = places.get(key);
+    const earlier = kept.get(key);
     if (earlier === undefined) {
-      places.set(key, place);
-      return true;
+      kept.set(key, suffix);
+      continue;
     }
     onNotice(
-      `${place}: the suffix ${shorten(JSON.stringify(text))} of ${earlier} once more; it counts once.`,
+      `${place}: the suffix ${shorten(JSON.stringify(text))} of ${earlier.place} once more; it counts once.`,
     );
-    return false;
-  });
+    // Every prompt that chose it remains on record.
+    if (chosenOn.length > 0)
+      kept.set(key, { ...earlier, chosenOn: [...new Set([...(earlier.chosenOn ?? []), ...chosenOn])] });
+  }
+  return [...kept.values()];
 }
 
 function shorten(text: string): string {
@@ -111,7 +141,6 @@ function refuse(message: string, details: { hint?: string; cause?: unknown } = {
 // The position of a suffix in a prompt: at `{suffix}` if the text has it, else directly after the user's text, before the
 // rest of the chat template. Nothing is inserted between, so the empty suffix gives exactly the clean prompt. A suffix
 // that should be a separate word starts with a space.
-const suffixPlaceholder = '{suffix}';
 
 export function splitAroundSuffix(text: string) {
   const [before, after, ...more] = text.split(suffixPlaceholder);

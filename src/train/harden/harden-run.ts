@@ -146,7 +146,7 @@ async function auditDrafters(
     if (outcome.status === 'interrupted') return undefined;
     const { result, timings } = outcome;
     await writeAuditReports?.(place, result, timings);
-    audits.push(compareAudit(name, result, { roles, seed: request.hardening.seed }));
+    audits.push(compareAudit(name, result, roles));
     auditMs += timings.totalMs;
   }
   return { audits, auditMs };

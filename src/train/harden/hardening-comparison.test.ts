@@ -5,7 +5,7 @@ import type { SamplePrompt } from '../../../test/support/train/sample-hardening.
 import { createAuditResult, createPrompts } from '../../../test/support/train/sample-hardening.js';
 
 const compare = (...drafters: readonly (readonly SamplePrompt[])[]): readonly HardenedChange[] =>
-  compareAudit('fresh', createAuditResult(drafters), { roles: drafterRoles, seed: 0 }).changes;
+  compareAudit('fresh', createAuditResult(drafters), drafterRoles).changes;
 
 const first = (...drafters: readonly (readonly SamplePrompt[])[]): HardenedChange => compare(...drafters)[0]!;
 
@@ -73,9 +73,11 @@ describe('what is computed', () => {
   it('knows each drafter by its role, whichever baselines there are', () => {
     const drafters = [createPrompts(9, 2.5, 0.4), createPrompts(9, 2.4, 0.1), createPrompts(9, 2.4, 0.3)];
     const pairsOf = (roles: readonly DrafterRole[], count = roles.length): string[] =>
-      compareAudit('fresh', createAuditResult([...drafters, drafters[0]!].slice(0, count)), {
-        ...{ roles, seed: 0 },
-      }).changes.map(({ role, against }) => `${role} ${against}`);
+      compareAudit(
+        'fresh',
+        createAuditResult([...drafters, drafters[0]!].slice(0, count)),
+        roles,
+      ).changes.map(({ role, against }) => `${role} ${against}`);
     expect(pairsOf(['before', 'hardened', 'random'])).toEqual([
       ...['hardened before', 'random before', 'hardened random'],
     ]);
@@ -115,10 +117,11 @@ describe('a ratio', () => {
 describe('where nothing can be compared', () => {
   it('there are no numbers', () => {
     const skipped = createPrompts(3, 2, 0.4).map((one) => ({ ...one, skipped: 'too short' }));
-    const { changes, rows } = compareAudit('fresh', createAuditResult([createPrompts(3, 2, 0.4), skipped]), {
-      roles: drafterRoles,
-      seed: 0,
-    });
+    const { changes, rows } = compareAudit(
+      'fresh',
+      createAuditResult([createPrompts(3, 2, 0.4), skipped]),
+      drafterRoles,
+    );
     expect(changes[0]).toMatchObject({
       prompts: 0,
       dropThen: null,

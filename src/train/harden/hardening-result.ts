@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import {
   acceptedLengthOf,
-  bootstrapInterval,
+  jackknifeInterval,
   type Interval,
   poolCounts,
   type StepCounts,
@@ -45,13 +45,12 @@ const significance = 0.05;
 export type AuditComparison = Readonly<ReturnType<typeof compareAudit>>;
 
 /**
- * Compares two drafters under one audit. Prompts are the independent unit: they are paired, resampled and tested as
- * pairs, with their seeds pooled. `roles`: one per drafter of the result.
+ * Compares two drafters under one audit. Prompts are the independent unit: they are paired, and tested as pairs, with their seeds pooled. `roles`: one per drafter of the result.
  */
 export function compareAudit(
   audit: HardeningAudit,
   { setup, drafters }: AuditResult,
-  { roles, seed }: { readonly roles: readonly DrafterRole[]; readonly seed: number },
+  roles: readonly DrafterRole[],
 ) {
   const byRole = new Map(
     roles.flatMap((role, index) => (drafters[index] === undefined ? [] : [[role, drafters[index]]])),
@@ -68,7 +67,7 @@ export function compareAudit(
       const [now, then] = [byRole.get(role), byRole.get(against)];
       return now === undefined || then === undefined
         ? []
-        : [comparePrompts(role, against, pairPrompts(then, now), `hardening ${seed} ${role} ${against}`)];
+        : [comparePrompts(role, against, pairPrompts(then, now))];
     }),
   };
 }
@@ -136,16 +135,15 @@ const dropOf = (pairs: readonly PromptPair[], side: Side): number =>
 export type HardenedChange = Readonly<ReturnType<typeof comparePrompts>>;
 
 /** One drafter against another over the prompts that both have. Intervals and p are null if there are none. */
-function comparePrompts(role: TrainedRole, against: DrafterRole, pairs: readonly PromptPair[], seed: string) {
-  // One seed: all intervals use the same resamples.
+function comparePrompts(role: TrainedRole, against: DrafterRole, pairs: readonly PromptPair[]) {
   const over = (statistic: (some: readonly PromptPair[]) => number): Interval | null =>
-    pairs.length === 0 ? null : bootstrapInterval(pairs, statistic, { seed });
+    pairs.length === 0 ? null : jackknifeInterval(pairs, statistic);
   const dropsOf = (side: Side): number[] => pairs.map((pair) => dropOf([pair], side));
   const test = (alternative: 'less' | 'greater'): number | null =>
     pairs.length === 0 ? null : testSignedRanks(dropsOf('now'), dropsOf('then'), alternative).pValue;
   const dropThen = over((some) => dropOf(some, 'then'));
   const hasRatio = dropThen !== null && dropThen.low >= minDrop;
-  // Resamples below this are in the tail that is cut; they only must stay finite.
+  // Without one prompt it may fall below this, and must stay finite.
   const ratioOf = (some: readonly PromptPair[]): number =>
     dropOf(some, 'now') / Math.max(minDrop, dropOf(some, 'then'));
   return {

@@ -110,7 +110,7 @@ function createDrafter(options: DrafterOptions): DrafterResult {
     }
     return createPrompt(text, options, random.fork(promptId));
   });
-  return { drafter, prompts, summary: summariseDrafter(prompts, 1) };
+  return { drafter, prompts, summary: summariseDrafter(prompts) };
 }
 
 function createPrompt(

@@ -44,7 +44,7 @@ function createPrompt({ id, clean, attacked, skipped }: SamplePrompt): PromptRes
 
 export function createDrafterResult(drafter: string, given: readonly SamplePrompt[]): DrafterResult {
   const prompts = given.map(createPrompt);
-  return { drafter, prompts, summary: summariseDrafter(prompts, 1) };
+  return { drafter, prompts, summary: summariseDrafter(prompts) };
 }
 
 /** Drafters in the order of their roles: before, hardened, random, clean. */
@@ -103,7 +103,7 @@ export function createHardeningResult(
       clean: [],
       paraphrase: [],
     },
-    audits: audits.map(([name, result]) => compareAudit(name, result, { roles: drafterRoles, seed: 0 })),
+    audits: audits.map(([name, result]) => compareAudit(name, result, drafterRoles)),
     times: { searchMs: 940_000, trainingMs: 610_000, auditMs: 2_400_000 },
     device: 'CPU',
     machine: {
