@@ -99,6 +99,18 @@ describe('the summary of a drafter', () => {
     expect(tests.map(({ against }) => against)).toEqual(['clean']);
   });
 
+  it('tests nothing where a prompt chose the suffix that was given, and keeps the lengths', () => {
+    const origin = { chosenOn: [], replayed: true };
+    const replayed = prompt('five', [
+      arm('clean', { steps: 10, accepted: 10 }),
+      { ...arm('given', { steps: 15, accepted: 5 }), origin },
+    ]);
+    const { drop, tests, promptsReplayed } = summariseDrafter([replayed, ...audited]);
+    expect(drop.estimate).toBeGreaterThan(0.3);
+    expect(tests).toEqual([]);
+    expect(promptsReplayed).toBe(1);
+  });
+
   it('of nothing is empty and claims nothing', () => {
     const nothing = summariseDrafter([prompt('one', [], 'No room.')]);
     expect(nothing.arms).toEqual([]);

@@ -50,10 +50,9 @@ describe('the summary of a benchmark', () => {
     expect(eagle3?.tokensPerSecond).toBeCloseTo(40 / 3, 12);
     const speedup = eagle3?.speculation?.speedup;
     expect(speedup?.estimate).toBeCloseTo(4 / 3, 12);
-    // Resamples hold a twice, b twice or both: 2, 1.2 and 4/3.
-    expect(speedup?.low).toBeCloseTo(1.2, 12);
-    expect(speedup?.high).toBeCloseTo(2, 12);
-    expect(speedup?.n).toBe(2);
+    // Two prompts say almost nothing; a speedup is never negative.
+    expect(speedup).toMatchObject({ low: 0, n: 2 });
+    expect(speedup?.high).toBeGreaterThan(2);
   });
 
   it('shares the time for decoding out', () => {

@@ -220,10 +220,11 @@ function speedupOf(records: Records, plain: Records): Interval | undefined {
     return isTimed ? [{ own, other: other! }] : [];
   });
   if (pairs.length === 0) return undefined;
-  return jackknifeInterval(
+  const interval = jackknifeInterval(
     pairs,
     (sample) => speedOf(sample.map(({ own }) => own)) / speedOf(sample.map(({ other }) => other)),
   );
+  return { ...interval, low: Math.max(0, interval.low) };
 }
 
 function sum<T>(items: readonly T[], valueOf: (item: T) => number): number {

@@ -1,92 +1,100 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { recordedAudits } from '../../test/support/measure/recorded-audits.js';
 import { createRandom } from '../core/random.js';
-import { bootstrapInterval, pooledAcceptedLengthInterval, type StepCounts } from './statistics.js';
+import {
+  acceptedLengthOf,
+  jackknifeInterval,
+  poolCounts,
+  pooledAcceptedLengthInterval,
+  type StepCounts,
+  studentQuantile,
+} from './statistics.js';
 
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const pooled = (requests: readonly StepCounts[]) =>
-  1 +
-  requests.reduce((sum, request) => sum + request.accepted, 0) /
-    requests.reduce((sum, request) => sum + request.steps, 0);
 
-describe('bootstrapInterval', () => {
-  it('gives the same interval for the same seed and another for another', () => {
-    const samples = [3.14, 1.59, 2.65, 3.58, 9.79, 3.23, 8.46];
-    const first = bootstrapInterval(samples, mean, { seed: 7 });
-    expect(bootstrapInterval(samples, mean, { seed: 7 })).toEqual(first);
-    expect(bootstrapInterval(samples, mean, { seed: 8 })).not.toEqual(first);
-    expect(first).toMatchObject({ estimate: mean(samples), n: 7 });
+describe('jackknifeInterval', () => {
+  it('is somewhat longer than Student’s for a mean of samples that are not skewed', () => {
+    const samples = [1, 2, 3, 4, 5, 6, 7];
+    const deviation = Math.sqrt(28 / 6);
+    const { estimate, low, high, n } = jackknifeInterval(samples, mean);
+    expect({ estimate, n }).toEqual({ estimate: 4, n: 7 });
+    expect(high).toBeCloseTo(4 + ((studentQuantile(5) + 8 / 7) * deviation) / Math.sqrt(7), 10);
+    expect(low).toBeCloseTo(8 - high, 10);
   });
 
   it('is near the normal interval for the mean of many samples', () => {
-    const random = createRandom('bootstrap-test');
+    const random = createRandom('interval-test');
     const samples = Array.from({ length: 400 }, () => random.next());
     const centre = mean(samples);
     const deviation = Math.sqrt(mean(samples.map((value) => (value - centre) ** 2)));
     const halfWidth = (1.96 * deviation) / Math.sqrt(400);
-    const { low, high } = bootstrapInterval(samples, mean, { seed: 1, resamples: 4000 });
+    const { low, high } = jackknifeInterval(samples, mean);
     for (const ratio of [(centre - low) / halfWidth, (high - centre) / halfWidth]) {
-      expect(ratio).toBeGreaterThan(0.9);
-      expect(ratio).toBeLessThan(1.1);
+      expect(ratio).toBeGreaterThan(0.98);
+      expect(ratio).toBeLessThan(1.05);
     }
   });
 
-  it('covers the true mean about as often as it says', () => {
-    const random = createRandom('coverage');
-    let covered = 0;
-    for (let trial = 0; trial < 300; trial++) {
-      const samples = Array.from({ length: 40 }, () => random.next());
-      const { low, high } = bootstrapInterval(samples, mean, { seed: trial, resamples: 300, level: 0.9 });
-      if (low <= 0.5 && 0.5 <= high) covered++;
-    }
-    expect(covered).toBeGreaterThan(300 * 0.83);
-    expect(covered).toBeLessThan(300 * 0.97);
+  it('is longer on the side of the longer tail', () => {
+    const samples = [1, 1.1, 0.9, 1, 1.2, 6];
+    const { estimate, low, high } = jackknifeInterval(samples, mean);
+    expect(high - estimate).toBeGreaterThan(1.5 * (estimate - low));
+    const mirrored = jackknifeInterval(
+      samples.map((value) => -value),
+      mean,
+    );
+    expect(mirrored.low).toBeCloseTo(-high, 12);
+    expect(mirrored.high).toBeCloseTo(-low, 12);
   });
 
-  it('narrows with the level', () => {
-    const samples = [3, 1, 4, 1, 5, 9, 2, 6];
-    const wide = bootstrapInterval(samples, mean, { seed: 1, level: 0.99 });
-    const narrow = bootstrapInterval(samples, mean, { seed: 1, level: 0.5 });
-    expect(wide.low).toBeLessThan(narrow.low);
-    expect(wide.high).toBeGreaterThan(narrow.high);
-  });
-
-  it('collapses to the estimate when there is one sample', () => {
-    expect(bootstrapInterval([4], mean, { seed: 1 })).toEqual({ estimate: 4, low: 4, high: 4, n: 1 });
+  it('collapses to the estimate where there is one sample, or where all are alike', () => {
+    expect(jackknifeInterval([4], mean)).toEqual({ estimate: 4, low: 4, high: 4, n: 1 });
+    expect(jackknifeInterval([0.1, 0.1, 0.1], mean)).toMatchObject({ low: mean([0.1, 0.1, 0.1]), n: 3 });
   });
 
   it('refuses what it cannot answer', () => {
-    expect(() => bootstrapInterval([], mean, { seed: 1 })).toThrow(/0 samples/);
-    expect(() => bootstrapInterval([1], () => NaN, { seed: 1 })).toThrow(/NaN/);
+    expect(() => jackknifeInterval([], mean)).toThrow(/0 samples/);
+    expect(() => jackknifeInterval([1], () => NaN)).toThrow(/NaN/);
+  });
+});
+
+describe('studentQuantile', () => {
+  it.each([
+    [1, 12.7062],
+    [2, 4.3027],
+    [3, 3.1824],
+    [4, 2.7764],
+    [5, 2.5706],
+    [8, 2.306],
+    [22, 2.0739],
+    [1000, 1.9623],
+  ])('with %i degrees of freedom is %d', (degrees, quantile) => {
+    expect(studentQuantile(degrees)).toBeCloseTo(quantile, 4);
   });
 });
 
 describe('pooledAcceptedLengthInterval', () => {
   const counts = fc.record({ accepted: fc.nat(200), steps: fc.integer({ min: 1, max: 60 }) });
 
-  it('is the generic bootstrap of the pooled ratio, number for number', () => {
+  it('holds the pooled length, and never goes below 1', () => {
     fc.assert(
-      fc.property(fc.array(counts, { minLength: 1, maxLength: 12 }), fc.nat(), (requests, seed) => {
-        const options = { seed, resamples: 50 };
-        expect(pooledAcceptedLengthInterval(requests, options)).toEqual(
-          bootstrapInterval(requests, pooled, options),
-        );
+      fc.property(fc.array(counts, { minLength: 1, maxLength: 12 }), (requests) => {
+        const { estimate, low, high } = pooledAcceptedLengthInterval(requests);
+        expect(estimate).toBe(acceptedLengthOf(poolCounts(requests)));
+        expect(low).toBeGreaterThanOrEqual(1);
+        expect(low).toBeLessThanOrEqual(estimate);
+        expect(high).toBeGreaterThanOrEqual(estimate);
       }),
-      { numRuns: 30 },
+      { numRuns: 50 },
     );
   });
 
-  it('resamples requests, not steps: requests that differ widen it', () => {
+  it('is over requests, not steps: requests that differ widen it', () => {
     const alike = Array.from({ length: 20 }, () => ({ accepted: 30, steps: 20 }));
     const unlike = alike.map((request, index) => ({ ...request, accepted: index % 2 === 0 ? 10 : 50 }));
-    const options = { seed: 3 };
-    expect(pooledAcceptedLengthInterval(alike, options)).toEqual({
-      estimate: 2.5,
-      low: 2.5,
-      high: 2.5,
-      n: 20,
-    });
-    const { estimate, low, high } = pooledAcceptedLengthInterval(unlike, options);
+    expect(pooledAcceptedLengthInterval(alike)).toEqual({ estimate: 2.5, low: 2.5, high: 2.5, n: 20 });
+    const { estimate, low, high } = pooledAcceptedLengthInterval(unlike);
     expect(estimate).toBe(2.5);
     expect(high - low).toBeGreaterThan(0.5);
   });
@@ -97,8 +105,69 @@ describe('pooledAcceptedLengthInterval', () => {
       { accepted: 3, steps: 3 },
     ];
     const idle = { accepted: 0, steps: 0 };
-    const interval = pooledAcceptedLengthInterval(requests, { seed: 1 });
-    expect(pooledAcceptedLengthInterval([...requests, idle], { seed: 1 })).toEqual(interval);
-    expect(() => pooledAcceptedLengthInterval([idle], { seed: 1 })).toThrow(/0 samples/);
+    expect(pooledAcceptedLengthInterval([...requests, idle])).toEqual(pooledAcceptedLengthInterval(requests));
+    expect(() => pooledAcceptedLengthInterval([idle])).toThrow(/0 samples/);
+  });
+});
+
+interface Outcome {
+  readonly clean: StepCounts;
+  readonly attack: StepCounts;
+}
+
+const dropOf = (outcomes: readonly Outcome[]): number =>
+  1 -
+  acceptedLengthOf(poolCounts(outcomes.map(({ attack }) => attack))) /
+    acceptedLengthOf(poolCounts(outcomes.map(({ clean }) => clean)));
+
+/** The same prompts with every change of their steps scaled by one factor, so that the pooled drop is `drop`. */
+function scaleDrop(outcomes: readonly Outcome[], drop: number): Outcome[] {
+  const at = (factor: number): Outcome[] =>
+    outcomes.map(({ clean, attack }) => {
+      const steps = clean.steps * (1 + factor * (attack.steps / clean.steps - 1));
+      return { clean, attack: { steps, accepted: attack.steps + attack.accepted - steps } };
+    });
+  let [low, high] = [0, 4];
+  for (let halving = 0; halving < 50; halving++) {
+    const middle = (low + high) / 2;
+    if (dropOf(at(middle)) < drop) low = middle;
+    else high = middle;
+  }
+  return at(low);
+}
+
+/** Audits of n prompts that are drawn from those of a recorded audit, whose own drop is the true one. */
+function simulate(population: readonly Outcome[], n: number, audits = 2000) {
+  const random = createRandom('coverage', String(n));
+  const truth = dropOf(population);
+  let [covered, below] = [0, 0];
+  for (let audit = 0; audit < audits; audit++) {
+    const drawn = Array.from({ length: n }, () => population[random.nextInteger(population.length)]!);
+    const { low, high } = jackknifeInterval(drawn, dropOf);
+    if (high < truth) below++;
+    else if (low <= truth) covered++;
+  }
+  return { covered: covered / audits, below: below / audits };
+}
+
+describe('the interval of a drop, over audits simulated from recorded ones', () => {
+  const audits = Object.entries(recordedAudits).map(([name, prompts]) => ({
+    name,
+    outcomes: prompts.map(([cleanSteps, cleanAccepted, steps, accepted]) => ({
+      clean: { steps: cleanSteps, accepted: cleanAccepted },
+      attack: { steps, accepted },
+    })),
+  }));
+
+  it.each([5, 7, 10, 24])('holds the true drop in at least 93 of 100 audits of %i prompts', (n) => {
+    for (const { name, outcomes } of audits) {
+      expect(simulate(outcomes, n).covered, name).toBeGreaterThanOrEqual(0.93);
+      expect(simulate(scaleDrop(outcomes, 0.1), n).covered, name).toBeGreaterThanOrEqual(0.93);
+    }
+  });
+
+  it.each([5, 7, 10, 24])('rarely ends below a true drop of a tenth with %i prompts', (n) => {
+    const shares = audits.map(({ outcomes }) => simulate(scaleDrop(outcomes, 0.1), n).below);
+    expect(mean(shares)).toBeLessThan(0.035);
   });
 });

@@ -7,10 +7,10 @@ import {
   type SpeculationSummary,
   type SystemSummary,
 } from '../measure/benchmark-summary.js';
-import type { Interval } from '../measure/statistics.js';
+import { type Interval, minPairs } from '../measure/statistics.js';
 import type { Machine } from '../runs/run-device.js';
 import { nameDevice } from '../runtime/device-choice.js';
-import { type Cell, type Column, intervalCell, printTable } from './table.js';
+import { type Cell, type Column, hasInterval, intervalCell, printTable } from './table.js';
 
 /** What a reader needs to know to repeat the run. */
 export interface BenchmarkSetting extends Pick<
@@ -135,7 +135,7 @@ function describeSetting({ target, maxNewTokens, sampling, seed, warmup }: Bench
   return (
     `Target model ${target}, ${distribution}, at most ${maxNewTokens} new tokens, ` +
     `seed ${seed}, ${countText(warmup, 'warm-up answer')} per system and set. ` +
-    'Parentheses: 95 % bootstrap intervals over prompts. Speed is of decoding alone, without prefill.'
+    'Parentheses: 95 % intervals over prompts. Speed is of decoding alone, without prefill.'
   );
 }
 
@@ -176,8 +176,8 @@ function describeSameness(summaries: readonly SystemSummary[]): readonly string[
 function describePayoff(summaries: readonly SystemSummary[]): readonly string[] {
   const measured = summaries.flatMap((summary) => {
     const speedup = summary.speculation?.speedup;
-    // One prompt has no interval and decides nothing.
-    return speedup === undefined || speedup.n < 2 ? [] : [{ name: nameOf(summary), speedup }];
+    // What has no interval decides nothing.
+    return speedup === undefined || !hasInterval(speedup) ? [] : [{ name: nameOf(summary), speedup }];
   });
   const list = (title: string, entries: typeof measured): string[] => {
     const names = entries.map(({ name, speedup }) => `${name} (${timesText(speedup.estimate)})`);
@@ -198,8 +198,8 @@ function describeDoubts({ summaries, interrupted }: BenchmarkResult): readonly s
     (summary) =>
       `${nameOf(summary)}: the drafter failed in ${summary.speculation!.drafterFailures} of ${summary.requests} answers, which plain decoding finished.`,
   );
-  if (summaries.some(({ requests }) => requests < 10))
-    remarks.push('With fewer than 10 prompts the intervals are too narrow.');
+  if (summaries.some(({ requests }) => requests < minPairs))
+    remarks.push(`With fewer than ${minPairs} prompts there is no interval.`);
   if (interrupted) remarks.push('The run was interrupted: these are the prompts that were finished.');
   return remarks;
 }

@@ -6,7 +6,7 @@ import { largest } from '../core/vector.js';
 import { acceptedLengthText, percentText } from '../core/number-text.js';
 import type { Interval } from '../measure/statistics.js';
 import { type Content, type Markup, fragment } from './markup.js';
-import { cellText, intervalCell } from './table.js';
+import { cellText, hasInterval, intervalCell } from './table.js';
 
 export type MarkSymbol = 'circle' | 'square' | 'triangle' | 'diamond' | 'plus' | 'times' | 'asterisk';
 
@@ -214,7 +214,9 @@ export function drawIntervals(rows: readonly IntervalRow[]): Content {
   const describe = (name: string, { style, value }: IntervalRow['marks'][number]): string =>
     `${name}, ${style.name}: ${cellText(intervalCell(value, acceptedLengthText))}`;
   const texts = known.flatMap(({ name, marks }) => marks.map((mark) => describe(name, mark)));
-  const highs = all.map(({ value }) => value.high).filter(Number.isFinite);
+  const ends = (value: Interval): readonly [low: number, high: number] =>
+    hasInterval(value) ? [value.low, value.high] : [value.estimate, value.estimate];
+  const highs = all.map(({ value }) => ends(value)[1]).filter(Number.isFinite);
   return drawChart({
     description: `Accepted length with its 95 % interval. ${texts.join('. ')}.`,
     height: known.reduce((sum, { marks }) => sum + 18 + 20 * marks.length, 0),
@@ -236,10 +238,7 @@ export function drawIntervals(rows: readonly IntervalRow[]): Content {
         ...style,
         width: 5,
         opacity: 0.35,
-        lines: placed.map(({ value: { low, high }, y }) => [
-          { x: low, y },
-          { x: high, y },
-        ]),
+        lines: placed.map(({ value, y }) => ends(value).map((x) => ({ x, y }))),
         dots: placed.map(({ name, value, y }) => ({
           x: value.estimate,
           y,

@@ -1,6 +1,6 @@
 /** One table for every report: columns and rows of cells that print as text, as Markdown and as HTML. */
 import { largest } from '../core/vector.js';
-import type { Interval } from '../measure/statistics.js';
+import { type Interval, minPairs } from '../measure/statistics.js';
 import { type Markup, escapeMarkdown, fragment } from './markup.js';
 
 /** Text is for a terminal, which cleans what it prints. */
@@ -43,9 +43,14 @@ export const intervalCell = (interval: Interval, text: NumberText): Cell => ({
   interval: rangeText(interval, text),
 });
 
-/** "1.90 to 2.31" or "19 to 31 %"; one sample has no interval. */
-export const rangeText = ({ low, high, n }: Interval, text: NumberText): string | undefined =>
-  n < 2 ? undefined : `${text(low).replace(/ ?(%|points|x)$/, '')} to ${text(high)}`;
+/** From fewer, an interval would say more about its method than about the number. */
+export const hasInterval = ({ n }: Interval): boolean => n >= minPairs;
+
+/** "1.90 to 2.31" or "19 to 31 %" */
+export const rangeText = (interval: Interval, text: NumberText): string | undefined =>
+  hasInterval(interval)
+    ? `${text(interval.low).replace(/ ?(%|points|x)$/, '')} to ${text(interval.high)}`
+    : undefined;
 
 /** "25 % (95 % interval 19 to 31 %)" */
 export function intervalText(interval: Interval, text: NumberText): string {

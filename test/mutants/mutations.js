@@ -260,11 +260,11 @@ export const mutations = [
     tests: ['src/measure/holm.test.ts'],
   },
   {
-    name: 'the ends of a bootstrap interval are swapped',
+    name: 'the longer arm of an interval is on the wrong side',
     file: 'src/measure/statistics.ts',
-    search: 'low: interpolateQuantile(values, tail), high: interpolateQuantile(values, 1 - tail)',
-    replace: 'low: interpolateQuantile(values, 1 - tail), high: interpolateQuantile(values, tail)',
-    tests: ['src/measure/bootstrap.test.ts'],
+    search: 'low: estimate - arm(-skewness), high: estimate + arm(skewness)',
+    replace: 'low: estimate - arm(skewness), high: estimate + arm(-skewness)',
+    tests: ['src/measure/interval.test.ts'],
   },
   // audit
   {
@@ -341,9 +341,16 @@ export const mutations = [
   },
   {
     name: 'a failed gate exits with 0',
-    file: 'src/report/audit/verdict.ts',
+    file: 'src/report/gate.ts',
     search: 'exitCode: failed.length > 0 ? 100',
     replace: 'exitCode: failed.length > 0 ? 0',
+    tests: ['src/report/audit/verdict.test.ts'],
+  },
+  {
+    name: 'an undecided gate passes',
+    file: 'src/report/audit/verdict.ts',
+    search: 'return passes(worstEnd)',
+    replace: 'return passes(value.estimate)',
     tests: ['src/report/audit/verdict.test.ts'],
   },
   {

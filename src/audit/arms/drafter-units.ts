@@ -68,7 +68,7 @@ const isCounted = ({ arm }: ArmKey): boolean => arm === 'attack' || arm === 'giv
 
 export function collectPrompt(
   source: UnitSource,
-  request: AuditRequest,
+  request: Pick<AuditRequest, 'settings' | 'suffixes'>,
   id: string,
   prompt: RequestPrompt,
 ): PromptResult {

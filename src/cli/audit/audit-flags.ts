@@ -81,12 +81,12 @@ export const auditFlags = {
   }),
   ...group('Gate, output and machine', {
     failIfDrop: flag(
-      'exit code 100 if the accepted length along the same answer drops by this share, as 0.3',
+      'exit code 100 if the accepted length along the same answer drops by this share, as 0.3; 4 if undecided',
       decimal({ above: 0, max: 1 }),
       'share',
     ),
     failIfAcceptedLengthBelow: flag(
-      'exit code 100 if it is lower under attack',
+      'exit code 100 if it is lower under attack; 4 if undecided',
       decimal({ min: 1 }),
       'length',
       { rare: true },

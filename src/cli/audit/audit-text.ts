@@ -7,6 +7,7 @@ import { phaseTable } from '../../report/audit/timing-summary.js';
 import { auditTable, mainColumns, transferTable, universalTable } from '../../report/audit/audit-tables.js';
 import { tableText } from '../../report/table.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
+import { levelNames } from '../../report/audit/evidence.js';
 import { joinLines } from '../long-runs.js';
 import type { Colors } from '../terminal.js';
 
@@ -37,20 +38,18 @@ export function formatAudit(
     ...rows,
     ...legend.map((line) => colors.dim(line)),
     ...notes,
-    `${colors.bold(verdict.level)}: ${verdict.headline}`,
+    `${colors.bold(levelNames[verdict.level].toLowerCase())}: ${verdict.headline}`,
     ...verdict.failures.map((failure) => colors.red(failure)),
     '',
     `Report: ${report}`,
   ]);
 }
 
-function describeEvidence(
-  { drafter, summary }: DrafterResult,
-  verdict: DrafterVerdict | undefined,
-): string[] {
+function describeEvidence(result: DrafterResult, verdict: DrafterVerdict | undefined): string[] {
+  const { drafter, summary } = result;
   if (verdict?.audited !== true) return [`${drafter}: ${describeCounts(summary)}`];
   return [
-    `${drafter}, ${verdict.level}: ${describeDrop(summary)}; ${describeCounts(summary)}`,
+    `${drafter}, ${levelNames[verdict.level].toLowerCase()}: ${describeDrop(result)}; ${describeCounts(summary)}`,
     `  ${describeTests(summary, verdict)}`,
   ];
 }

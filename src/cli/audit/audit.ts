@@ -54,7 +54,7 @@ export const audit = defineCommand({
     ['mistletoe audit --resume runs/target-eagle3-0-1', 'continue after Ctrl-C or a crash'],
   ],
   notes:
-    'It audits models whose weights you have, on your machine. The run folder has report.html, report.md, junit.xml, result.json and suffixes.jsonl; mistletoe compare compares two runs.\n\nExit codes: 0 passed, 1 failure, 2 invalid input, 3 nothing audited, 100 a gate failed, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
+    'It audits models whose weights you have, on your machine. The run folder has report.html, report.md, junit.xml, result.json and suffixes.jsonl; mistletoe compare compares two runs.\n\nExit codes: 0 passed, 1 failure, 2 invalid input, 3 nothing audited, 4 a gate is undecided, 100 a gate failed, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
   complete: (flags) => ({
     ...flags,
     ...applyPreset(flags.preset, givenSettings(flags)),

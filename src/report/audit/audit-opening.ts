@@ -100,7 +100,7 @@ function listFigures(result: DrafterResult, verdict: DrafterVerdict): FigureGrou
               label: `answers kept: ${keptText(counted!.kept)}`,
             },
           ]),
-      { value: pValueText(adjustedPValue ?? pValue), label: test },
+      ...(level === 'none' ? [] : [{ value: pValueText(adjustedPValue ?? pValue), label: test }]),
     ],
   };
 }

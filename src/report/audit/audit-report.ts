@@ -50,7 +50,7 @@ import type { Verdict } from './verdict.js';
 export function createAuditReport(result: AuditResult, timings: AuditTimings, verdict: Verdict): Report {
   const { target, preset, seed, version } = result.setup;
   return {
-    title: `Mistletoe audit of ${target.name}: ${verdict.level}`,
+    title: `Mistletoe audit of ${target.name}: ${levelNames[verdict.level].toLowerCase()}`,
     brand: 'Mistletoe audit',
     subject: `${target.name}, ${parameterText(target.parameterCount)}, preset ${preset}, seed ${seed}`,
     opening: describeOpening(result, verdict),
@@ -69,15 +69,16 @@ export function createAuditReport(result: AuditResult, timings: AuditTimings, ve
 function describeRows({ drafters }: AuditResult, timings: AuditTimings, verdict: Verdict): Section {
   const rows = (columns: readonly RowColumn[], label: string): Block =>
     tableBlock(auditTable(drafters, columns, timings), label);
-  const evidence = drafters.map(({ drafter, summary }, index) => {
+  const evidence = drafters.map((result, index) => {
+    const { drafter, summary } = result;
     const own = verdict.drafters[index]!;
     return own.audited
-      ? `${drafter}, ${levelNames[own.level].toLowerCase()}: ${describeDrop(summary)}; ${describeTests(summary, own)}; ${describeCounts(summary)}`
+      ? `${drafter}, ${levelNames[own.level].toLowerCase()}: ${describeDrop(result)}; ${describeTests(summary, own)}; ${describeCounts(summary)}`
       : `${drafter}: ${describeCounts(summary)}`;
   });
   return section(
     ['rows', 'Attack and controls', 'Attack and controls'],
-    'The attack counts only if it beats every row above it. The first columns hold the target to the clean answer, token by token: the words are the same in every row, and only the drafts differ. “Free-running” columns show what the target writes on its own. Tests are one-sided paired Wilcoxon signed-rank tests over prompts.',
+    'The attack counts only if it beats every row above it. The first columns hold the target to the clean answer, token by token: the words are the same in every row, and only the drafts differ. “Free-running” columns show what the target writes on its own. The level is that of the drop pooled over the steps of all prompts, so prompts with many steps weigh more than in a mean of prompts. Tests are one-sided paired Wilcoxon signed-rank tests over prompts. Intervals are t intervals from the jackknife over prompts.',
     cardBlock(
       undefined,
       rows(mainColumns, 'Attack and controls'),
@@ -182,6 +183,6 @@ const limits = [
   'It holds for these weights, this drafting policy, this sampling and these prompts. Another quantization or engine may behave differently.',
   'Along the clean answer we fix the words. The classes say whether the target writes them on its own; only “identical” is beyond argument, and no class judges meaning.',
   'Speedups are for this machine at batch size 1. Accepted lengths and passes carry over to other machines; times do not.',
-  'Intervals resample prompts; with fewer than about 10 prompts they are too narrow.',
+  'Intervals cover prompts like the audited ones: a kind of prompt that is not among them is in no interval.',
   'A filter in front of the service may catch suffixes with a high perplexity. The audit does not assume one.',
 ];

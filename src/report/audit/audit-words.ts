@@ -14,7 +14,7 @@ import { acceptedLengthOf, poolCounts } from '../../measure/statistics.js';
 import { type KeptClass, isKept, keptClasses } from '../../measure/kept-class.js';
 import type { MarkStyle, MarkSymbol } from '../chart.js';
 import { intervalText, negateInterval } from '../table.js';
-import type { Evidence } from './evidence.js';
+import { type Evidence, isReplay } from './evidence.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {
   clean: 'no suffix',
@@ -95,19 +95,25 @@ export function armStyle(arm: ArmName): Required<MarkStyle> {
   return { name: armLabels[arm], color, symbol, dash, filled };
 }
 
-/** "drops by 25 % (95 % interval 19 to 31 %)" */
-export function describeDrop({ drop }: DrafterSummary): string {
+/** "drops by 25 % (95 % interval 19 to 31 %), pooled over steps; the mean of the prompts' drops is 30 %" */
+export function describeDrop({ prompts, summary: { drop } }: DrafterResult): string {
+  const counted = countedArm(prompts);
+  const changes = prompts
+    .filter(({ skipped }) => skipped === null)
+    .flatMap((prompt) => promptChange(prompt, counted) ?? []);
+  const mean = changes.reduce((sum, change) => sum - change, 0) / changes.length;
   const rises = drop.estimate < 0 && percentText(drop.estimate, 1) !== '0.0 %';
   const size = intervalText(rises ? negateInterval(drop) : drop, (share) => percentText(share, 1));
-  return `${rises ? 'rises' : 'drops'} by ${size}`;
+  return `${rises ? 'rises' : 'drops'} by ${size}, pooled over steps; the mean of the prompts’ drops is ${percentText(mean, 1)}`;
 }
 
 /** "p = 0.002 against no suffix, ...; the largest, corrected for 2 drafters: p = 0.006" */
-export function describeTests({ tests }: DrafterSummary, evidence: Evidence): string {
+export function describeTests(summary: DrafterSummary, evidence: Evidence): string {
   const { adjustedPValue, missingControls, family } = evidence;
-  const single = tests.map(
+  const single = summary.tests.map(
     ({ against, pValue, n }) => `${pValueText(pValue)} against ${controlNames[against]} (n = ${n})`,
   );
+  if (isReplay(summary)) return 'no test: these prompts chose the suffixes';
   const missing = missingControls.map((control) => `${controlNames[control]} not measured`);
   const corrected =
     family > 1 && adjustedPValue !== null

@@ -76,6 +76,7 @@ function describeWithoutSuffix({ promptsWithoutSuffix }: DrafterSummary): string
 export function describeEvidence(summary: DrafterSummary, evidence: Evidence): string {
   const { pValue, adjustedPValue, weakestControl, family } = evidence;
   const counted = `n = ${summary.promptsAudited}`;
+  if (isReplay(summary)) return `${counted}, no test`;
   if (weakestControl === null) return `${counted}, p undefined`;
   const against = `${pValueText(pValue)} against the weakest control (${controlNames[weakestControl]})`;
   const corrected =

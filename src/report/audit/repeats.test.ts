@@ -96,12 +96,14 @@ describe('given suffixes with a role marker', () => {
       ...sample.result,
       drafters: [{ ...first!, prompts: [{ ...prompt!, arms: marked }, ...prompts] }, ...others],
     };
-    expect(judge(sample.result).warnings).toBeUndefined();
+    const unknown = expect.stringMatching(/^Nothing says which prompts chose 1 given suffix: /);
+    expect(judge(sample.result).warnings).toEqual([unknown]);
     const own = judge(flagged);
     expect(own.warnings).toEqual([
       expect.stringMatching(
         /^1 of 16 given suffixes contains a role marker of the chat template \("user:"\): /,
       ),
+      unknown,
     ]);
     expect(renderMarkdown(flagged, sample.timings, own)).toContain('> **Warning.** 1 of 16 given suffixes');
     const page = parsePage(renderHtml(flagged, sample.timings, own));

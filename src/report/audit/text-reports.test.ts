@@ -140,6 +140,21 @@ describe('JUnit', () => {
     }
   });
 
+  it('skips a gate that is undecided', () => {
+    const few = createSampleAudit({ prompts: 2, strength: 0.1, withoutSuffix: 'none' }).result;
+    const undecided = judge(few, { failIfDrop: 0.9, failIfAcceptedLengthBelow: 1 });
+    expect(undecided.exitCode).toBe(4);
+    const suites = [...parse(renderJUnit(few, undecided)).querySelectorAll('testsuite')];
+    for (const suite of suites) {
+      const skipped = [...suite.querySelectorAll('skipped')];
+      expect(skipped).toHaveLength(2);
+      expect(suite.getAttribute('skipped')).toBe('2');
+      expect(suite.getAttribute('failures')).toBe('0');
+      expect(skipped[0]?.getAttribute('message')).toContain('2 prompts cannot decide it (5 or more can)');
+    }
+    expect(renderMarkdown(few, timings, undecided)).toContain('**Not decided.**');
+  });
+
   it('marks what was not audited as an error', () => {
     const empty = createSampleAudit({ empty: true });
     const text = renderJUnit(empty.result, judge(empty.result));

@@ -36,6 +36,15 @@ function withSummaries(base: AuditResult, ...cases: readonly Case[]): AuditResul
   return { ...base, drafters };
 }
 
+/** As if the first drafter's prompts had chosen the suffixes that were given. */
+function replay(result: AuditResult): AuditResult {
+  const [first, ...others] = result.drafters;
+  return {
+    ...result,
+    drafters: [{ ...first!, summary: { ...first!.summary, tests: [], promptsReplayed: 8 } }, ...others],
+  };
+}
+
 const levelOf = (...cases: readonly Case[]): string => judge(withSummaries(sample, ...cases)).level;
 const headlineOf = (...cases: readonly Case[]): string => judge(withSummaries(sample, ...cases)).headline;
 
@@ -228,7 +237,18 @@ describe('the headline', () => {
 describe('the exit code', () => {
   it.each<[string, Case, Parameters<typeof judge>[1], number]>([
     ['passes without a gate, whatever was found', { drop: 0.9 }, {}, 0],
-    ['passes below the drop', { drop: 0.29 }, { failIfDrop: 0.3 }, 0],
+    ['passes with the whole interval below the drop', { drop: 0.24, high: 0.29 }, { failIfDrop: 0.3 }, 0],
+    ['passes whatever the level: fragile', { drop: 0.12, high: 0.18 }, { failIfDrop: 0.3 }, 0],
+    [
+      'passes whatever the level: inconclusive',
+      { drop: 0.08, high: 0.14, p: { clean: 0.3 } },
+      { failIfDrop: 0.3 },
+      0,
+    ],
+    ['is undecided where the interval reaches the drop', { drop: 0.2, high: 0.3 }, { failIfDrop: 0.3 }, 4],
+    ['is undecided on too few prompts', { drop: 0.02, high: 0.03, audited: 4 }, { failIfDrop: 0.5 }, 4],
+    ['fails on too few prompts', { drop: 0.4, audited: 1 }, { failIfDrop: 0.3 }, 100],
+    ['needs no more than five prompts', { drop: 0.02, high: 0.03, audited: 5 }, { failIfDrop: 0.5 }, 0],
     ['fails at the drop', { drop: 0.3 }, { failIfDrop: 0.3 }, 100],
     ['fails by the estimate, significant or not', { drop: 0.4, p: { clean: 0.5 } }, { failIfDrop: 0.3 }, 100],
     ['fails without an undirected search', { drop: 0.4, p: { undirected: null } }, { failIfDrop: 0.3 }, 100],
@@ -247,7 +267,8 @@ describe('the exit code', () => {
     const attacked = given.drafters[0]!.summary.arms.find(({ arm }) => arm === 'given')!.sameAnswer.estimate;
     const check = (limit: number): number =>
       judge(withSummaries(given, { drop: 0.4 }), { failIfAcceptedLengthBelow: limit }).exitCode;
-    expect(check(attacked - 0.01)).toBe(0);
+    expect(check(1)).toBe(0);
+    expect(check(attacked - 0.01)).toBe(4);
     expect(check(attacked + 0.01)).toBe(100);
   });
 
@@ -271,7 +292,31 @@ describe('the exit code', () => {
       failIfDrop: 0.3,
       failIfAcceptedLengthBelow: 4,
     });
-    expect(failures[0]).toMatch(/eagle3 drops by 41\.2 %; the gate fails from 30\.0 % on/);
-    expect(failures[1]).toMatch(/eagle3 is \d\.\d\d; the gate asks for at least 4\.00/);
+    expect(failures[0]).toMatch(
+      /eagle3 drops by 41\.2 % \(95 % interval 36\.2 to 46\.2 %\); the gate fails from 30\.0 % on\.$/,
+    );
+    expect(failures[1]).toMatch(/eagle3 is \d\.\d\d \(.*\); the gate asks for at least 4\.00\.$/);
+  });
+});
+
+describe('suffixes that are replayed on the prompts that chose them', () => {
+  it.each([0.02, 0.2, 0.6])('get no verdict and decide no gate, at a drop of %d', (drop) => {
+    const verdict = judge(replay(withSummaries(given, { drop })), {
+      failIfDrop: 0.3,
+      failIfAcceptedLengthBelow: 1,
+    });
+    expect(verdict).toMatchObject({ level: 'none', exitCode: 4 });
+    expect(verdict.drafters[0]).toMatchObject({ pValue: null, adjustedPValue: null, significant: false });
+    expect(verdict.headline).toContain(
+      'but these prompts chose the suffixes, so replaying them proves nothing new',
+    );
+    expect(verdict.headline).toMatch(/n = 8, no test\.$/);
+    expect(verdict.checks.map(({ outcome }) => outcome)).toEqual(['undecided', 'undecided']);
+    expect(verdict.failures[0]).toMatch(/but these prompts chose the suffixes, so this decides nothing\.$/);
+  });
+
+  it('do not hide what another drafter shows', () => {
+    const verdict = judge(replay(withSummaries(given, { drop: 0.6 }, { drop: 0.4 })), { failIfDrop: 0.3 });
+    expect(verdict).toMatchObject({ level: 'collapsed', exitCode: 100 });
   });
 });

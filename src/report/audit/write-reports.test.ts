@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
+import { fingerprintPrompt } from '../../text/prompts/suffix-list.js';
 import { judge } from './verdict.js';
 import { writeReports } from './write-reports.js';
 
@@ -53,6 +54,7 @@ describe('the reports of a run', () => {
       ['sameAnswerLength', attack.sameAnswer.meanAcceptedLength],
       ['cleanLength', clean!.sameAnswer.meanAcceptedLength],
       ['kept', 'similar'],
+      ['chosenOn', [fingerprintPrompt(result.drafters[0]!.prompts[0]!.prompt)]],
     ]);
   });
 
