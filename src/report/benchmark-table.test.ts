@@ -43,6 +43,10 @@ const answers = ({ speculativeMs, ...rest }: Pair): RequestRecord[] => [
   }),
 ];
 
+/** One prompt for each time. */
+const times = (...all: readonly number[]): Pair[] =>
+  all.map((speculativeMs, index) => ({ promptId: `p${index}`, speculativeMs }));
+
 function format(
   pairs: readonly Pair[],
   changes: Partial<BenchmarkResult> = {},
@@ -62,10 +66,7 @@ function format(
 }
 
 describe('a benchmark as Markdown', () => {
-  const text = format([
-    { promptId: 'a', speculativeMs: 500 },
-    { promptId: 'b', speculativeMs: 500 },
-  ]);
+  const text = format(times(500, 500, 500, 500, 500));
 
   it('has a row for plain decoding and one for each system, and says what is counted', () => {
     const [header, rule, plain, eagle3] = text.split('\n');
@@ -73,11 +74,11 @@ describe('a benchmark as Markdown', () => {
     expect(rule).toMatch(/^(\| -+:? )+\|$/);
     const cells = (line = '') => line.split('|').map((cell) => cell.trim());
     expect(cells(plain).slice(1, -1)).toEqual([
-      ...['code', 'plain', 'none', '2', '1', '1'],
+      ...['code', 'plain', 'none', '5', '1', '1'],
       ...['10.0', '10.0', '1x', ''],
     ]);
     expect(cells(eagle3).slice(1, -1)).toEqual([
-      ...['code', 'eagle3', 'chain:4', '2', '5.00 (5.00 to 5.00)', '5.00'],
+      ...['code', 'eagle3', 'chain:4', '5', '5.00 (5.00 to 5.00)', '5.00'],
       ...['10.0', '20.0', '2.00x (2.00 to 2.00x)', '25 % / 50 % / 25 %'],
     ]);
     expect(
@@ -95,7 +96,6 @@ describe('a benchmark as Markdown', () => {
     expect(text).toContain(
       'Machine: Abacus 3000, 4 cores, 2 threads, Linux x64, Node v20.1.0, Mistletoe 0.1.0.',
     );
-    expect(text).toContain('fewer than 10 prompts');
   });
 
   it('names the GPU and the type where one computed', () => {
@@ -111,17 +111,11 @@ describe('a benchmark as Markdown', () => {
 
   it('says where speculation pays, where it does not and where it is open', () => {
     expect(text).toContain('Speculation pays in every row.');
-    const losing = format([
-      { promptId: 'a', speculativeMs: 2000 },
-      { promptId: 'b', speculativeMs: 2000 },
-    ]);
+    const losing = format(times(2000, 2000, 2000, 2000, 2000));
     expect(losing).toContain(
       'Speculation does not pay, it is slower than plain: eagle3 chain:4 on code (0.50x).',
     );
-    const open = format([
-      { promptId: 'a', speculativeMs: 2000 },
-      { promptId: 'b', speculativeMs: 500 },
-    ]);
+    const open = format(times(2000, 500, 2000, 500, 2000, 500));
     expect(open).toContain('No clear gain, the interval holds 1x: eagle3 chain:4 on code (0.80x).');
     expect(open).not.toContain('pays in every row');
   });
@@ -152,10 +146,12 @@ describe('a benchmark as Markdown', () => {
     expect(text).not.toContain('0 was expected');
   });
 
-  it('gives one prompt no interval and draws no conclusion from it', () => {
-    const one = format([{ promptId: 'a', speculativeMs: 500 }]);
-    expect(one).toMatch(/\| +2\.00x \|/);
-    expect(one).not.toMatch(/Speculation|No clear gain/);
+  it('gives four prompts no interval and draws no conclusion from them', () => {
+    const few = format(times(500, 400, 600, 500));
+    expect(few).toMatch(/\| +2\.00x \|/);
+    expect(few).not.toMatch(/Speculation|No clear gain/);
+    expect(few).toContain('With fewer than 5 prompts there is no interval.');
+    expect(text).not.toContain('there is no interval');
   });
 
   it('shows categories side by side where there are several', () => {

@@ -69,7 +69,7 @@ describe('mistletoe compare', () => {
     const few = [finishedRun({ strength: 0.2 }), finishedRun({ strength: 0.7 })];
     const worse = await compare(...few, '--fail-if-worse', '0.1');
     expect(worse.code).toBe(4);
-    expect(worse.out).toMatch(/^Too few prompts\. 8 prompts, of which 7 changed, are too few to decide/m);
+    expect(worse.out).toMatch(/^Not decided\. 8 prompts, of which 7 changed, are too few to decide/m);
     expect((await compare(strong, weak, '--fail-if-worse', '0.1')).code).toBe(0);
   });
 
