@@ -19,7 +19,7 @@ describe('jackknifeInterval', () => {
     const deviation = Math.sqrt(28 / 6);
     const { estimate, low, high, n } = jackknifeInterval(samples, mean);
     expect({ estimate, n }).toEqual({ estimate: 4, n: 7 });
-    expect(high).toBeCloseTo(4 + ((studentQuantile(5) + 8 / 7) * deviation) / Math.sqrt(7), 10);
+    expect(high).toBeCloseTo(4 + ((studentQuantile(5) + 12 / 7) * deviation) / Math.sqrt(7), 10);
     expect(low).toBeCloseTo(8 - high, 10);
   });
 
@@ -34,18 +34,6 @@ describe('jackknifeInterval', () => {
       expect(ratio).toBeGreaterThan(0.98);
       expect(ratio).toBeLessThan(1.05);
     }
-  });
-
-  it('is longer on the side of the longer tail', () => {
-    const samples = [1, 1.1, 0.9, 1, 1.2, 6];
-    const { estimate, low, high } = jackknifeInterval(samples, mean);
-    expect(high - estimate).toBeGreaterThan(1.5 * (estimate - low));
-    const mirrored = jackknifeInterval(
-      samples.map((value) => -value),
-      mean,
-    );
-    expect(mirrored.low).toBeCloseTo(-high, 12);
-    expect(mirrored.high).toBeCloseTo(-low, 12);
   });
 
   it('collapses to the estimate where there is one sample, or where all are alike', () => {
@@ -168,6 +156,6 @@ describe('the interval of a drop, over audits simulated from recorded ones', () 
 
   it.each([5, 7, 10, 24])('rarely ends below a true drop of a tenth with %i prompts', (n) => {
     const shares = audits.map(({ outcomes }) => simulate(scaleDrop(outcomes, 0.1), n).below);
-    expect(mean(shares)).toBeLessThan(0.035);
+    expect(mean(shares)).toBeLessThan(0.03);
   });
 });

@@ -260,10 +260,10 @@ export const mutations = [
     tests: ['src/measure/holm.test.ts'],
   },
   {
-    name: 'the longer arm of an interval is on the wrong side',
+    name: 'an interval makes no allowance for few prompts',
     file: 'src/measure/statistics.ts',
-    search: 'low: estimate - arm(-skewness), high: estimate + arm(skewness)',
-    replace: 'low: estimate - arm(skewness), high: estimate + arm(-skewness)',
+    search: '(studentQuantile(Math.max(1, n - 2)) + tailAllowance / n)',
+    replace: '1.96',
     tests: ['src/measure/interval.test.ts'],
   },
   // audit
