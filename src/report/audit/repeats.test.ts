@@ -96,7 +96,7 @@ describe('given suffixes with a role marker', () => {
       ...sample.result,
       drafters: [{ ...first!, prompts: [{ ...prompt!, arms: marked }, ...prompts] }, ...others],
     };
-    const unknown = expect.stringMatching(/^Nothing says which prompts chose 1 given suffix: /);
+    const unknown: unknown = expect.stringMatching(/^Nothing says which prompts chose 1 given suffix: /);
     expect(judge(sample.result).warnings).toEqual([unknown]);
     const own = judge(flagged);
     expect(own.warnings).toEqual([
