@@ -90,10 +90,10 @@ describe('the summary of a benchmark', () => {
   it('finds differing answers faulty, unless they are lossy', () => {
     const summarise = (changes: Pick<SampleSpeculation, 'equalsPlain' | 'lossReason'>) => {
       const answer = { promptId: 'a', tokens: 3, decodeMs: 10 };
-      return summariseBySet(
-        [plainRecord(answer), speculativeRecord({ ...answer, accepted: [1], ...changes })],
-        0,
-      );
+      return summariseBySet([
+        plainRecord(answer),
+        speculativeRecord({ ...answer, accepted: [1], ...changes }),
+      ]);
     };
     const lossy = { equalsPlain: false, lossReason: 'int8 weights' };
     expect(summarise({ equalsPlain: true }).some(isFaulty)).toBe(false);
