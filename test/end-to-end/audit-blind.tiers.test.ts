@@ -1,15 +1,15 @@
 /**
- * What must not be called fragile: a blind search in the place of the attack, a random suffix, the clean prompt again.
- * Seeded audits of a tiny pair, through the real search, the real scores, the summary and the verdict. The verdict's tests
- * allow an error in 5 % of audits; blind searches are compared with blind searches of the same effort, so that the minimum
- * over many candidates buys them nothing.
+ * What must not be called fragile: an undirected search in the place of the attack, a random suffix, the clean prompt
+ * again. Seeded audits of a tiny pair, through the real search, the real scores, the summary and the verdict. The verdict's
+ * tests allow an error in 5 % of audits; undirected searches are compared with others of exactly their effort, so that the
+ * minimum over many candidates buys them nothing.
  */
 import { afterAll, expect, it } from 'vitest';
 import { listAllowedTokens } from '../../src/audit/arms/controls.js';
 import type { ArmName, ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
 import { randomSuffix } from '../../src/audit/search/candidates.js';
 import { searchSuffix } from '../../src/audit/search/search.js';
-import type { Scored } from '../../src/audit/search/search-problem.js';
+import type { Scored, SearchEffort } from '../../src/audit/search/search-problem.js';
 import { summariseDrafter } from '../../src/audit/summary.js';
 import { createRandom } from '../../src/core/random.js';
 import { createSampleAudit } from '../support/report/sample-audit.js';
@@ -48,14 +48,24 @@ async function openSubject(audits: TinyAudits): Promise<BlindSubject> {
   return { allowed, prompts };
 }
 
-async function searchBlindly({ scorer }: ScorerParts, allowed: Int32Array, seed: string): Promise<Measured> {
+interface Undirected {
+  readonly best: Measured;
+  readonly effort: SearchEffort;
+}
+
+async function searchUndirected(
+  { scorer }: ScorerParts,
+  allowed: Int32Array,
+  seed: string,
+  match?: SearchEffort,
+): Promise<Undirected> {
   const random = createRandom(seed, 'blind');
   const draw = (): number[] => randomSuffix(allowed, tinySettings.suffixLength, random);
-  const { finalists } = await searchSuffix(
-    { scorer, allowed, starts: [draw(), draw()], random },
-    { ...searched, searchMode: 'undirected' },
+  const { finalists, scoredCandidates } = await searchSuffix(
+    { scorer, allowed, starts: [draw(), draw()], random, match },
+    { ...searched, searchMode: 'unguided' },
   );
-  return finalists[0]!;
+  return { best: finalists[0]!, effort: { scoredCandidates, decodedSuffixes: finalists.length } };
 }
 
 /** The accepted lengths of four random suffixes, in one pass. */
@@ -80,7 +90,7 @@ function rowOf(arm: ArmName, repeat: number, { length, divergence }: Measured): 
   return { ...sampleArm, arm, repeat, sameAnswer, preservation: { ...sampleArm.preservation, divergence } };
 }
 
-const impostors = ['a blind search', 'a random suffix', 'the clean prompt again'] as const;
+const impostors = ['an undirected search', 'a random suffix', 'the clean prompt again'] as const;
 
 /** One audit for each impostor in the place of the attack; all share the controls. */
 async function auditImpostors(
@@ -91,13 +101,16 @@ async function auditImpostors(
   for (const [index, { part, clean }] of prompts.entries()) {
     const seed = `${repetition}/${index}`;
     const [first, second, fluent, impostor] = await drawRandom(part, allowed, seed);
-    const attacks = [await searchBlindly(part, allowed, `${seed}/attack`), impostor!, clean];
+    const search = await searchUndirected(part, allowed, `${seed}/attack`);
+    const control = await searchUndirected(part, allowed, `${seed}/control`, search.effort);
+    expect(control.effort).toEqual(search.effort);
+    const attacks = [search.best, impostor!, clean];
     const controls = [
       rowOf('clean', 1, clean),
       rowOf('random', 1, first!),
       rowOf('random', 2, second!),
       rowOf('fluent', 1, fluent!),
-      rowOf('undirected', 1, await searchBlindly(part, allowed, `${seed}/control`)),
+      rowOf('undirected', 1, control.best),
     ];
     attacks.forEach((attack, place) => {
       results[place]!.push({
@@ -123,17 +136,17 @@ const { first, repetitions } = byTier({
 it(`${impostors.join(', ')}: not called fragile in more than 5 % of ${repetitions} audits`, async () => {
   const subject = await openSubject(audits);
   const wrong = impostors.map(() => 0);
-  let blindDrops = 0;
+  let undirectedDrops = 0;
   for (let repetition = first; repetition < first + repetitions; repetition++) {
     const results = await auditImpostors(subject, repetition);
     results.forEach((result, place) => {
       const { level } = judge(result);
       if (level === 'fragile' || level === 'collapsed') wrong[place]! += 1;
     });
-    if (results[0]!.drafters[0]!.summary.drop.estimate >= 0.1) blindDrops += 1;
+    if (results[0]!.drafters[0]!.summary.drop.estimate >= 0.1) undirectedDrops += 1;
   }
   for (const [place, name] of impostors.entries())
     expect(wrong[place], name).toBeLessThanOrEqual(0.05 * repetitions);
-  // The test would show nothing if blind searches did not shorten drafts: they do, by more than the verdict requires.
-  expect(blindDrops).toBeGreaterThan(repetitions / 2);
+  // The test would show nothing if undirected searches did not shorten drafts: they do, by more than the verdict requires.
+  expect(undirectedDrops).toBeGreaterThan(repetitions / 2);
 });

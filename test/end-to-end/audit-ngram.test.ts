@@ -34,7 +34,7 @@ describe('an audit of ngram', () => {
     const objectives = result.drafters.map(({ prompts }) =>
       prompts.flatMap(({ traces }) => traces.map(({ arm, objective }) => `${arm} ${objective}`)),
     );
-    const each = (objective: string): string[] => ['undirected undirected', `attack ${objective}`];
+    const each = (objective: string): string[] => [`attack ${objective}`, 'undirected blind'];
     expect(objectives).toEqual([
       [...each('accepted-length'), ...each('accepted-length')],
       [...each('margin'), ...each('margin')],

@@ -6,7 +6,7 @@ import type { AuditPlan } from '../../src/audit/audit-request.js';
 import { createRequest } from '../../src/audit/audit-request.js';
 import type { AuditEvents } from '../../src/audit/units/audit-unit.js';
 import type { PhaseTimes } from '../../src/audit/arms/phase-clock.js';
-import type { AuditResult } from '../../src/audit/result.js';
+import type { ArmName, AuditResult } from '../../src/audit/result.js';
 import { generateText } from '../../src/decode/target.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { rebuildResult, startAudit } from '../../src/audit/run-audit.js';
@@ -44,8 +44,8 @@ describe('an audit', () => {
       expect(summary.promptsAudited).toBe(2);
       for (const prompt of prompts) {
         expect(prompt.arms.map(({ arm }) => arm)).toEqual([
-          ...['clean', 'clean-again', 'random', 'random', 'fluent', 'undirected'],
-          ...['preservation-only', 'unprojected', 'attack'],
+          ...['clean', 'clean-again', 'random', 'random', 'fluent'],
+          ...['preservation-only', 'unprojected', 'attack', 'undirected'],
         ]);
         const [clean, again] = prompt.arms;
         expect(again!.answer).toEqual(clean!.answer);
@@ -72,6 +72,26 @@ describe('an audit', () => {
     expect(universal.map(({ trained }) => trained.n)).toEqual([2, 2]);
     await expectSuffixTexts(result);
   });
+
+  it.each(['gradient', 'random'] as const)(
+    'spends as much on each undirected search as on its attack (%s)',
+    async (search) => {
+      for (const [seed, more] of [{ merges: 4 }, { starts: 4, patience: 1 }].entries()) {
+        const settings = { ...briefSettings, ...short, search, steps: 4, finalists: 3, repeats: 2, ...more };
+        const result = await audits.complete(audits.plan([medusa], ['abcdefgh'], { settings, seed }));
+        for (const { traces } of result.drafters.flatMap(({ prompts }) => prompts)) {
+          const effortsOf = (name: ArmName): number[][] =>
+            traces
+              .filter(({ arm }) => arm === name)
+              .map(({ repeat, scoredCandidates, decodedSuffixes }) => [
+                ...[repeat, scoredCandidates, decodedSuffixes],
+              ]);
+          expect(effortsOf('undirected')).toEqual(effortsOf('attack'));
+          expect(effortsOf('attack')).toHaveLength(2);
+        }
+      }
+    },
+  );
 
   it('records where the time of each row went, and none of it in the result', async () => {
     const folder = audits.freshFolder();

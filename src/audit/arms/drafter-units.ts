@@ -26,9 +26,10 @@ export function armKeys(
     return [...controls, ...times('given', givenFor(suffixes, drafterId, promptId).length)];
   return [
     ...controls,
-    ...times('undirected', settings.repeats),
     ...(settings.controlSearches ? [...times('preservation-only', 1), ...times('unprojected', 1)] : []),
     ...times('attack', settings.repeats),
+    // Behind the attack, whose effort it matches.
+    ...times('undirected', settings.repeats),
   ];
 }
 

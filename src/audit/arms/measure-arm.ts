@@ -29,7 +29,7 @@ import type {
   PreservationMeasures,
 } from '../result.js';
 import type { Scorer } from '../search/scoring.js';
-import type { KeepBounds } from '../search/search-problem.js';
+import type { KeepBounds, SearchEffort } from '../search/search-problem.js';
 import type { AuditSettings } from '../settings.js';
 import { type AuditPrompt, joinPrompt, suffixText } from './audit-prompt.js';
 import { type ArmTiming, PhaseClock } from './phase-clock.js';
@@ -114,6 +114,8 @@ export interface ArmSetup extends DecodeSetup {
 export interface ArmKey {
   readonly arm: ArmName;
   readonly repeat: number;
+  /** Of an undirected search: what the attack spent. */
+  readonly effort?: SearchEffort;
 }
 
 const timedArms: readonly ArmName[] = ['clean', 'clean-again', 'attack', 'given'];

@@ -17,7 +17,7 @@ import { formatProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';
 import type { SearchMode, SearchOutcome, SearchSettings } from '../search/search-problem.js';
-import { attackSearch } from '../settings.js';
+import { type AuditSettings, attackSearch } from '../settings.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly clock: PhaseClock;
@@ -34,12 +34,20 @@ export interface ArmOutcome extends ArmMeasure {
 }
 
 /** How the search of an arm differs from the attack's. */
-const searches: Readonly<Record<SearchedArm, Partial<SearchSettings>>> = {
-  attack: {},
-  unprojected: { projection: { kind: 'none' }, searchMode: 'degradation' },
-  'preservation-only': { searchMode: 'preservation' },
-  undirected: { searchMode: 'undirected' },
-};
+function searchOf(arm: SearchedArm, settings: AuditSettings): SearchSettings {
+  const attack = attackSearch(settings);
+  switch (arm) {
+    case 'attack':
+      return attack;
+    case 'unprojected':
+      return { ...attack, projection: { kind: 'none' } };
+    case 'preservation-only':
+      return { ...attack, searchMode: 'preservation' };
+    case 'undirected':
+      // A control lacks what guides the attack: the gradient or, where that draws at random too, the objective.
+      return { ...attack, searchMode: settings.search === 'random' ? 'blind' : 'unguided' };
+  }
+}
 
 /** Undefined if the prompt has no such arm. */
 export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcome | undefined> {
@@ -72,7 +80,7 @@ async function searchArm(
   key: ArmKey & { readonly arm: SearchedArm },
 ): Promise<ArmOutcome> {
   const { settings, seed, unit, allowed, scorer, clock } = audit;
-  const search = { ...attackSearch(settings), ...searches[key.arm] };
+  const search = searchOf(key.arm, settings);
   // Directed and undirected searches start from the same suffixes.
   const starting = createRandom(seed, 'starts', unit, String(key.repeat));
   const starts = await drawStarts(audit.target, audit.prompt, allowed, settings, starting);
@@ -84,6 +92,7 @@ async function searchArm(
       random: createRandom(seed, 'search', unit, key.arm, String(key.repeat)),
       onStep: (point) => audit.onStep?.(key, point),
       signal: audit.signal,
+      match: key.effort,
     },
     search,
   );

@@ -67,11 +67,17 @@ export interface SearchSettings extends KeepBounds {
   readonly finalists: number;
   /** Steps without gain before the search continues from another suffix. */
   readonly patience: number;
-  /** Maximizes degradation (with gradients, or `unguided`), preservation, or random numbers. */
   readonly searchMode: SearchMode;
 }
 
-export type SearchMode = 'degradation' | 'unguided' | 'preservation' | 'undirected';
+/**
+ * What proposes changes and what a search keeps.
+ * degradation: gradients; what raises the objective
+ * preservation: gradients; what lowers the divergence
+ * unguided: random changes; what raises the objective
+ * blind: random changes; random ones
+ */
+export type SearchMode = 'degradation' | 'preservation' | 'unguided' | 'blind';
 
 export interface SuffixScorer {
   readonly answerLength: number;
@@ -85,12 +91,20 @@ export interface SuffixScorer {
   keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<readonly boolean[]>;
 }
 
+/** What a search spends. */
+export interface SearchEffort {
+  readonly scoredCandidates: number;
+  readonly decodedSuffixes: number;
+}
+
 export interface SearchProblem {
   readonly scorer: SuffixScorer;
   readonly allowed: Int32Array;
   /** The search starts from the best. */
   readonly starts: readonly (readonly number[])[];
   readonly random: Random;
+  /** Of the search that this one is a control of: it scores exactly as many candidates, in as many steps. */
+  readonly match?: SearchEffort | undefined;
   readonly onStep?: ((point: TracePoint) => void) | undefined;
   /** Once aborted, the next step throws its reason. */
   readonly signal?: AbortSignal | undefined;

@@ -7,7 +7,7 @@ import { joinPrompt, suffixText } from '../arms/audit-prompt.js';
 import { type Candidate, keyOf, randomSuffix, rankTokens } from './candidates.js';
 import type { Projection } from './projection.js';
 import { searchSuffix } from './search.js';
-import type { Scored, SearchOutcome, SearchSettings, SuffixScorer } from './search-problem.js';
+import type { Scored, SearchEffort, SearchOutcome, SearchSettings, SuffixScorer } from './search-problem.js';
 
 const settings: SearchSettings = {
   ...tinySettings,
@@ -18,6 +18,11 @@ const settings: SearchSettings = {
   projection: { kind: 'direction', weight: 2 },
   searchMode: 'degradation',
 };
+
+const effortOf = ({ scoredCandidates, finalists }: SearchOutcome): SearchEffort => ({
+  scoredCandidates,
+  decodedSuffixes: finalists.length,
+});
 
 describe('the search on a tiny target', () => {
   const audits = new TinyAudits();
@@ -35,7 +40,11 @@ describe('the search on a tiny target', () => {
     readonly scored: readonly Scored[];
   }
 
-  async function search(changes: Partial<SearchSettings> = {}, seed = 1): Promise<Watched> {
+  async function search(
+    changes: Partial<SearchSettings> = {},
+    seed = 1,
+    match?: SearchOutcome,
+  ): Promise<Watched> {
     const scored: Scored[] = [];
     const { scorer } = parts;
     const watched: SuffixScorer = {
@@ -51,7 +60,7 @@ describe('the search on a tiny target', () => {
     const random = createRandom(seed, 'search');
     const starts = [randomSuffix(allowed, tinySettings.suffixLength, random)];
     const outcome = await searchSuffix(
-      { scorer: watched, allowed, starts, random },
+      { scorer: watched, allowed, starts, random, ...(match && { match: effortOf(match) }) },
       { ...settings, ...changes },
     );
     return { outcome, scored };
@@ -77,12 +86,12 @@ describe('the search on a tiny target', () => {
     },
   );
 
-  it('undirected asks for no gradient and scores as many candidates', async () => {
+  it('unguided asks for no gradient, and its draws are its own', async () => {
     const { scorer } = parts;
     const blind: SuffixScorer = {
       ...{ answerLength: scorer.answerLength },
       score: (base, candidates) => scorer.score(base, candidates),
-      rankTokens: () => Promise.reject(new Error('An undirected search has no gradient.')),
+      rankTokens: () => Promise.reject(new Error('An unguided search has no gradient.')),
       keepRoundTrips: (suffixes) => scorer.keepRoundTrips(suffixes),
     };
     const random = createRandom(1, 'blind');
@@ -90,14 +99,22 @@ describe('the search on a tiny target', () => {
     const run = (seed: number) =>
       searchSuffix(
         { scorer: blind, allowed, starts, random: createRandom(seed, 'blind') },
-        { ...settings, searchMode: 'undirected' },
+        { ...settings, searchMode: 'unguided' },
       );
     const [outcome, again, other] = [await run(1), await run(1), await run(2)];
     expect(again).toEqual(outcome);
     expect(other).not.toEqual(outcome);
-    const { outcome: directed } = await search();
-    expect(outcome.scoredCandidates).toBeGreaterThan(0.7 * directed.scoredCandidates);
-    expect(outcome.scoredCandidates).toBeLessThan(1.4 * directed.scoredCandidates);
+  });
+
+  it.each(['unguided', 'blind'] as const)('%s scores exactly as many, each once', async (searchMode) => {
+    for (const changes of [{ merges: 5 }, { merges: 1, moves: 1 }, { epsilon: 0.02 }, { topTokens: 1 }]) {
+      const { outcome: attack } = await search(changes);
+      const { outcome, scored } = await search({ ...changes, searchMode }, 2, attack);
+      expect(outcome.scoredCandidates).toBe(attack.scoredCandidates);
+      expect(new Set(scored.map(({ suffixIds }) => keyOf(suffixIds))).size).toBe(outcome.scoredCandidates);
+      expect(outcome.finalists.length).toBeGreaterThanOrEqual(attack.finalists.length);
+      expect(outcome.trace).toHaveLength(settings.steps);
+    }
   });
 
   it('tries no suffix twice, and only allowed tokens', async () => {
@@ -233,20 +250,61 @@ describe('what a search hands on', () => {
     }
   });
 
-  it('is chosen by the same rule in an undirected search, which does not follow the objective', async () => {
+  it('is chosen by the same rule in a blind search, which does not follow the objective', async () => {
     const worth = (ids: readonly number[]): Partial<Scored> => ({
       degradation: total(ids),
       length: 20 - total(ids),
     });
-    const { finalists, trace } = await run(worth, { searchMode: 'undirected', steps: 4 });
+    const { finalists, trace } = await run(worth, { searchMode: 'blind', steps: 4 });
     const lengths = finalists.map(({ length }) => length);
     expect(lengths).toEqual([...lengths].sort((left, right) => left - right));
     // With the objective turned around it takes the very same way.
     const turned = await run((ids) => ({ ...worth(ids), degradation: -total(ids) }), {
-      ...{ searchMode: 'undirected', steps: 4 },
+      ...{ searchMode: 'blind', steps: 4 },
     });
     expect(turned.trace.map(({ degradation }) => -degradation)).toEqual(
       trace.map(({ degradation }) => degradation),
     );
+  });
+});
+
+describe('a control that matches the effort of another search', () => {
+  // 27 suffixes; those that begin with 4 are inside the bounds.
+  const worth = (ids: readonly number[]): Partial<Scored> => ({
+    ...{ degradation: -total(ids), length: total(ids), divergence: ids[0] === 4 ? 0 : 9 },
+  });
+  const run = (match: SearchEffort, changes: Partial<SearchSettings> = {}) =>
+    searchSuffix(
+      {
+        ...{ scorer: plainScorer(worth), match, allowed: allowedThree },
+        ...{ starts: [[5, 5, 5]], random: createRandom(3) },
+      },
+      { ...settings, steps: 6, candidates: 2, moves: 1, merges: 1, searchMode: 'unguided', ...changes },
+    );
+
+  it.each([1, 2, 7, 13])('scores %i suffixes, in the steps that it has', async (scoredCandidates) => {
+    const outcome = await run({ scoredCandidates, decodedSuffixes: 0 });
+    expect(outcome.scoredCandidates).toBe(scoredCandidates);
+    expect(outcome.trace).toHaveLength(6);
+  });
+
+  it('takes more steps where the changes around its suffixes are used up', async () => {
+    const { scoredCandidates, trace } = await run({ scoredCandidates: 20, decodedSuffixes: 0 });
+    expect(scoredCandidates).toBe(20);
+    expect(trace.length).toBeGreaterThan(6);
+  });
+
+  it('goes on until it has as many finalists, up to twice the effort', async () => {
+    const few = await run({ scoredCandidates: 6, decodedSuffixes: 0 });
+    const wanted = few.finalists.length + 1;
+    const more = await run({ scoredCandidates: 6, decodedSuffixes: wanted });
+    expect(more.finalists.length).toBeGreaterThanOrEqual(wanted);
+    expect(more.scoredCandidates).toBeLessThan(14);
+  });
+
+  it('ends where no suffix is left to try', async () => {
+    const outcome = await run({ scoredCandidates: 1000, decodedSuffixes: 4 });
+    expect(outcome.scoredCandidates).toBeLessThanOrEqual(27);
+    expect(outcome.finalists[0]!.suffixIds).toEqual([4, 4, 4]);
   });
 });

@@ -3,8 +3,7 @@
  * target's directions projected out, score the most promising changes, veto those that move the target too far,
  * continue from the best. A suffix outside the bounds first returns inside. One pass gives objective, divergence,
  * whether the target follows the clean answer, and the accepted length along it; only finalists are decoded.
- * `unguided`: random changes instead of gradients, for drafters without a graph. `undirected`: random numbers instead
- * of gradient and objective with the same effort, to measure what trying alone reaches.
+ * Searches without gradients draw their changes at random (`unguided`), or their choices too (`blind`).
  */
 import type { Random } from '../../core/random.js';
 import type { TracePoint } from '../result.js';
@@ -18,11 +17,15 @@ import {
   rankTokens,
   type SearchDirection,
 } from './candidates.js';
-import type { Scored, SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
+import type { Scored, SearchEffort, SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
 import { isInside, violationOf } from './search-problem.js';
 
 /** Tried suffixes, the best within the bounds, and those to continue from. */
 const maxWaiting = 16;
+/** Of a step that misses its share of the effort because all changes were tried before or do not survive as text. */
+const maxTries = 32;
+
+type Found = Pick<SearchOutcome, 'finalists' | 'minDivergence' | 'scoredCandidates'>;
 
 class SuffixBuffer {
   private readonly seen = new Set<string>();
@@ -35,7 +38,7 @@ class SuffixBuffer {
   constructor(
     private readonly settings: SearchSettings,
     private readonly answerLength: number,
-    /** For an undirected search. */
+    /** For a blind search. */
     private readonly random: Random,
   ) {}
 
@@ -80,7 +83,7 @@ class SuffixBuffer {
     return next === undefined ? undefined : this.take(next);
   }
 
-  outcome(): Pick<SearchOutcome, 'finalists' | 'minDivergence' | 'scoredCandidates'> {
+  outcome(): Found {
     const { shortest: finalists, minDivergence, scoredCandidates } = this;
     return { finalists, minDivergence, scoredCandidates };
   }
@@ -105,7 +108,7 @@ class SuffixBuffer {
         return scored.degradation;
       case 'preservation':
         return -scored.divergence;
-      case 'undirected': {
+      case 'blind': {
         // Drawn once per suffix, so that the order is fixed.
         const value = this.values.get(scored) ?? this.random.next();
         this.values.set(scored, value);
@@ -116,32 +119,47 @@ class SuffixBuffer {
 }
 
 export async function searchSuffix(problem: SearchProblem, settings: SearchSettings): Promise<SearchOutcome> {
-  const { scorer, random } = problem;
+  const { scorer, random, match } = problem;
   const buffer = new SuffixBuffer(settings, scorer.answerLength, random.fork('blind'));
   const trace: TracePoint[] = [];
   let current = await tryStarts(problem, buffer);
   let stalled = 0;
   let ranked: (RankedTokens & { readonly from: Scored }) | undefined;
 
-  for (let step = 1; step <= settings.steps; step++) {
+  for (let step = 1; hasNext(step, settings, match, buffer.outcome()); step++) {
     problem.signal?.throwIfAborted();
     if (stalled >= settings.patience) {
       current = buffer.takeNext() ?? current;
       stalled = 0;
     }
+    const quota = quotaOf(step, settings, match, buffer.outcome());
     // 1. Find the direction, unless the last step gained nothing.
     if (ranked?.from !== current)
       ranked = { from: current, ...(await chooseTokens(problem, settings, current)) };
-    const { promising, before, after } = ranked;
+    const { before, after } = ranked;
     // 2. Score the most promising changes that survive as text.
-    const changes = planChanges(step, settings.steps, settings.moves);
-    const proposed = proposeCandidates(current.suffixIds, promising, { ...settings, changes }, random);
-    const scored = await tryCandidates(problem, buffer, current, proposed);
+    const changes = planChanges(Math.min(step, settings.steps), settings.steps, settings.moves);
+    const tryChanges = (base: Scored, { promising }: RankedTokens, limit: number): Promise<Scored[]> => {
+      const candidates = Math.min(settings.candidates, limit);
+      const proposed = proposeCandidates(base.suffixIds, promising, { candidates, changes }, random);
+      return tryCandidates(problem, buffer, base, proposed, limit);
+    };
+    const scored = await tryChanges(current, ranked, quota);
     // 3. Merge several good changes.
     const improving = buffer.rank(scored, current).filter((candidate) => buffer.isGain(candidate, current));
     const merged = mergeEdits(current.suffixIds, improving, settings.merges);
-    const all = [...scored, ...(await tryCandidates(problem, buffer, current, merged))];
-    // 4. Continue from the best if it is better.
+    const all = [
+      ...scored,
+      ...(await tryCandidates(problem, buffer, current, merged, quota - scored.length)),
+    ];
+    // 4. With an effort to match, score more changes until the step has its share.
+    for (let tries = 0; Number.isFinite(quota) && all.length < quota && tries < maxTries; tries++) {
+      const more = await tryChanges(current, ranked, quota - all.length);
+      all.push(...more);
+      // Other tokens, once those of this direction are used up.
+      if (more.length === 0) ranked = { from: current, ...(await chooseTokens(problem, settings, current)) };
+    }
+    // 5. Continue from the best if it is better.
     const [best] = buffer.rank(all, current);
     const isBetter = best !== undefined && buffer.isGain(best, current);
     stalled = isBetter ? 0 : stalled + 1;
@@ -174,16 +192,46 @@ async function tryCandidates(
   buffer: SuffixBuffer,
   base: Scored,
   candidates: readonly Candidate[],
+  limit: number,
 ): Promise<Scored[]> {
   const fresh = buffer.unseen(candidates);
   if (fresh.length === 0) return [];
   const survives = await scorer.keepRoundTrips(fresh.map(({ suffixIds }) => suffixIds));
   const scored = await scorer.score(
     base.suffixIds,
-    fresh.filter((_, index) => survives[index]),
+    fresh.filter((_, index) => survives[index]).slice(0, limit),
   );
   buffer.offer(scored);
   return scored;
+}
+
+/** How many candidates a step may score: with an effort to match, an equal share of what is left of it. */
+function quotaOf(
+  step: number,
+  { steps, candidates }: SearchSettings,
+  match: SearchEffort | undefined,
+  { scoredCandidates }: Found,
+): number {
+  if (match === undefined) return Infinity;
+  const left = Math.max(0, match.scoredCandidates - scoredCandidates);
+  if (step <= steps) return Math.ceil(left / (steps - step + 1));
+  return left > 0 ? left : candidates;
+}
+
+/**
+ * A search that matches another's effort goes on where changes around its suffixes were used up, and where it has fewer
+ * finalists; for these it may score twice as many.
+ */
+function hasNext(
+  step: number,
+  { steps }: SearchSettings,
+  match: SearchEffort | undefined,
+  { finalists, scoredCandidates }: Found,
+): boolean {
+  if (step <= steps) return true;
+  if (match === undefined || step > 2 * steps) return false;
+  const isShort = finalists.length < match.decodedSuffixes;
+  return scoredCandidates < (isShort ? 2 : 1) * match.scoredCandidates;
 }
 
 /** Within the bounds raise the projected degradation, else return. */
@@ -195,7 +243,7 @@ async function chooseTokens(
   const { searchMode } = settings;
   const { suffixIds } = current;
   const ranking = { allowed, count: settings.topTokens };
-  if (searchMode === 'undirected' || searchMode === 'unguided') {
+  if (searchMode !== 'degradation' && searchMode !== 'preservation') {
     const width = allowed.reduce((largest, token) => Math.max(largest, token), 0) + 1;
     const direction = Float32Array.from({ length: suffixIds.length * width }, () => random.next());
     return { promising: rankTokens(suffixIds, direction, ranking), before: 0, after: 0 };

@@ -143,11 +143,23 @@ export class AuditSchedule implements UnitSchedule<AuditUnitInput> {
       return this.handOut(`${drafter.id}/${prompt.id}/controls`, this.armsOf(pair, controls));
     }
     for (const key of pending) {
-      const unit = this.handOut(unitKey(drafter.id, prompt.id, key), this.armsOf(pair, [key]));
+      const task = this.matchAttack(pair, key);
+      if (task === undefined) continue;
+      const unit = this.handOut(unitKey(drafter.id, prompt.id, key), this.armsOf(pair, [task]));
       if (unit !== undefined) return unit;
     }
     pair.isWaiting = true;
     return undefined;
+  }
+
+  /** An undirected search runs once it is known what the attack spent. */
+  private matchAttack({ drafter, prompt }: Pair, key: ArmKey): ArmKey | undefined {
+    if (key.arm !== 'undirected') return key;
+    const attack = unitKey(drafter.id, prompt.id, { ...key, arm: 'attack' });
+    const data = this.recorded.get(attack, unitSchema);
+    if (data === undefined || !('result' in data) || data.trace === null) return undefined;
+    const { scoredCandidates, decodedSuffixes } = data.trace;
+    return { ...key, effort: { scoredCandidates, decodedSuffixes } };
   }
 
   private armsOf({ drafter, prompt }: Pair, arms: readonly ArmKey[]): AuditUnitInput {

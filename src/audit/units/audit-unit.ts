@@ -24,7 +24,12 @@ export const policySchema = z.string().refine((text) => {
 
 const requestShape = requestSchema.shape;
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
-const keySchema = z.object({ arm: z.enum(arms), repeat: z.int().positive() });
+const count = z.int().nonnegative();
+const keySchema = z.object({
+  arm: z.enum(arms),
+  repeat: z.int().positive(),
+  effort: z.object({ scoredCandidates: count, decodedSuffixes: count }).exactOptional(),
+});
 
 /** The part of a request that decides the output of a unit. */
 const partialRequest = requestSchema
