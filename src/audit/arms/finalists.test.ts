@@ -1,9 +1,10 @@
-/** Finalists that decode together share the prompt's prefix until the last of them has ended. */
+/** Finalists: decoded together, chosen by their drawn lengths, and measured again. */
 import { afterAll, expect, it } from 'vitest';
 import { briefSettings, TinyAudits, tinySettings } from '../../../test/support/tiny-audit.js';
 import { MistletoeError } from '../../core/errors.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import type { Drafter } from '../../draft/drafter.js';
+import { poolCounts, type StepCounts } from '../../measure/statistics.js';
 import { applyPreset } from '../settings.js';
 import { listAllowedTokens } from './controls.js';
 import { decodeFreely } from './measure-arm.js';
@@ -55,5 +56,35 @@ it('one that fails leaves the prefix to the others until they end', async () => 
   );
   expect(sessions.started).toBeGreaterThan(1);
   expect(sessions.open).toBe(0);
+  scorer.dispose();
+});
+
+it('the length of the chosen one is what is expected of its suffix, not the luck that chose it', async () => {
+  const pair = await audits.load(audits.writeDrafter('Medusa, torch file'));
+  const drawn = { temperature: 1, maxNewTokens: 16, window: 16 };
+  const { target, prompt, scorer } = await audits.openScorer(pair, 'abcdefgh', 'total-variation', drawn);
+  const settings = applyPreset('quick', {
+    ...{ ...tinySettings, ...briefSettings, ...drawn },
+    ...{ epsilon: 100, candidates: 12, finalists: 12 },
+  });
+  const levels = { kind: 'chain', length: Math.min(3, pair.drafter.maximumDepth) } as const;
+  const allowed = listAllowedTokens(target.tokenizer, target.model.configuration.vocabularySize, settings);
+  const reported: StepCounts[] = [];
+  let expectedSteps = 0;
+  for (let seed = 0; seed < 40; seed++) {
+    const setup = {
+      ...{ target, drafter: pair.drafter, prompt, scorer, seed, settings, allowed },
+      ...{ policy: always(levels), clock: new PhaseClock(), unit: 'unit', given: [] },
+    };
+    const clean = () => decodeFreely(setup, []);
+    const outcome = await runArm({ ...setup, clean }, { arm: 'attack', repeat: 1 });
+    const { suffixIds, sameAnswer } = outcome!.result;
+    const [score] = await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+    reported.push(sameAnswer);
+    expectedSteps += (prompt.windowIds.length - 1) / score!.length;
+  }
+  const steps = poolCounts(reported).steps;
+  // With the draws that chose it, it takes 4 % more steps.
+  expect(steps / expectedSteps).toBeLessThan(1.02);
   scorer.dispose();
 });

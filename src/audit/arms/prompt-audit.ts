@@ -96,7 +96,7 @@ async function searchArm(
     },
     search,
   );
-  const choice = await chooseFinalist(audit, outcome);
+  const choice = await chooseFinalist({ ...audit, seed: choosingSeed(audit, key) }, outcome);
   const { result, timing } = await measureArm(audit, key, choice.suffixIds);
   return {
     result: { ...result, withoutSuffix: choice.failureReason, slowOther: choice.slowerDifferentAnswer },
@@ -117,6 +117,14 @@ async function searchArm(
 function nameObjective({ settings, drafter }: PromptAudit, searchMode: SearchMode): string {
   if (searchMode === 'unguided' && drafter.graph === undefined) return 'accepted-length';
   return searchMode === 'degradation' || searchMode === 'unguided' ? settings.objective : searchMode;
+}
+
+/**
+ * Above temperature 0 the lowest of several drawn lengths owes some of its lowness to its draws. So finalists are chosen
+ * with draws of their own, and the chosen suffix is measured with those of every other arm.
+ */
+function choosingSeed({ seed, unit }: PromptAudit, { arm, repeat }: ArmKey): number {
+  return createRandom(seed, 'finalists', unit, arm, String(repeat)).nextInteger(2 ** 32);
 }
 
 interface Choice {
