@@ -13,7 +13,7 @@ export const arms = [
   'clean-again', // A/A: the clean prompt measured a second time
   'random', // random allowed tokens of the same length, several draws
   'fluent', // ordinary text of the same length
-  'undirected', // the search with random numbers instead of gradient and objective, with equal effort
+  'undirected', // the attack without its gradients, with equal effort
   'preservation-only', // the search with only the preservation loss
   'unprojected', // the search without projection
   'given', // suffixes from the user

@@ -137,8 +137,8 @@ const standard: AuditSettings = {
 };
 
 /**
- * `quick` is a demonstration, `thorough` takes a night. `paper` follows the published setting as far as known:
- * surprisal, 20 answer positions, lambda 2, single-token moves.
+ * `quick` is a demonstration, `thorough` takes a night. `paper` has what is known of the paper (20 answer positions,
+ * lambda 2, single-token moves) and one of two readings of its loss (`kl` is the other). Bounds and counts are ours.
  */
 export const presets = {
   quick: { ...standard, steps: 24, topTokens: 12, starts: 8, finalists: 4, randomDraws: 2 },

@@ -17,7 +17,7 @@ const presetNames = Object.keys(presets) as PresetName[];
 
 export const presetFlag = {
   preset: flag(
-    'quick is a demonstration, thorough takes a night, paper is the published setting',
+    'quick is a demonstration, thorough takes a night, paper follows the paper where it is known, with bounds of ours',
     oneOf(presetNames),
     'name',
     { default: 'standard' },

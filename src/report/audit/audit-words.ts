@@ -34,7 +34,7 @@ export const armPurposes: Readonly<Record<ArmName, string>> = {
   random: 'random allowed tokens of the same length, several draws: what any noise costs',
   fluent: 'ordinary text of the same length: what a longer prompt costs',
   undirected:
-    'the same search with random numbers in place of gradient and objective, of equal effort: what trying many suffixes and keeping the best costs',
+    'the attack without its gradients (or, if it has none, without its objective), of equal effort: what trying as many suffixes costs',
   'preservation-only': 'a search that only keeps the answer: what searching alone costs',
   unprojected: 'the same search without the projection that protects the answer',
   given: 'the suffix that was given; nothing was searched',

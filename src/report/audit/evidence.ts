@@ -3,10 +3,10 @@
  * one-sided paired test, so the p-value of the claim is the largest of them: an intersection-union test, which needs
  * no correction among the controls (Berger 1982). Drafters are several claims at once and are corrected by Holm.
  *
- * A searched suffix is the best of many, and any search finds some by luck; only a search of equal effort without
- * gradient and objective separates luck from skill, so without it there is no p-value to correct. A given suffix does
- * not need it on prompts that had no part in choosing it. On those that had, it is a second look at the same luck: no
- * control separates that from skill, so such a replay has neither p-values nor a level.
+ * A searched suffix is the best of many, and any search finds some by luck; only an undirected search of equal effort
+ * separates luck from skill, so without it there is no p-value to correct. A given suffix does not need it on prompts
+ * that had no part in choosing it. On those that had, it is a second look at the same luck: no control separates that
+ * from skill, so such a replay has neither p-values nor a level.
  */
 import type { ControlName, DrafterResult, DrafterSummary, PairedTest } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';

@@ -90,7 +90,7 @@ const rivals: Readonly<Record<ControlName, string>> = {
   clean: 'this could be chance',
   random: 'random tokens may do as much',
   fluent: 'ordinary text may do as much',
-  undirected: 'a search of equal effort without gradient and objective may do as much',
+  undirected: 'an undirected search of equal effort may do as much',
 };
 
 const absences: Readonly<Record<ControlName, string>> = {

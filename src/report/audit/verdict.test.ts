@@ -187,7 +187,7 @@ describe('the headline', () => {
     ['chance', { drop: 0.4, p: { clean: 0.1 } }, /this could be chance;/],
     ['random tokens', { drop: 0.4, p: { random: 0.1 } }, /random tokens may do as much;/],
     ['fluent text', { drop: 0.4, p: { fluent: 0.1 } }, /ordinary text may do as much;/],
-    ['luck', { drop: 0.4, p: { undirected: 0.1 } }, /a search of equal effort .* may do as much;/],
+    ['luck', { drop: 0.4, p: { undirected: 0.1 } }, /an undirected search of equal effort may do as much;/],
     [
       'a control on few prompts',
       { drop: 0.4, testedOn: 3, p: { undirected: 0.125 } },
