@@ -224,11 +224,18 @@ const universalSplitSchema = z.object({
 });
 export type UniversalSplit = Readonly<z.infer<typeof universalSplitSchema>>;
 
-export const universalResultSchema = z.object({
-  drafter: z.string(),
+const universalSuffixSchema = z.object({
   suffix: z.string(),
+  scoredCandidates: number,
   trained: universalSplitSchema,
   heldOut: universalSplitSchema.nullable(),
+});
+export type UniversalSuffix = Readonly<z.infer<typeof universalSuffixSchema>>;
+
+export const universalResultSchema = universalSuffixSchema.extend({
+  drafter: z.string(),
+  /** Of an undirected search of equal effort; null if it found no suffix inside the bounds. */
+  undirected: universalSuffixSchema.nullable(),
 });
 export type UniversalResult = Readonly<z.infer<typeof universalResultSchema>>;
 

@@ -166,6 +166,12 @@ export const attackSearch = (settings: AuditSettings): SearchSettings => ({
   searchMode: settings.search === 'random' ? 'unguided' : 'degradation',
 });
 
+/** A control lacks what guides the attack: the gradient or, where that draws its changes at random too, the objective. */
+export const undirectedSearch = (settings: AuditSettings): SearchSettings => ({
+  ...attackSearch(settings),
+  searchMode: settings.search === 'random' ? 'blind' : 'unguided',
+});
+
 export function applyPreset(name: string, changes: Partial<AuditSettings>): AuditSettings {
   if (!Object.hasOwn(presets, name)) {
     throw new MistletoeError('usage', `The preset "${name}" is not known.`, {

@@ -70,6 +70,8 @@ describe('an audit', () => {
     });
     expect(transfer!.prompts).toEqual(['p1', 'p2']);
     expect(universal.map(({ trained }) => trained.n)).toEqual([2, 2]);
+    for (const { scoredCandidates, undirected } of universal)
+      expect(undirected?.scoredCandidates).toBe(scoredCandidates);
     await expectSuffixTexts(result);
   });
 

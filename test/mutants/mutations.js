@@ -304,9 +304,9 @@ export const mutations = [
   },
   {
     name: 'the undirected control follows the gradient',
-    file: 'src/audit/arms/prompt-audit.ts',
-    search: "  undirected: { searchMode: 'undirected' },",
-    replace: "  undirected: { searchMode: 'degradation' },",
+    file: 'src/audit/settings.ts',
+    search: "searchMode: settings.search === 'random' ? 'blind' : 'unguided',",
+    replace: '',
     tests: ['test/end-to-end/audit-ngram.test.ts'],
   },
   // train

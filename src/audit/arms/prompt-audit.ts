@@ -17,7 +17,7 @@ import { formatProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';
 import type { SearchMode, SearchOutcome, SearchSettings } from '../search/search-problem.js';
-import { type AuditSettings, attackSearch } from '../settings.js';
+import { type AuditSettings, attackSearch, undirectedSearch } from '../settings.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly clock: PhaseClock;
@@ -44,8 +44,7 @@ function searchOf(arm: SearchedArm, settings: AuditSettings): SearchSettings {
     case 'preservation-only':
       return { ...attack, searchMode: 'preservation' };
     case 'undirected':
-      // A control lacks what guides the attack: the gradient or, where that draws at random too, the objective.
-      return { ...attack, searchMode: settings.search === 'random' ? 'blind' : 'unguided' };
+      return undirectedSearch(settings);
   }
 }
 

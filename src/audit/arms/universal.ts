@@ -14,11 +14,11 @@ import type { DrafterAudit } from './drafter-audit.js';
 import { decodeFreely, judgeAnswer } from './measure-arm.js';
 import { type Projection, projectGradient } from '../search/projection.js';
 import { readPromptState } from '../search/prompt-state.js';
-import type { UniversalResult, UniversalSplit } from '../result.js';
+import type { TracePoint, UniversalResult, UniversalSplit, UniversalSuffix } from '../result.js';
 import { Scorer } from '../search/scoring.js';
 import { searchSuffix } from '../search/search.js';
-import type { Scored, SuffixScorer } from '../search/search-problem.js';
-import { attackSearch } from '../settings.js';
+import type { Scored, SearchOutcome, SuffixScorer } from '../search/search-problem.js';
+import { attackSearch, undirectedSearch } from '../settings.js';
 import { countClasses } from '../summary.js';
 
 export const universalKey = (drafter: string): string => `${drafter}/universal`;
@@ -51,27 +51,30 @@ async function searchWith(
   if (first === undefined) return undefined;
   const random = createRandom(seed, 'universal', id);
   const start = await drawRandomSuffix(target, first.prompt, allowed, settings.suffixLength, random);
-  const { finalists } = await searchSuffix(
-    {
-      scorer: combineScorers(trained.map(({ scorer }) => scorer)),
-      allowed,
-      starts: [start],
-      random,
-      onStep: (point) => {
-        audit.onStep(universalName(id), point);
-      },
-      signal: audit.signal,
-    },
-    attackSearch(settings),
-  );
-  const [winner] = finalists;
-  if (winner === undefined) return undefined;
-  return {
-    drafter: id,
-    suffix: target.tokenizer.decode(winner.suffixIds),
-    trained: await measureSplit(audit, trained, winner.suffixIds),
-    heldOut: heldOut.length === 0 ? null : await measureSplit(audit, heldOut, winner.suffixIds),
+  const problem = {
+    scorer: combineScorers(trained.map(({ scorer }) => scorer)),
+    ...{ allowed, starts: [start], random, signal: audit.signal },
   };
+  const measure = async ({ finalists, scoredCandidates }: SearchOutcome): Promise<UniversalSuffix | null> => {
+    const [winner] = finalists;
+    if (winner === undefined) return null;
+    return {
+      suffix: target.tokenizer.decode(winner.suffixIds),
+      scoredCandidates,
+      trained: await measureSplit(audit, trained, winner.suffixIds),
+      heldOut: heldOut.length === 0 ? null : await measureSplit(audit, heldOut, winner.suffixIds),
+    };
+  };
+  const onStep = (point: TracePoint): void => {
+    audit.onStep(universalName(id), point);
+  };
+  const attack = await searchSuffix({ ...problem, onStep }, attackSearch(settings));
+  const found = await measure(attack);
+  if (found === null) return undefined;
+  const match = { scoredCandidates: attack.scoredCandidates, decodedSuffixes: 1 };
+  const control = { ...problem, random: random.fork('undirected'), match };
+  const undirected = await measure(await searchSuffix(control, undirectedSearch(settings)));
+  return { drafter: id, ...found, undirected };
 }
 
 async function prepareAll(audit: DrafterAudit): Promise<PreparedPrompt[]> {

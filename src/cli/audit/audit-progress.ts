@@ -82,8 +82,8 @@ function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPla
 
 // The remaining time of a run, from what is done. Work is counted in searches.
 const measurementWork = 0.05;
-/** A universal search takes about as long as searches on this share of the prompts. */
-const universalShare = 2 / 3;
+/** A universal search with its control takes about as long as searches on this share of the prompts. */
+const universalShare = 4 / 3;
 /** Less says too little about the rest. */
 const minDone = 0.1;
 /** Finished units that a resumed run only reads take less. */

@@ -29,12 +29,12 @@ describe('the time left', () => {
     expect(estimate.left(410)).toBe(0);
   });
 
-  it('takes a universal search for searches on two thirds of the prompts', () => {
+  it('takes a universal search for an attack and its control on two thirds of the prompts', () => {
     const searches = ['1', '2', '3', '4', '5', '6'].map((prompt) => unit(prompt, 'attack'));
     const estimate = new TimeEstimate([...searches, unit('all', 'universal')]);
     estimate.start(searches[5]!, 0);
     estimate.end(100);
-    expect(estimate.left(100)).toBe(400);
+    expect(estimate.left(100)).toBe(800);
   });
 
   it('is what was expected until there is something better', () => {

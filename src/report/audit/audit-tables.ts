@@ -6,6 +6,7 @@ import type {
   TransferMatrix,
   UniversalResult,
   UniversalSplit,
+  UniversalSuffix,
 } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import {
@@ -238,10 +239,14 @@ export function transferTable({ drafters, attacked, clean }: TransferMatrix): Ta
 }
 
 /** On the prompts that it was searched on, and on those it never saw. */
-export function universalTable({ trained, heldOut }: UniversalResult): Table {
+export function universalTable({ undirected, ...attack }: UniversalResult): Table {
+  const rowsOf = (name: string, { trained, heldOut }: UniversalSuffix): Row[] => [
+    splitRow(`${name}, searched on`, trained),
+    ...(heldOut === null ? [] : [splitRow(`${name}, held out`, heldOut)]),
+  ];
   return {
     columns: [
-      'prompts',
+      'suffix and prompts',
       { name: 'no suffix', unit: 'tokens per step' },
       { name: 'with it', unit: 'tokens per step' },
       'change',
@@ -251,7 +256,10 @@ export function universalTable({ trained, heldOut }: UniversalResult): Table {
       { name: 'n', unit: 'prompts' },
       { name: 'tokenized differently', unit: 'prompts' },
     ],
-    rows: [splitRow('searched on', trained), ...(heldOut === null ? [] : [splitRow('held out', heldOut)])],
+    rows: [
+      ...(undirected === null ? [] : rowsOf(armLabels.undirected, undirected)),
+      ...rowsOf(armLabels.attack, attack),
+    ],
   };
 }
 

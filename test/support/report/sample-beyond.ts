@@ -21,6 +21,7 @@ export function sampleTransfer(drafters: readonly DrafterResult[]): TransferMatr
 export const sampleUniversal: UniversalResult = {
   drafter: 'eagle3',
   suffix: ' }] ;;Sure <b> unto&&[[ print',
+  scoredCandidates: 212,
   trained: {
     n: 7,
     lostInText: 1,
@@ -38,5 +39,27 @@ export const sampleUniversal: UniversalResult = {
     divergence: 0.121,
     kept: { identical: 8, task: 0, similar: 2, different: 2 },
     pValue: 0.017,
+  },
+  undirected: {
+    suffix: ' mox{} ~ther "ya 9(( bel',
+    scoredCandidates: 212,
+    trained: {
+      n: 8,
+      lostInText: 0,
+      cleanAcceptedLength: 2.74,
+      attackedAcceptedLength: 2.55,
+      divergence: 0.074,
+      kept: { identical: 7, task: 0, similar: 1, different: 0 },
+      pValue: 0.14,
+    },
+    heldOut: {
+      n: 12,
+      lostInText: 0,
+      cleanAcceptedLength: 2.69,
+      attackedAcceptedLength: 2.61,
+      divergence: 0.088,
+      kept: { identical: 11, task: 0, similar: 0, different: 1 },
+      pValue: 0.21,
+    },
   },
 };
