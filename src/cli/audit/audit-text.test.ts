@@ -54,8 +54,8 @@ describe('an audit in the terminal', () => {
 
   it('has transfer and universal suffixes with their own counts', () => {
     expect(text).toContain('over the 8 prompts audited on all of them');
-    expect(text).toMatch(/^attack, searched on +2\.74 +2\.02 +−26 % +5\/1\/1\/0 +0\.082 +p = 0\.031 +7 +1$/m);
-    expect(text).toMatch(/^attack, held out +2\.69 +2\.38 /m);
+    expect(text).toMatch(/^searched on +2\.74 +2\.02 +−26 % +5\/1\/1\/0 +0\.082 +p = 0\.031 +7 +1$/m);
+    expect(text).toMatch(/^held out +2\.69 +2\.38 /m);
     expect(text).toMatch(/^undirected search, held out +2\.69 +2\.61 /m);
   });
 

@@ -241,12 +241,12 @@ export function transferTable({ drafters, attacked, clean }: TransferMatrix): Ta
 /** On the prompts that it was searched on, and on those it never saw. */
 export function universalTable({ undirected, ...attack }: UniversalResult): Table {
   const rowsOf = (name: string, { trained, heldOut }: UniversalSuffix): Row[] => [
-    splitRow(`${name}, searched on`, trained),
-    ...(heldOut === null ? [] : [splitRow(`${name}, held out`, heldOut)]),
+    splitRow(`${name}searched on`, trained),
+    ...(heldOut === null ? [] : [splitRow(`${name}held out`, heldOut)]),
   ];
   return {
     columns: [
-      'suffix and prompts',
+      'prompts',
       { name: 'no suffix', unit: 'tokens per step' },
       { name: 'with it', unit: 'tokens per step' },
       'change',
@@ -257,8 +257,8 @@ export function universalTable({ undirected, ...attack }: UniversalResult): Tabl
       { name: 'tokenized differently', unit: 'prompts' },
     ],
     rows: [
-      ...(undirected === null ? [] : rowsOf(armLabels.undirected, undirected)),
-      ...rowsOf(armLabels.attack, attack),
+      ...(undirected === null ? [] : rowsOf(`${armLabels.undirected}, `, undirected)),
+      ...rowsOf('', attack),
     ],
   };
 }
