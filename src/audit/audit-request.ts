@@ -1,7 +1,7 @@
 /** The request of an audit, as saved in the run's config.json. A resumed run reads nothing else. */
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { shortenPath } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';

@@ -2,7 +2,7 @@
  * The result of an audit as data, and its schemas. It depends only on configuration, seed and weights, so a resumed
  * run writes the same bytes. Measured times are in phase-clock.ts.
  */
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import type { Interval } from '../measure/statistics.js';
 import { type KeptClass, keptClasses } from '../measure/kept-class.js';
 import type { ModelIdentity } from '../runs/identity.js';

@@ -18,7 +18,7 @@ import { runUnits } from './units/run-units.js';
 import { RunFolder } from '../runs/run-folder.js';
 import { type RunPlace, refuseUsedFolder } from '../runs/run-place.js';
 import { basename } from 'node:path';
-import type { z } from 'zod';
+import type * as z from '../core/schema.js';
 import { collectTransfer, transferKey } from './arms/transfer.js';
 import { armKeys, collectPrompt, unitKey } from './arms/drafter-units.js';
 import type { UnitSource } from '../runs/run-units.js';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { MistletoeError } from '../core/errors.js';
 import { deepestDraft } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';

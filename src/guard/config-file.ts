@@ -1,6 +1,6 @@
 /** Reads the settings from a YAML file and from flags, which win. Errors name file, line and column, or the flag. */
 import { type Document, isNode, LineCounter, parseDocument, stringify } from 'yaml';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { MistletoeError } from '../core/errors.js';
 import { type GivenConfiguration, type GuardConfiguration, guardSchema } from './guard-config.js';
 

@@ -1,5 +1,5 @@
 /** The guard's settings: one schema for the file and the flags, with all defaults. */
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { formatBytes, parseBytes } from '../core/number-text.js';
 import { adapterOf, engines } from './engines/engine-list.js';
 

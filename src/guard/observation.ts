@@ -2,7 +2,7 @@
  * What is known about one answered request, whichever engine answered it. The judge, the records, the metrics and the page
  * read nothing else. The accepted length of a step includes the bonus token: 1 + accepted / steps.
  */
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
 
 export { acceptedLengthOf as meanAcceptedLength } from '../measure/statistics.js';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
 import { createExperts, expertSchema, type Experts } from './experts.js';

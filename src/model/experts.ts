@@ -2,7 +2,7 @@
  * Mixtures of experts: a router chooses a few of many small MLPs for each token and weighs their outputs. The choice
  * itself is constant in gradients; the weights are not.
  */
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { multiplyDimensions, type Dimension } from '../graph/dimension.js';
 import { matmul, expertProduct } from '../graph/operations/contraction.js';
 import { divide, multiply, silu } from '../graph/operations/elementwise.js';

@@ -1,5 +1,5 @@
 /** What the supported model families do differently, and how far back their layers look. */
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import type { RotaryScaling } from './rotary/rotary.js';
 
 const count = z.number().int().positive();

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { withFile } from '../checkpoint/binary-file.js';
 import { makeFolder } from '../core/durable-files.js';
 import { defaultCacheFolder } from '../core/files.js';

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, fstatSync, ftruncateSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import type { z } from 'zod';
+import type * as z from '../core/schema.js';
 import { changeFileSync } from '../core/durable-files.js';
 import { readBoundedFileSync } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';

@@ -1,7 +1,7 @@
 /** Resuming a run: with the version, the models and the data that it was started with, or not at all. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { z } from 'zod';
+import type * as z from '../core/schema.js';
 import { codeOf, MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
 import { identifyModel, readVersion } from './identity.js';

@@ -1,5 +1,5 @@
 /** The device of a run: recorded at the start, and required again on resume. */
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { MistletoeError } from '../core/errors.js';
 import { DeviceLostError, OutOfMemoryError, type Runtime } from '../runtime/program.js';
 import {

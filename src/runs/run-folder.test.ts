@@ -11,7 +11,7 @@ import fs, {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { replaceBuiltin } from '../../test/support/replaced-builtin.js';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../core/errors.js';

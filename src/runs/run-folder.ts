@@ -6,7 +6,7 @@
  */
 import { type Hash, createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { cutToLines, parseLine, readLines } from './json-lines.js';
 import { type RunLock, lockName, lockRun } from './run-lock.js';
 import { type RunPlace, createRun } from './run-place.js';

@@ -12,7 +12,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, lstatSync, readdirSync, readFileSync, unlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { removeTemporaries, writeNewFileSync } from '../core/durable-files.js';
 import { codeOf, MistletoeError } from '../core/errors.js';
 import { isMissing, readBoundedFileSync } from '../core/files.js';

@@ -3,7 +3,7 @@
  * names by their hashes, so it does not matter where a unit runs, when, or how often.
  */
 import { parentPort } from 'node:worker_threads';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { type ErrorCode, MistletoeError } from '../core/errors.js';
 import { DeviceLostError, OutOfMemoryError } from '../runtime/program.js';
 

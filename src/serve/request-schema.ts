@@ -3,7 +3,7 @@
  * name. None is ignored silently.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { badRequest } from './api-error.js';
 
 /*

@@ -4,7 +4,7 @@
  */
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
-import { z } from 'zod';
+import * as z from '../core/schema.js';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { chooseRunDevice, deviceSchema } from '../runs/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';

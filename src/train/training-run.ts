@@ -3,7 +3,7 @@
  * the target and its answers. Killed at any moment and resumed, a run ends with the same result.
  */
 import { join } from 'node:path';
-import type { z } from 'zod';
+import type * as z from '../core/schema.js';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';

@@ -2,7 +2,7 @@
  * The time of a unit by phase. Phases may overlap (finalists are decoded together): each moment is divided among
  * them, so they never add up to more than the wall time.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { arms } from '../result.js';
 import type { SuffixScorer } from '../search/search-problem.js';
 

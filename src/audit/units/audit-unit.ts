@@ -3,7 +3,7 @@
  * suffixes of one drafter measured on another. Through a queue this is untrusted input: it names models by their hashes
  * and no paths at all.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { fileLimits } from '../../core/limits.js';
 import { parseDraftPolicy } from '../../draft/tree/policy.js';
 import type { Unit, WorkerName } from '../../runs/unit.js';

@@ -7,7 +7,7 @@
  */
 import { createHash } from 'node:crypto';
 import { lstat, lutimes } from 'node:fs/promises';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import type { PlacePiece, WeightLocation } from '../../runtime/weights.js';
 import { type BinaryFile, readBytes, withFile } from '../binary-file.js';
 import type { ResolvedRecipe } from '../weight-recipe.js';

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { replaceFile } from '../../core/durable-files.js';
 import { readBoundedFile } from '../../core/files.js';
 import { asCheckpointError, readExactly, withFile, type BinaryFile } from '../binary-file.js';

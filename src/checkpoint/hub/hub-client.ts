@@ -4,7 +4,7 @@
  * Redirects are followed here, not by fetch: files are on other hosts, and only the hub may see the token. URLs of
  * those hosts are signed, so messages do not show them.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { describeFetchFailure, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';

@@ -8,7 +8,7 @@
  * Also refused, because no valid file needs it: headers over 32 MiB or with leading white space, any repeated key,
  * numbers that are not sizes, sizes from 2^53 on, and more than 16 dimensions.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { isRecord } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { readBytes, refuseGitPointer, withFile, type BinaryFile } from '../binary-file.js';

@@ -2,7 +2,7 @@
  * Messages between the engine's thread (engine-thread.ts) and its callers (engine-worker.ts). Settings and tasks come
  * from users and are parsed by the caller's side; both sides are the same version of the program.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { describeCause, MistletoeError, type ErrorCode } from '../../core/errors.js';
 import { maxNewTokensLimit } from '../../core/limits.js';
 import { tapConventions } from '../../draft/draft-system.js';

@@ -3,7 +3,7 @@
  * runs them. Concurrent requests share target passes, and each gets the answer it would get alone.
  */
 import { Worker } from 'node:worker_threads';
-import type { z } from 'zod';
+import type * as z from '../../core/schema.js';
 import { MistletoeError } from '../../core/errors.js';
 import { disableTelemetry } from '../../runtime/onnx/load-onnxruntime.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';

@@ -1,5 +1,5 @@
 /** Settings of a block drafter in config.json. */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { showValue } from '../../core/json-text.js';
 import { deepestDraft } from '../../core/limits.js';
 import { countText } from '../../core/number-text.js';

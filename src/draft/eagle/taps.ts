@@ -12,7 +12,7 @@
  * An id equal to the number of layers must be an input: NVIDIA's gpt-oss-120b-Eagle3-v3 lists [24, 30, 36] for 36
  * layers. Such a list counts as unknown. The order of a list does not matter.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';

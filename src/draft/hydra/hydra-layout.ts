@@ -1,5 +1,5 @@
 /** Layouts of published Hydra heads: `mlp`, and `prefix-mlp` (Hydra++) with a layer of its own. */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { storedSource } from '../../checkpoint/tensor-source.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';

@@ -1,7 +1,7 @@
 /**
  * Layouts of published Medusa heads: three naming schemes, and Medusa-2 with heads among its target's tensors.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { showValue } from '../../core/json-text.js';

@@ -4,7 +4,7 @@
  * another base costs accepted tokens without an error.
  * `rms_norm_eps` has no default: trainers use 1e-5 and 1e-6, and all published heads state it.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { parseConfiguration, type ModelConfiguration } from '../../model/configuration.js';
 import type { LayerSizes } from '../../model/decoder.js';

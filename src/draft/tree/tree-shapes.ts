@@ -2,7 +2,7 @@
  * A tree shape lists rank paths: [2, 0] is the third best token followed by the best one. For drawn siblings, ranks
  * are the drawing order.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { deepestDraft, maxDraftNodes } from '../../core/limits.js';

@@ -3,7 +3,7 @@
  * that the two versions read differently, or ignore in part, are refused: a wrong angle gives fluent but wrong text.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { MistletoeError } from '../../core/errors.js';
 import { isRecord, showValue } from '../../core/json-text.js';
 import type { LongropeScaling, RotaryScaling, YarnScaling } from './rotary.js';

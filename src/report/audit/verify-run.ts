@@ -3,7 +3,7 @@
  * from them. Times and the gate are not part of the units and cannot be checked.
  */
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { requestSchema } from '../../audit/audit-request.js';
 import { readRequest } from '../../runs/resumed-run.js';
 import { readVersion } from '../../runs/identity.js';

@@ -1,7 +1,7 @@
 /** Reads the result of a finished audit, as far as a comparison needs it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { arms, resultSchema } from '../../audit/result.js';
 import { isMissing, quoteWord, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';

@@ -14,7 +14,7 @@ import { createReadStream } from 'node:fs';
 import { access, constants, readFile, rm } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { openToWrite } from '../../core/durable-files.js';
 import { makeProcessTag } from '../../core/processes.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';

@@ -5,7 +5,7 @@
  * made once and kept in the weight cache; matrices that multiply the same rows are adjacent in it.
  */
 import { type FileHandle, open } from 'node:fs/promises';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { MistletoeError } from '../../core/errors.js';
 import { decodeHalves } from '../../core/half-floats.js';
 import { readMatrixProduct } from '../../graph/contraction-plan.js';

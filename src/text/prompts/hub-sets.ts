@@ -4,7 +4,7 @@
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import type { HubId, HubSettings } from '../../checkpoint/hub/hub-settings.js';
 import { readReference, repositoryFolders } from '../../checkpoint/hub/hub-settings.js';
 import { downloadDataFile, type DownloadOptions } from '../../checkpoint/hub/hub-download.js';

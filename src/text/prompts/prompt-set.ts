@@ -7,7 +7,7 @@
  * - anything else is itself the one prompt.
  */
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../../core/files.js';

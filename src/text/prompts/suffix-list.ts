@@ -8,7 +8,7 @@
  * find the same one.
  */
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { parseJson, readTextFile } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';

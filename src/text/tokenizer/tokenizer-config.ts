@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';

@@ -1,7 +1,7 @@
 /** The tokenizer of a folder as one tokenizer.json, made of all its files. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { isGgufFile } from '../../checkpoint/gguf/open-gguf.js';
 import { MistletoeError } from '../../core/errors.js';
 import { countEntries } from '../../core/json-text.js';

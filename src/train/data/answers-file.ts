@@ -4,7 +4,7 @@
  */
 import { existsSync, ftruncateSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { changeFileSync, copyFileSync, replaceFileSync } from '../../core/durable-files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { isMissing } from '../../core/files.js';

@@ -7,7 +7,7 @@
  * Optional: `id` or `question_id`, unique in the file; the default is the line number. Other keys are ignored. An
  * answer at the start of a ShareGPT conversation is dropped.
  */
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { isMissing } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';

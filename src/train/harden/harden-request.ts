@@ -1,5 +1,5 @@
 import { listFirst } from '../../core/number-text.js';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { promptSchema } from '../../audit/audit-request.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { applyPreset, settingsSchema as auditSettingsSchema } from '../../audit/settings.js';

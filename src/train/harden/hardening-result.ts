@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import {
   acceptedLengthOf,

@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { makeFolderBelow } from '../../core/durable-files.js';
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';

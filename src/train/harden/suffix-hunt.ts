@@ -3,7 +3,7 @@
  * search finds within its bounds are used. Random suffixes of the same lengths are the baseline.
  */
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { drawRandomSuffix, drawStarts, listAllowedTokens } from '../../audit/arms/controls.js';
 import { preparePrompt, joinPrompt, type AuditPrompt } from '../../audit/arms/audit-prompt.js';
 import { PassRows } from '../../audit/search/pass-rows.js';

@@ -6,7 +6,7 @@
  * states as they would be read back.
  */
 import { closeSync, fstatSync, ftruncateSync, readSync, writeSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { openToWriteSync } from '../../core/durable-files.js';
 import { describeCause } from '../../core/errors.js';
 import { decodeHalves, encodeHalves } from '../../core/half-floats.js';

@@ -3,7 +3,7 @@
  * resumes from the last complete state. Later log lines are cut.
  */
 import { existsSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from '../../core/schema.js';
 import { readFloat32, readIntegers } from '../../checkpoint/read-tensor.js';
 import { readSafetensorsHeader } from '../../checkpoint/safetensors/safetensors.js';
 import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
