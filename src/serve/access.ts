@@ -2,10 +2,11 @@
  * API keys. They are kept as hashes; a given key is compared with all of them in constant time.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
+import { setImmediate } from 'node:timers/promises';
 import { MistletoeError } from '../core/errors.js';
 import { readTextFile } from '../core/files.js';
 import { ApiError, badRequest } from './api-error.js';
-import { parseJsonText } from '../core/json-text.js';
+import { parseJsonText, TooManyValues } from '../core/json-text.js';
 import type { AnswerRequest } from './answer-request.js';
 
 /** The name of the key in the header. Throws if there is none or it is unknown. */
@@ -124,8 +125,28 @@ export function tooBusy(waiting: number, seconds: number): ApiError {
   });
 }
 
-/** The body as JSON. Too large a body is refused by its declared length, or while it is read. */
-export async function readJsonBody(request: Request, { bodyBytes }: ServerLimits): Promise<unknown> {
+/** Sixteen prompts of 4,096 token ids. */
+const minValues = 65_536;
+/** Bodies of more bytes are parsed one in each turn of the event loop, so that other requests are answered in between. */
+const maxQuickBytes = 2 ** 16;
+
+let lastTurn: Promise<unknown> = Promise.resolve();
+
+function takeTurn(): Promise<unknown> {
+  lastTurn = lastTurn.then(() => setImmediate());
+  return lastTurn;
+}
+
+/**
+ * The body as JSON. Too large a body is refused by its declared length, while it is read, or before it is parsed.
+ * @param contextLength of the model: a body has no more values (token ids, messages, fields), since the time to parse one
+ *   depends on its values more than on its bytes
+ */
+export async function readJsonBody(
+  request: Request,
+  { bodyBytes }: ServerLimits,
+  contextLength: number,
+): Promise<unknown> {
   const type = request.headers.get('content-type') ?? '';
   // Browsers send this type to another origin only after a CORS preflight.
   if (!/^application\/json\s*(;|$)/i.test(type))
@@ -134,9 +155,16 @@ export async function readJsonBody(request: Request, { bodyBytes }: ServerLimits
       code: 'unsupported_media_type',
     });
   const bytes = await readBytes(request, bodyBytes);
+  if (bytes.length > maxQuickBytes) await takeTurn();
+  const maxValues = Math.max(minValues, contextLength);
   try {
-    return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  } catch {
+    return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes), maxValues);
+  } catch (cause) {
+    if (cause instanceof TooManyValues)
+      throw new ApiError(`The body has ${cause.values} values; at most ${maxValues} are allowed.`, {
+        status: 413,
+        code: 'body_too_large',
+      });
     throw badRequest('The body is not JSON in UTF-8.', undefined, 'invalid_json'); // the cause would quote it
   }
 }

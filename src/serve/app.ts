@@ -48,7 +48,7 @@ export function createApp(options: AppOptions): Hono<Variables> {
 
   const answer = (read: (body: unknown) => AnswerRequest) => async (context: AppContext) => {
     const exchange = context.get('exchange');
-    const request = read(await readJsonBody(context.req.raw, host.limits));
+    const request = read(await readJsonBody(context.req.raw, host.limits, host.model.contextLength));
     checkModel(request.model, host.model.name);
     checkAgainst(host.limits, host.model.contextLength, request);
     exchange.request = request;
