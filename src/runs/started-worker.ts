@@ -22,7 +22,9 @@ export interface WorkerEvents {
 }
 
 /** People and programs can see in the environment what this process was given; workers need none of it. */
-const secretNames = /token|key|secret|password|credential|_queue$|^node_options$/i;
+const secretNames = /token|key|secret|password|credential|proxy|_queue$|^node_options$/i;
+/** An address with a user or password. */
+const secretAddress = /:\/\/[^/\s]*@/;
 const maxErrorOutput = 2000;
 /** A thread frees its memory on the GPU when it is closed. One that takes longer is ended, and the memory is lost. */
 const closingMs = 10_000;
@@ -104,7 +106,9 @@ export function startThread(program: string, { onMessage, onEnd }: WorkerEvents)
 }
 
 function publicEnvironment(): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !secretNames.test(name)));
+  const isPublic = ([name, value = '']: readonly [string, string | undefined]): boolean =>
+    !secretNames.test(name) && !secretAddress.test(value);
+  return Object.fromEntries(Object.entries(process.env).filter(isPublic));
 }
 
 function keepEnd(stream: Readable): () => string {

@@ -180,19 +180,25 @@ const shell = '/bin/sh';
 const limitAndRun = (kibibytes: number): string =>
   `ulimit -c 0; ulimit -d ${kibibytes} 2>/dev/null; exec "$0" "$@"`;
 
+/** What it takes to start Node. Native code that reads hostile files gets no password, proxy, or address of this process. */
+const keptVariables: ReadonlySet<string> = new Set([
+  'PATH',
+  'LD_LIBRARY_PATH',
+  'DYLD_LIBRARY_PATH',
+  'SYSTEMROOT',
+]);
+
 function startSandbox(program: string, maxBytes: number): ChildProcess {
   const flags = ['--max-old-space-size=512'];
   const isBounded = process.platform === 'linux' && existsSync(shell);
   const script = limitAndRun(Math.ceil(maxBytes / 1024));
-  // Native code that reads hostile files gets no tokens or keys, and no options for the debugger of this process.
-  const secret = /token|key|secret|password|credential|^node_options$/i;
-  const kept = Object.fromEntries(Object.entries(process.env).filter(([name]) => !secret.test(name)));
+  const kept = Object.entries(process.env).filter(([name]) => keptVariables.has(name.toUpperCase()));
   return fork(program, [], {
     ...(isBounded
       ? { execPath: shell, execArgv: ['-c', script, process.execPath, ...flags] }
       : { execArgv: flags }),
     // One thread: the stacks of many would count as memory.
-    env: { ...kept, TOKENIZERS_PARALLELISM: 'false', RAYON_NUM_THREADS: '1' },
+    env: { ...Object.fromEntries(kept), TOKENIZERS_PARALLELISM: 'false', RAYON_NUM_THREADS: '1' },
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
