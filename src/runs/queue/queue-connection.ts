@@ -3,13 +3,14 @@ import { setTimeout } from 'node:timers/promises';
 import type * as bullmq from 'bullmq';
 import type { Redis } from 'ioredis';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { noticeSchema, type RunNotice } from './queue-messages.js';
+import { maxNameLength, readNotice, type RunNotice } from './queue-messages.js';
 
 /** Queues of runs that are open: name -> RunNotice. */
 const runsKey = 'mistletoe:runs';
 const refusalsKey = (queue: string): string => `mistletoe:refusals:${queue}`;
 const refusalSeconds = 3600;
 const maxRefusal = 1000;
+const maxRefusals = 1000;
 const retryMs = 1000;
 const connectMs = 5000;
 
@@ -20,6 +21,7 @@ export interface AnnouncedRun {
 
 export class QueueConnection {
   private isLost = false;
+  private lastFault = '';
 
   private constructor(
     readonly bull: typeof bullmq,
@@ -64,10 +66,16 @@ export class QueueConnection {
   }
 
   noteError(cause: unknown): void {
-    if (!this.isLost)
-      this.onNotice(
-        `The queue at ${this.address.shown} cannot be reached: ${this.address.hide(describeCause(cause))}. Waiting for it.`,
-      );
+    const { shown, hide } = this.address;
+    const reason = hide(describeCause(cause));
+    const fault = describeOwnFault(cause);
+    if (fault !== undefined) {
+      // BullMQ meets a corrupt entry again and again.
+      if (reason !== this.lastFault) this.onNotice(`The queue at ${shown} ${fault}: ${reason}.`);
+      this.lastFault = reason;
+      return;
+    }
+    if (!this.isLost) this.onNotice(`The queue at ${shown} cannot be reached: ${reason}. Waiting for it.`);
     this.isLost = true;
   }
 
@@ -85,9 +93,7 @@ export class QueueConnection {
     const entries = Object.entries(await this.client.hgetall(runsKey));
     return entries.flatMap(([queue, text]) => {
       try {
-        return /^mistletoe-[0-9a-f]{16}$/.test(queue)
-          ? [{ queue, notice: noticeSchema.parse(JSON.parse(text)) }]
-          : [];
+        return /^mistletoe-[0-9a-f]{16}$/.test(queue) ? [{ queue, notice: readNotice(text) }] : [];
       } catch {
         return [];
       }
@@ -100,13 +106,27 @@ export class QueueConnection {
     await this.client.expire(refusalsKey(queue), refusalSeconds);
   }
 
-  async listRefusals(queue: string): Promise<Readonly<Record<string, string>>> {
-    return this.client.hgetall(refusalsKey(queue));
+  /** [worker, reason], untrusted. */
+  async listRefusals(queue: string): Promise<readonly (readonly [string, string])[]> {
+    const entries = Object.entries(await this.client.hgetall(refusalsKey(queue)));
+    const clipped = entries.slice(0, maxRefusals);
+    return clipped.map(([worker, reason]) => [worker.slice(0, maxNameLength), reason.slice(0, maxRefusal)]);
   }
 
   close(): void {
     this.client.disconnect();
   }
+}
+
+/** Undefined for faults of the connection. */
+function describeOwnFault(cause: unknown): string | undefined {
+  if (isUnreadable(cause)) return 'has an entry that cannot be read';
+  return cause instanceof Error && cause.name === 'ReplyError' ? 'answered with an error' : undefined;
+}
+
+/** Whether it comes from parsing an entry, which BullMQ does before anything can be checked. */
+export function isUnreadable(cause: unknown): boolean {
+  return cause instanceof SyntaxError || cause instanceof TypeError || cause instanceof RangeError;
 }
 
 const closeMs = 2000;
@@ -140,11 +160,24 @@ export function parseQueueUrl(given: string): QueueAddress {
       hint: 'Give redis://HOST:6379, rediss://HOST:6379 for TLS, or redis://:PASSWORD@HOST:6379/0.',
     });
   }
-  const secrets = [url.password, decodeURIComponent(url.password)].filter((secret) => secret !== '');
+  const secrets = [url.password, decodeSecret(url.password)].filter((secret) => secret !== '');
+  decodeSecret(url.username);
   const address = `${url.protocol}//${url.host}${url.pathname === '/' ? '' : url.pathname}`;
   return {
     url: given.replace(/^valkey(s?):/, 'redis$1:'),
     shown: address,
     hide: (text) => secrets.reduce((shown, secret) => shown.replaceAll(secret, '***'), text),
   };
+}
+
+function decodeSecret(encoded: string): string {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    throw new MistletoeError(
+      'usage',
+      'The user or password in the address of the queue has a % that two hex digits do not follow.',
+      { hint: 'Write %25 for a percent sign, and %40 for an @.' },
+    );
+  }
 }

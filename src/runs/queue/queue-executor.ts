@@ -3,10 +3,10 @@
  * be made again: a unit that is missing there, for example after a restart of Redis without persistence, is submitted
  * again. Outputs stay in the queue until they are recorded, so a submitter that was killed finds them when it resumes.
  */
-import type { Queue, QueueEvents } from 'bullmq';
+import type { Job, Queue, QueueEvents } from 'bullmq';
 import { readVersion } from '../identity.js';
 import { type Unit, type UnitExecutor, type UnitHooks, UnitFailed } from '../unit.js';
-import { type QueueConnection, withLimit } from './queue-connection.js';
+import { isUnreadable, type QueueConnection, withLimit } from './queue-connection.js';
 import type { QueueJob, RunNotice } from './queue-messages.js';
 import { jobId, maxReasonLength, packJob, progressSchema, unpackOutput } from './queue-messages.js';
 
@@ -185,10 +185,11 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
     const ids = [...this.doubtful].filter((id) => this.submitted.has(id));
     for (let start = 0; start < ids.length; start += pageSize) {
       const page = ids.slice(start, start + pageSize);
-      const jobs = await Promise.all(page.map((id) => this.queue.getJob(id)));
+      const jobs = await Promise.all(page.map((id) => this.findJob(id)));
       jobs.forEach((job, index) => {
         const id = page[index]!;
-        if (job === undefined) {
+        if (job === 'unreadable') this.settle(id, { failure: 'its entry in the queue cannot be read' });
+        else if (job === undefined) {
           if (this.submitted.has(id)) this.unsent.add(id);
         } else if (job.finishedOn !== undefined) {
           // The reason may be one of an earlier attempt.
@@ -198,6 +199,15 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
       });
     }
     this.doubtful.clear();
+  }
+
+  private async findJob(id: string): Promise<Job | undefined | 'unreadable'> {
+    try {
+      return await this.queue.getJob(id);
+    } catch (cause) {
+      if (isUnreadable(cause)) return 'unreadable';
+      throw cause;
+    }
   }
 
   private settle(id: string, outcome: Outcome): void {
@@ -220,7 +230,7 @@ export class QueueExecutor<Input> implements UnitExecutor<Input> {
 
   private async showRefusals(): Promise<void> {
     const found = await this.connection.listRefusals(this.announced.queue);
-    for (const [worker, reason] of Object.entries(found)) {
+    for (const [worker, reason] of found) {
       if (this.refusals.get(worker) === reason) continue;
       this.refusals.set(worker, reason);
       this.announced.onNotice(`The worker ${worker} does not serve this run: ${reason}`);

@@ -10,10 +10,13 @@ import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { partSchema, UnitFailed, type UnitPart } from '../unit.js';
 
+/** A value takes up to a hundred bytes once it is parsed. Inputs are mostly text; outputs have some numbers for each token. */
+const maxValues = { input: 1_000_000, output: 2_000_000 } as const;
+
 const nameSchema = z.string().min(1).max(200);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
-export const jobSchema = z.strictObject({
+const jobSchema = z.strictObject({
   schema: z.literal('mistletoe.unit/1'),
   version: nameSchema,
   key: z.string().min(1).max(2000),
@@ -30,7 +33,7 @@ const outputSchema = z.strictObject({
 export type QueueOutput = Readonly<z.infer<typeof outputSchema>>;
 
 /** What a worker needs in order to serve a run. */
-export const noticeSchema = z.strictObject({
+const noticeSchema = z.strictObject({
   schema: z.literal('mistletoe.run/1'),
   command: z.literal('audit'),
   version: nameSchema,
@@ -59,6 +62,8 @@ export function packOutput(worker: string, parts: readonly UnitPart[]): QueueOut
 
 /** Of failures that workers report. */
 export const maxReasonLength = 500;
+/** Of names that are shown. */
+export const maxNameLength = 200;
 
 /** An output that is not one fails its unit. */
 export function unpackOutput(value: unknown): {
@@ -66,16 +71,33 @@ export function unpackOutput(value: unknown): {
   readonly parts: readonly UnitPart[];
 } {
   try {
-    const { worker, output } = outputSchema.parse(value);
-    return { worker, parts: z.array(partSchema).parse(unpack(output, fileLimits.unitOutput)) };
+    const { worker, output } = z.readAs(outputSchema, value);
+    return {
+      worker,
+      parts: z.readAs(z.array(partSchema), unpack(output, fileLimits.unitOutput, maxValues.output)),
+    };
   } catch (cause) {
     const reason = `a worker sent an output that cannot be read: ${describeCause(cause)}`;
     throw new UnitFailed(reason.slice(0, maxReasonLength));
   }
 }
 
+/** Throws a phrase that says what is wrong. */
+export function readJob(value: unknown): QueueJob {
+  return z.readAs(jobSchema, value);
+}
+
+/** A notice of 1,000 models has 300 kB. */
+const maxNoticeLength = 2 ** 20;
+
+export function readNotice(text: string): RunNotice {
+  if (text.length > maxNoticeLength)
+    throw new Error(`it has ${text.length} characters; at most ${maxNoticeLength} were expected`);
+  return z.readAs(noticeSchema, parseJsonText(text));
+}
+
 export function unpackInput({ input }: QueueJob): unknown {
-  return unpack(input, fileLimits.unitInput);
+  return unpack(input, fileLimits.unitInput, maxValues.input);
 }
 
 /** Shorter texts travel as they are: compressing them costs more time than it saves. */
@@ -89,9 +111,9 @@ function pack(value: unknown): string {
   return isShort ? text : deflateRawSync(text).toString('base64');
 }
 
-function unpack(text: string, maxBytes: number): unknown {
+function unpack(text: string, maxBytes: number, values: number): unknown {
   if (isPlain(text)) {
-    if (text.length <= maxBytes) return parseJsonText(text);
+    if (text.length <= maxBytes) return parseJsonText(text, values);
     throw new Error(`it has ${text.length} characters; at most ${maxBytes} were expected`);
   }
   let bytes: Buffer;
@@ -100,5 +122,5 @@ function unpack(text: string, maxBytes: number): unknown {
   } catch (cause) {
     throw new Error(`it cannot be unpacked: ${describeCause(cause)}`);
   }
-  return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes), values);
 }

@@ -9,7 +9,7 @@ import { readVersion } from '../identity.js';
 import type { UnitExecutor, UnitPart } from '../unit.js';
 import { type AnnouncedRun, type QueueConnection, withLimit } from './queue-connection.js';
 import type { QueueOutput, RunNotice } from './queue-messages.js';
-import { jobId, jobSchema, packOutput, unpackInput } from './queue-messages.js';
+import { jobId, maxNameLength, packOutput, readJob, unpackInput } from './queue-messages.js';
 
 export interface WorkerOptions<Input> {
   readonly name: string;
@@ -117,7 +117,7 @@ async function serveRun<Input>(
   let fault: unknown;
   const running = new Set<Promise<void>>();
   const compute = async (job: Job): Promise<QueueOutput> => {
-    const { input, key } = readJob(job, notice, options);
+    const { input, key } = readUnit(job, notice, options);
     const known = outputs.get(job.id ?? '');
     if (known !== undefined) return known;
     const parts: UnitPart[] = [];
@@ -161,8 +161,9 @@ async function serveRun<Input>(
   });
   worker.on('completed', (job) => options.onUnit?.('completed', job.name));
   worker.on('failed', (job, cause) => {
-    options.onUnit?.('failed', job?.name ?? '');
-    options.onNotice(`${job?.name ?? 'A unit'} failed: ${cause.message}`);
+    const unit = job?.name.slice(0, maxNameLength) ?? '';
+    options.onUnit?.('failed', unit);
+    options.onNotice(`${unit || 'A unit'} failed: ${cause.message}`);
   });
   options.onNotice(`Serves the run ${queue}.`);
   let idleSinceMs = performance.now();
@@ -181,12 +182,12 @@ async function serveRun<Input>(
   return fault === undefined ? undefined : { refusal: describeCause(fault), hint: '' };
 }
 
-function readJob<Input>(
+function readUnit<Input>(
   job: Job,
   { version }: RunNotice,
   { parse }: WorkerOptions<Input>,
 ): { readonly input: Input; readonly key: string } {
-  const parsed = jobSchema.parse(job.data);
+  const parsed = readJob(job.data);
   if (parsed.version !== version)
     throw new Error(`it is a unit of Mistletoe ${parsed.version}; its run needs ${version}`);
   const input = unpackInput(parsed);
