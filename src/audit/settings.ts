@@ -98,11 +98,10 @@ export function parseSettings<Settings>(
 ): Settings {
   const parsed = schema.safeParse(values);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const name = issue?.path.join('.') ?? '';
+  const { place: name, fault } = z.describeFault(parsed.error);
   throw new MistletoeError(
     'usage',
-    `The ${command} setting "${name}" is ${JSON.stringify(values[name])}; ${issue?.message ?? 'it is not valid'}.`,
+    `The ${command} setting "${name}" is ${JSON.stringify(values[name])}; ${fault}.`,
     { hint: `\`mistletoe ${command} --help-all\` explains --${toFlagName(name)}.` },
   );
 }

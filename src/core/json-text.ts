@@ -1,27 +1,41 @@
 /**
  * Untrusted JSON. JSON.parse builds values of any depth, but JSON.stringify and other recursive functions overflow the
- * stack at a few thousand levels. So the depth is limited when text is parsed.
+ * stack at a few thousand levels; and a value of two characters takes up to a hundred bytes and a microsecond. So depth
+ * and, if asked for, the number of values are limited before text is parsed.
  */
 export const maxJsonDepth = 500;
 
-export function parseJsonText(text: string): unknown {
-  const value: unknown = JSON.parse(text);
-  if (measureDepth(text) > maxJsonDepth)
+export function parseJsonText(text: string, maxValues = Infinity): unknown {
+  const { values, depth } = measureJson(text);
+  if (depth > maxJsonDepth)
     throw new SyntaxError(`it nests more than ${maxJsonDepth} lists and objects into each other`);
-  return value;
+  if (values > maxValues) throw new TooManyValues(values, maxValues);
+  return JSON.parse(text);
 }
 
-/** Of valid JSON. */
-function measureDepth(text: string): number {
+export class TooManyValues extends SyntaxError {
+  constructor(
+    readonly values: number,
+    maxValues: number,
+  ) {
+    super(`it has ${values} values; at most ${maxValues} were expected`);
+  }
+}
+
+/** Exact for valid JSON, but for empty lists and objects, which count as two. */
+function measureJson(text: string): { readonly values: number; readonly depth: number } {
+  let values = 1;
   let depth = 0;
   let deepest = 0;
   visitPunctuation(text, (character) => {
-    if (character === '[' || character === '{') {
+    if (character === ',') values++;
+    else if (character === '[' || character === '{') {
+      values++;
       depth++;
       if (depth > deepest) deepest = depth;
     } else if (character === ']' || character === '}') depth--;
   });
-  return deepest;
+  return { values, depth: deepest };
 }
 
 /** Counts object members and nested lists without parsing. The text need not be valid JSON. */

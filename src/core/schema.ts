@@ -3,7 +3,7 @@
  * 500 bytes: 20 kB of compressed JSON cost gigabytes. The ones here end at the first faulty item. Every schema has them,
  * because only this file imports zod.
  */
-import { core, custom, ZodArray, type ZodError, ZodRecord, type ZodType } from 'zod';
+import { core, custom, type output, ZodArray, type ZodError, ZodRecord, type ZodType } from 'zod';
 
 export * from 'zod';
 
@@ -78,7 +78,8 @@ function isJson(value: unknown): boolean {
   while (waiting.length > 0) {
     const next = waiting.pop();
     if (typeof next === 'number' && !Number.isFinite(next)) return false;
-    if (typeof next === 'object' && next !== null) for (const inner of Object.values(next)) waiting.push(inner);
+    if (typeof next === 'object' && next !== null)
+      for (const inner of Object.values(next)) waiting.push(inner);
   }
   return true;
 }
@@ -89,8 +90,25 @@ const clip = (text: string): string =>
   text.length > maxShownLength ? `${text.slice(0, maxShownLength)}...` : text;
 
 /** The first fault: its place, such as "prompts.0.id" (empty for the whole value), and what was expected there. */
-export function describeFault({ issues: [issue] }: ZodError): { readonly place: string; readonly fault: string } {
+export function describeFault({ issues: [issue] }: ZodError): {
+  readonly place: string;
+  readonly fault: string;
+} {
   if (issue === undefined) return { place: '', fault: 'unreadable' };
-  const fault = issue.code === 'unrecognized_keys' ? `the key "${clip(issue.keys[0] ?? '')}" is unknown` : issue.message;
-  return { place: clip(issue.path.map(String).join('.')), fault };
+  const place = clip(issue.path.map(String).join('.'));
+  if (issue.code !== 'unrecognized_keys') return { place, fault: issue.message };
+  return { place, fault: `Unrecognized key: "${clip(issue.keys[0] ?? '')}"` };
+}
+
+/** The same in one phrase. */
+export function phraseFault(error: ZodError): string {
+  const { place, fault } = describeFault(error);
+  return place === '' ? fault : `${place}: ${fault}`;
+}
+
+/** Like `schema.parse`, with a phrase as the message; zod's own message is JSON. */
+export function readAs<Schema extends ZodType>(schema: Schema, value: unknown): output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new Error(phraseFault(parsed.error), { cause: parsed.error });
 }

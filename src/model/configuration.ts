@@ -107,11 +107,9 @@ function readFields<Schema extends z.ZodType>(
 ): z.infer<Schema> {
   const parsed = schema.safeParse(config);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const key = issue?.path.join('.') ?? '';
-  if (issue?.path.length === 1 && config[key] === undefined)
-    throw unusable(place, `lacks "${key}"`, originalValue);
-  throw unusable(place, `has a bad "${key}": ${issue?.message ?? 'not readable'}`);
+  const { place: key, fault } = z.describeFault(parsed.error);
+  if (!key.includes('.') && config[key] === undefined) throw unusable(place, `lacks "${key}"`, originalValue);
+  throw unusable(place, `has a bad "${key}": ${fault}`);
 }
 
 /** transformers 5 writes the number of experts as `num_local_experts`. */

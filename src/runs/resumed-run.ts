@@ -1,6 +1,7 @@
 /** Resuming a run: with the version, the models and the data that it was started with, or not at all. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { describeFault } from '../core/schema.js';
 import type * as z from '../core/schema.js';
 import { codeOf, MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/files.js';
@@ -22,10 +23,10 @@ export function asSaved<Request>(schema: z.ZodType<Request>, request: Request): 
 export function readRequest<Request>(path: string, schema: z.ZodType<Request>, command: RunCommand): Request {
   const parsed = schema.safeParse(readRunConfig(path, command));
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
+  const { place, fault } = describeFault(parsed.error);
   throw new MistletoeError(
     'usage',
-    `${configFile} of ${path} is not of a run of mistletoe ${command}: "${issue?.path.join('.') ?? ''}" is wrong, ${issue?.message ?? 'it cannot be used'}.`,
+    `${configFile} of ${path} is not of a run of mistletoe ${command}: "${place}" is wrong, ${fault}.`,
     {
       hint: 'Another version wrote it, or it was changed; start a new run in another folder.',
       cause: parsed.error,

@@ -108,7 +108,7 @@ function parseUnit(line: Buffer, place: string): Unit {
   if ('fault' in parsed) throw refuse(`${place} ${parsed.fault}`);
   const unit = unitSchema.safeParse(parsed.value);
   if (unit.success) return unit.data;
-  throw refuse(`${place} is not a unit: ${describeIssue(unit.error)}; saw ${shorten(line)}`);
+  throw refuse(`${place} is not a unit: ${z.phraseFault(unit.error)}; saw ${shorten(line)}`);
 }
 
 /** What the unit holds, as the schema has it; a line of another version is named with what does not fit. */
@@ -121,7 +121,7 @@ export function parseUnitData<T>(
   const parsed = schema.safeParse(data);
   if (parsed.success) return parsed.data;
   throw refuse(
-    `${join(folder, unitsFile)}, line ${lineNumber}, unit ${unit}, does not fit: ${describeIssue(parsed.error)}`,
+    `${join(folder, unitsFile)}, line ${lineNumber}, unit ${unit}, does not fit: ${z.phraseFault(parsed.error)}`,
   );
 }
 
@@ -183,11 +183,6 @@ function refuse(fault: string): MistletoeError {
   return new MistletoeError('usage', `${fault}.`, {
     hint: 'It was changed, or another version wrote it; start a new run in another folder.',
   });
-}
-
-function describeIssue({ issues: [issue] }: z.ZodError): string {
-  const path = issue?.path.join('.') ?? '';
-  return `${path === '' ? '' : `${path}: `}${issue?.message ?? 'unreadable'}`;
 }
 
 function shorten(line: Buffer): string {

@@ -1,4 +1,5 @@
 /** A worker of a queue: finds the models of a run on this machine by their hashes and runs its units in processes. */
+import { describeFault } from '../../core/schema.js';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { nameModel, readHubSettings } from '../../checkpoint/hub/hub-settings.js';
@@ -37,10 +38,8 @@ type Device =
 export function parseAuditUnit(input: unknown): AuditUnitInput {
   const parsed = strangeUnitSchema.safeParse(input);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new Error(
-    `it is not a unit of an audit: "${issue?.path.join('.') ?? ''}", ${issue?.message ?? 'unreadable'}`,
-  );
+  const { place, fault } = describeFault(parsed.error);
+  throw new Error(`it is not a unit of an audit: "${place}", ${fault}`);
 }
 
 /** Processes that can run the units of this run, or why there are none. */

@@ -1,4 +1,5 @@
 /** Runs the units of an audit and records them: whichever worker computed a part, it counts once it is in the folder. */
+import { describeFault } from '../../core/schema.js';
 import type { RunFolder } from '../../runs/run-folder.js';
 import { driveUnits, UnitFailed, type UnitPart, type WorkerName } from '../../runs/unit.js';
 import { withoutFolders } from '../arms/drafter-audit.js';
@@ -76,6 +77,6 @@ function requirePart(schedule: AuditSchedule, { input, key }: AuditUnit, part: U
   const schema = kind === 'arms' ? unitSchema : kind === 'universal' ? universalSchema : transferSchema;
   const parsed = schema.safeParse(part.data);
   if (schedule.keysOf(input).includes(part.key) && parsed.success) return;
-  const fault = parsed.success ? `it names the part ${part.key}` : (parsed.error.issues[0]?.message ?? '');
+  const fault = parsed.success ? `it names the part ${part.key}` : describeFault(parsed.error).fault;
   throw new UnitFailed(`a worker sent an output that is not one of ${key}: ${fault}`);
 }

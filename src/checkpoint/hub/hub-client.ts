@@ -125,7 +125,7 @@ export class HubRepository {
       parts.push(chunk);
     }
     try {
-      const value = schema.parse(parseJsonText(Buffer.concat(parts).toString('utf8')));
+      const value = z.readAs(schema, parseJsonText(Buffer.concat(parts).toString('utf8')));
       return { value, link: response.headers.get('link') ?? '' };
     } catch (cause) {
       throw unexpected(cause instanceof SyntaxError ? 'no JSON' : 'other JSON than the API has', cause);

@@ -3,6 +3,7 @@
  * runs them. Concurrent requests share target passes, and each gets the answer it would get alone.
  */
 import { Worker } from 'node:worker_threads';
+import { describeFault } from '../../core/schema.js';
 import type * as z from '../../core/schema.js';
 import { MistletoeError } from '../../core/errors.js';
 import { disableTelemetry } from '../../runtime/onnx/load-onnxruntime.js';
@@ -228,9 +229,9 @@ class Connection {
 function check<Schema extends z.ZodType>(schema: Schema, given: unknown, start: string): z.infer<Schema> {
   const parsed = schema.safeParse(given);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const place = issue === undefined || issue.path.length === 0 ? 'its options' : `"${issue.path.join('.')}"`;
-  throw new MistletoeError('usage', `${start} a bad value for ${place}: ${issue?.message ?? 'unreadable'}.`, {
+  const { place, fault } = describeFault(parsed.error);
+  const named = place === '' ? 'its options' : `"${place}"`;
+  throw new MistletoeError('usage', `${start} a bad value for ${named}: ${fault}.`, {
     hint: 'See the types of createEngineWorker and of its generate.',
   });
 }

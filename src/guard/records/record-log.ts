@@ -9,6 +9,7 @@ import { describeCause } from '../../core/errors.js';
 import { makeFolder, openToWrite } from '../../core/durable-files.js';
 import { isFolder, isMissing } from '../../core/files.js';
 import { parseJsonText, toLogLine } from '../../core/json-text.js';
+import { describeFault } from '../../core/schema.js';
 import type { GuardConfiguration } from '../guard-config.js';
 import { type ActionEvent, type Alert, type Verdict, verdictNames } from '../judge/verdict.js';
 import { type Observation, observationSchema } from '../observation.js';
@@ -153,8 +154,8 @@ export function readRecordLine(text: string) {
     const isKnown = verdictNames.some((name) => name === recorded?.name);
     return { record: parsed.data as Observation, verdict: isKnown ? recorded! : undefined };
   }
-  const { path, message } = parsed.error.issues[0]!;
-  return { fault: `${path.length === 0 ? 'the line' : path.join('.')}: ${message}` };
+  const { place, fault } = describeFault(parsed.error);
+  return { fault: `${place || 'the line'}: ${fault}` };
 }
 
 const nameForm = /^records-(\d{13})-(\d+)-(\d+)\.jsonl$/;

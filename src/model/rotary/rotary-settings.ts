@@ -163,9 +163,8 @@ export function parseRotary(
   const { key, settings } = chooseSettings(config, place);
   const parsed = rotarySchema.safeParse(settings);
   if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const path = [key, ...(issue?.path ?? [])].join('.');
-    throw refuseRotary(place, `has a bad "${path}": ${issue?.message ?? 'not readable'}`);
+    const { place: field, fault } = z.describeFault(parsed.error);
+    throw refuseRotary(place, `has a bad "${field === '' ? key : `${key}.${field}`}": ${fault}`);
   }
   const fields = parsed.data;
   if ((fields.partial_rotary_factor ?? 1) !== 1) {

@@ -71,9 +71,9 @@ export async function readFinishedRun(folder: string): Promise<ComparedRun> {
   }
   const parsed = comparableSchema.safeParse(value);
   if (parsed.success) return { name: folder, result: parsed.data };
-  const [issue] = parsed.error.issues;
+  const { place, fault } = z.describeFault(parsed.error);
   throw refuse(
-    `${path} cannot be compared: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'unreadable'}.`,
+    `${path} cannot be compared: ${place}: ${fault}.`,
     'It was changed, or its run did not end; finish it with mistletoe audit --resume, or run it again.',
   );
 }

@@ -39,7 +39,7 @@ export const hubSets: Readonly<Record<string, HubSet>> = {
     repository: 'HuggingFaceH4/mt_bench_prompts',
     file: /^raw\/question\.jsonl$/,
     read(row, index) {
-      const { question_id: id, prompt_id: other, category, ...rest } = benchRow.parse(row);
+      const { question_id: id, prompt_id: other, category, ...rest } = z.readAs(benchRow, row);
       const { prompt, turns = prompt ?? [] } = rest;
       const reference = rest.reference?.length === 0 ? undefined : (rest.reference ?? undefined);
       return { question_id: id ?? other ?? index, category, turns, reference };
@@ -49,7 +49,7 @@ export const hubSets: Readonly<Record<string, HubSet>> = {
     repository: 'openai/openai_humaneval',
     file: /^(?:openai_humaneval|data)\/test-[\w-]+\.parquet$/,
     read(row) {
-      const { task_id: id, prompt } = codeRow.parse(row);
+      const { task_id: id, prompt } = z.readAs(codeRow, row);
       return { question_id: id, category: 'code', turns: [`Complete the code I provided.\n\n${prompt}`] };
     },
   },
@@ -57,7 +57,7 @@ export const hubSets: Readonly<Record<string, HubSet>> = {
     repository: 'openai/gsm8k',
     file: /^main\/test-[\w-]+\.parquet$/,
     read(row, index) {
-      const { question, answer } = mathRow.parse(row);
+      const { question, answer } = z.readAs(mathRow, row);
       return { question_id: index, category: 'math', turns: [question], reference: [answer] };
     },
   },

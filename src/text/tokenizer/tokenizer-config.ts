@@ -149,9 +149,8 @@ async function readFile<Output>(
   if (contents === undefined) return undefined;
   const parsed = schema.safeParse(contents);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const where = issue === undefined || issue.path.length === 0 ? 'the file' : issue.path.join('.');
-  throw new MistletoeError('text', `${path}: ${where} is not as expected (${issue?.message ?? 'invalid'}).`, {
+  const { place, fault } = z.describeFault(parsed.error);
+  throw new MistletoeError('text', `${path}: ${place || 'the file'} is not as expected (${fault}).`, {
     hint: `Take ${name} as the model’s authors published it.`,
     cause: parsed.error,
   });

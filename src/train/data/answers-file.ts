@@ -127,8 +127,7 @@ function parseAnswer(
   if ('fault' in read) throw damaged(`${place} ${read.fault}.`);
   const parsed = lineSchema.safeParse(read.value);
   if (!parsed.success || !parsed.data.turns.every(beginsInTurnBefore)) {
-    const [issue] = parsed.error?.issues ?? [];
-    const fault = issue ? `${issue.path.join('.')}: ${issue.message}` : 'a turn keeps more than there is';
+    const fault = parsed.error ? z.phraseFault(parsed.error) : 'a turn keeps more than there is';
     throw damaged(`${place} is not an answered conversation: ${fault}.`);
   }
   const { asked: digest, ...conversation } = parsed.data;

@@ -63,11 +63,8 @@ async function readProgress(tensor: StoredTensor): Promise<TrainingProgress> {
   const text = Buffer.from(Uint8Array.from(await readIntegers(tensor))).toString('utf8');
   const parsed = progressSchema.safeParse(JSON.parse(text));
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const where = issue?.path.join('.') ?? '';
-  throw new Error(
-    `what it says of its progress is wrong${where === '' ? '' : ` at "${where}"`}, ${issue?.message ?? 'it cannot be used'}`,
-  );
+  const { place, fault } = z.describeFault(parsed.error);
+  throw new Error(`its progress is wrong${place === '' ? '' : ` at "${place}"`}, ${fault}`);
 }
 
 /** A line of log.jsonl: there is one for each update and for each measurement on held-out texts, in order. */
