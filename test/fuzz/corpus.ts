@@ -5,6 +5,7 @@ import type { CommandRun } from './command-run.js';
 import { runCommand } from './command-run.js';
 import type { MaliciousCase } from './corpus/case.js';
 import { checkpointCases } from './corpus/checkpoints.js';
+import { messageCases } from './corpus/messages.js';
 import { placeCases } from './corpus/places.js';
 import { smallCases } from './corpus/small-files.js';
 import { textCases } from './corpus/texts.js';
@@ -17,11 +18,12 @@ export const maliciousCases = [
   ...smallCases,
   ...placeCases,
   ...trainingCases,
+  ...messageCases,
 ];
 
 /** Cases of one sort are listed together, so every third one represents them all; the places are each a sort of their own. */
 export const representativeCases = [
-  ...[checkpointCases, textCases, smallCases, trainingCases].flatMap((cases) =>
+  ...[checkpointCases, textCases, smallCases, trainingCases, messageCases].flatMap((cases) =>
     cases.filter((_, index) => index % 3 === 0),
   ),
   ...placeCases,

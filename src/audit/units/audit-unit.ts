@@ -62,10 +62,11 @@ export type AuditUnit = Unit<AuditUnitInput>;
 
 /** What a stranger sent: also bounded, and without files. */
 export const strangeUnitSchema = auditUnitSchema.refine(
-  ({ request: { drafter, chatTemplate } }) =>
+  ({ request: { drafter, prompts, chatTemplate }, work }) =>
     policySchema.safeParse(drafter.policy).success &&
+    (work.kind !== 'transfer' || work.suffixes.length === prompts.length) &&
     (chatTemplate?.source.length ?? 0) <= fileLimits.template,
-  'a policy without a file and a chat template of usual size were expected',
+  'a policy without a file, a suffix for each prompt, and a chat template of usual size were expected',
 );
 
 // The parts of units, as data.

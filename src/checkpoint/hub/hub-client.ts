@@ -35,6 +35,8 @@ function failure(message: string, hint: string, cause?: unknown): MistletoeError
 const maxRedirects = 8;
 const redirections: readonly number[] = [301, 302, 303, 307, 308];
 const maxPages = 100;
+/** Of one answer: a page of 1,000 files has some 10,000. */
+const maxValues = 1_000_000;
 const hexadecimal = (digits: number): z.ZodString => z.string().regex(new RegExp(`^[0-9a-f]{${digits}}$`));
 const size = z.int().nonnegative();
 const commitSchema = z.object({ sha: hexadecimal(40) });
@@ -125,7 +127,7 @@ export class HubRepository {
       parts.push(chunk);
     }
     try {
-      const value = z.readAs(schema, parseJsonText(Buffer.concat(parts).toString('utf8')));
+      const value = z.readAs(schema, parseJsonText(Buffer.concat(parts).toString('utf8'), maxValues));
       return { value, link: response.headers.get('link') ?? '' };
     } catch (cause) {
       throw unexpected(cause instanceof SyntaxError ? 'no JSON' : 'other JSON than the API has', cause);

@@ -159,7 +159,7 @@ async function serveRun<Input>(
   worker.on('error', (cause) => {
     connection.noteError(cause);
   });
-  worker.on('completed', (job) => options.onUnit?.('completed', job.name));
+  worker.on('completed', (job) => options.onUnit?.('completed', job.name.slice(0, maxNameLength)));
   worker.on('failed', (job, cause) => {
     const unit = job?.name.slice(0, maxNameLength) ?? '';
     options.onUnit?.('failed', unit);
