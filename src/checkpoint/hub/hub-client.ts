@@ -6,7 +6,7 @@
  */
 import * as z from '../../core/schema.js';
 import { describeFetchFailure, MistletoeError } from '../../core/errors.js';
-import { parseJsonText } from '../../core/json-text.js';
+import { parseJsonText, TooManyValues } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { staysInside } from '../checkpoint-folder.js';
 import { quote } from '../stored-tensor.js';
@@ -130,7 +130,8 @@ export class HubRepository {
       const value = z.readAs(schema, parseJsonText(Buffer.concat(parts).toString('utf8'), maxValues));
       return { value, link: response.headers.get('link') ?? '' };
     } catch (cause) {
-      throw unexpected(cause instanceof SyntaxError ? 'no JSON' : 'other JSON than the API has', cause);
+      const isOther = !(cause instanceof SyntaxError) || cause instanceof TooManyValues;
+      throw unexpected(isOther ? 'other JSON than the API has' : 'no JSON', cause);
     }
   }
 

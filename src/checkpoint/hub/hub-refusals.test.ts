@@ -139,6 +139,8 @@ describe('what a download is refused for', () => {
     ['no JSON', 'answered for org/tiny with no JSON', '<html>'],
     ['a commit that is a path', 'other JSON than the API has', JSON.stringify({ sha: '../../../x' })],
     ['JSON without end', 'with no JSON', '['.repeat(1000)],
+    ['a million files that are none', 'other JSON than the API has', `[${'{},'.repeat(1_000_000)}{}]`],
+    ['100,000 lists of faults', 'other JSON than the API has', `[${'[],'.repeat(100_000)}[]]`],
     ['more than is read', 'more than 16777216 bytes', ' '.repeat(16 * 2 ** 20 + 1)],
   ])('%s in place of the API', async (_, message, text) => {
     world.hub.disturb((seen, response) => { response.end(text); return seen.path.includes('/revision/'); }); // prettier-ignore
