@@ -9,12 +9,12 @@ export * from 'zod';
 
 const FirstFaultArray = core.$constructor<ZodArray>('FirstFaultArray', (inst, def) => {
   ZodArray.init(inst, def);
-  const { parse } = inst._zod;
+  const parse = inst._zod.parse.bind(inst._zod);
   inst._zod.parse = (payload, context) => {
     const items: unknown = payload.value;
     if (!Array.isArray(items)) return parse(payload, context);
     const read: unknown[] = [];
-    for (const [index, value] of items.entries()) {
+    for (const [index, value] of (items as readonly unknown[]).entries()) {
       const result = expectSync(def.element._zod.run({ value, issues: [] }, context));
       if (result.issues.length > 0) {
         payload.issues.push(...core.util.prefixIssues(index, result.issues));
@@ -29,7 +29,7 @@ const FirstFaultArray = core.$constructor<ZodArray>('FirstFaultArray', (inst, de
 
 const FirstFaultRecord = core.$constructor<ZodRecord>('FirstFaultRecord', (inst, def) => {
   ZodRecord.init(inst, def);
-  const { parse } = inst._zod;
+  const parse = inst._zod.parse.bind(inst._zod);
   inst._zod.parse = (payload, context) => {
     const entries: unknown = payload.value;
     // A record with a list of keys has at most as many faults.

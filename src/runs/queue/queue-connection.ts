@@ -66,8 +66,8 @@ export class QueueConnection {
   }
 
   noteError(cause: unknown): void {
-    const { shown, hide } = this.address;
-    const reason = hide(describeCause(cause));
+    const { shown } = this.address;
+    const reason = this.address.hide(describeCause(cause));
     const fault = describeOwnFault(cause);
     if (fault !== undefined) {
       // BullMQ meets a corrupt entry again and again.
