@@ -10,8 +10,8 @@ import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
 import { partSchema, UnitFailed, type UnitPart } from '../unit.js';
 
-/** A value takes up to a hundred bytes once it is parsed. Inputs are mostly text; outputs have some numbers for each token. */
-const maxValues = { input: 1_000_000, output: 2_000_000 } as const;
+/** A value takes up to 150 bytes and 3 µs once it is parsed. The trace of a search has some ten for each step. */
+const maxValues = 1_000_000;
 
 const nameSchema = z.string().min(1).max(200);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
@@ -74,7 +74,7 @@ export function unpackOutput(value: unknown): {
     const { worker, output } = z.readAs(outputSchema, value);
     return {
       worker,
-      parts: z.readAs(z.array(partSchema), unpack(output, fileLimits.unitOutput, maxValues.output)),
+      parts: z.readAs(z.array(partSchema), unpack(output, fileLimits.unitOutput)),
     };
   } catch (cause) {
     const reason = `a worker sent an output that cannot be read: ${describeCause(cause)}`;
@@ -97,7 +97,7 @@ export function readNotice(text: string): RunNotice {
 }
 
 export function unpackInput({ input }: QueueJob): unknown {
-  return unpack(input, fileLimits.unitInput, maxValues.input);
+  return unpack(input, fileLimits.unitInput);
 }
 
 /** Shorter texts travel as they are: compressing them costs more time than it saves. */
@@ -111,9 +111,9 @@ function pack(value: unknown): string {
   return isShort ? text : deflateRawSync(text).toString('base64');
 }
 
-function unpack(text: string, maxBytes: number, values: number): unknown {
+function unpack(text: string, maxBytes: number): unknown {
   if (isPlain(text)) {
-    if (text.length <= maxBytes) return parseJsonText(text, values);
+    if (text.length <= maxBytes) return parseJsonText(text, maxValues);
     throw new Error(`it has ${text.length} characters; at most ${maxBytes} were expected`);
   }
   let bytes: Buffer;
@@ -122,5 +122,5 @@ function unpack(text: string, maxBytes: number, values: number): unknown {
   } catch (cause) {
     throw new Error(`it cannot be unpacked: ${describeCause(cause)}`);
   }
-  return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes), values);
+  return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes), maxValues);
 }
