@@ -6,36 +6,23 @@
 export const maxJsonDepth = 500;
 
 export function parseJsonText(text: string, maxValues = Infinity): unknown {
-  const { values, depth } = measureJson(text);
-  if (depth > maxJsonDepth)
-    throw new SyntaxError(`it nests more than ${maxJsonDepth} lists and objects into each other`);
-  if (values > maxValues) throw new TooManyValues(values, maxValues);
+  let values = 1;
+  let depth = 0;
+  // Exact for valid JSON, but for empty lists and objects, which count as two.
+  visitPunctuation(text, (character) => {
+    const isOpening = character === '[' || character === '{';
+    if ((isOpening || character === ',') && ++values > maxValues) throw new TooManyValues(maxValues);
+    if (isOpening && ++depth > maxJsonDepth)
+      throw new SyntaxError(`it nests more than ${maxJsonDepth} lists and objects into each other`);
+    if (character === ']' || character === '}') depth--;
+  });
   return JSON.parse(text);
 }
 
 export class TooManyValues extends SyntaxError {
-  constructor(
-    readonly values: number,
-    maxValues: number,
-  ) {
-    super(`it has ${values} values; at most ${maxValues} were expected`);
+  constructor(maxValues: number) {
+    super(`it has more than ${maxValues} values`);
   }
-}
-
-/** Exact for valid JSON, but for empty lists and objects, which count as two. */
-function measureJson(text: string): { readonly values: number; readonly depth: number } {
-  let values = 1;
-  let depth = 0;
-  let deepest = 0;
-  visitPunctuation(text, (character) => {
-    if (character === ',') values++;
-    else if (character === '[' || character === '{') {
-      values++;
-      depth++;
-      if (depth > deepest) deepest = depth;
-    } else if (character === ']' || character === '}') depth--;
-  });
-  return { values, depth: deepest };
 }
 
 /** Counts object members and nested lists without parsing. The text need not be valid JSON. */

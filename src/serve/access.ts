@@ -161,7 +161,7 @@ export async function readJsonBody(
     return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes), maxValues);
   } catch (cause) {
     if (cause instanceof TooManyValues)
-      throw new ApiError(`The body has ${cause.values} values; at most ${maxValues} are allowed.`, {
+      throw new ApiError(`The body has more than ${maxValues} values (token ids, messages, and fields).`, {
         status: 413,
         code: 'body_too_large',
       });

@@ -60,8 +60,8 @@ describe('a job of a queue', () => {
   it.each<readonly [string, string, RegExp]>([
     ['a million nested lists', nest(1_000_000), /nests more than 500/],
     ['a million nested objects, packed', deflate('{"a":'.repeat(1_000_000)), /nests more than 500/],
-    ['eight million numbers', deflate(list('1', 8_000_000)), /has 8000002 values; at most 1000000/],
-    ['five million empty objects', deflate(list('{}', 5_000_000)), /has 10000003 values; at most 1000000/],
+    ['eight million numbers', deflate(list('1', 8_000_000)), /has more than 1000000 values/],
+    ['five million empty objects', deflate(list('{}', 5_000_000)), /has more than 1000000 values/],
     ['half of a packed text', deflate('[1,2,3,4]').slice(0, 8), /cannot be unpacked/],
     ['text that is not UTF-8', deflate(Buffer.from([0x5b, 0xff, 0x5d])), /not valid/],
     ['no JSON', '{', /JSON/],
@@ -137,7 +137,7 @@ describe('a unit', () => {
 describe('an output', () => {
   const part = '{"key":"a","data":1,"steps":[],"timing":null}';
   it.each<readonly [string, string, RegExp]>([
-    ['eight million numbers for parts', list('1', 8_000_000), /values; at most 1000000/],
+    ['eight million numbers for parts', list('1', 8_000_000), /has more than 1000000 values/],
     ['100,000 numbers for parts', list('1', 100_000), /cannot be read: 0: .*expected object/],
     ['a step of 1e999', part.replace('[]', '[1e999]'), /expected array/],
     [
@@ -170,14 +170,9 @@ describe('a notice of a run', () => {
 describe('a request to serve', () => {
   const prompt = (value: string): string => `{"prompt":${value}}`;
   it.each<readonly [string, string, number, RegExp]>([
-    [
-      'two million token ids',
-      prompt(list('1', 2_000_000)),
-      413,
-      /has 2000003 values; at most 65536 are allowed/,
-    ],
-    ['a million prompts', prompt(list('[1]', 1_000_000)), 413, /values; at most/],
-    ['a million messages', `{"messages":${list('{}', 1_000_000)}}`, 413, /values; at most/],
+    ['two million token ids', prompt(list('1', 2_000_000)), 413, /has more than 65536 values/],
+    ['a million prompts', prompt(list('[1]', 1_000_000)), 413, /more than 65536 values/],
+    ['a million messages', `{"messages":${list('{}', 1_000_000)}}`, 413, /more than 65536 values/],
     ['four million open lists', '['.repeat(4_000_000), 400, /not JSON/],
     ['100,000 fields', `{${Array.from({ length: 1e5 }, (_, at) => `"x${at}":1`).join()}}`, 413, /values/],
     [
@@ -223,7 +218,9 @@ describe('a request to serve', () => {
         body: list('1', count),
       });
     await expect(readJsonBody(request(100_000), defaultLimits, 131_072)).resolves.toHaveLength(100_001);
-    await expect(readJsonBody(request(131_072), defaultLimits, 131_072)).rejects.toThrow(/at most 131072/);
+    await expect(readJsonBody(request(131_072), defaultLimits, 131_072)).rejects.toThrow(
+      /more than 131072 values/,
+    );
   });
 
   it('is parsed in a turn of its own if it is large, so others are answered in between', async () => {
