@@ -65,6 +65,7 @@ async function measureWith(count: number, units: number): Promise<string[]> {
       version: readVersion(),
       models: [{ name: 'none', sha256: '0'.repeat(64) }],
       device: { kind: 'cpu', dtype: 'float32', name: '' },
+      threads: 1,
     },
     onNotice: console.error,
   });

@@ -1,11 +1,9 @@
 /** The request of an audit, as saved in the run's config.json. A resumed run reads nothing else. */
-import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import * as z from '../core/schema.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { shortenPath } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
-import { maxThreads } from '../core/limits.js';
 import { bundledDrafterFolder, bundledTarget } from '../core/package-files.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
@@ -15,7 +13,7 @@ import { type TapConvention, tapConventions } from '../draft/draft-system.js';
 import { folderOf, mapFolder, nameDrafter, recogniseCheckpoint } from '../draft/systems.js';
 import { type DraftPolicy, formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
-import { chooseRunDevice, deviceSchema } from '../runs/run-device.js';
+import { chooseRunDevice, chooseThreads, deviceSchema, threadsSchema } from '../runs/run-device.js';
 import { type DeviceWish, recordDevice } from '../runtime/device-choice.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { GivenSuffix } from '../text/prompts/suffix-list.js';
@@ -38,7 +36,8 @@ export const requestSchema = z.object({
   preset: z.string(),
   settings: settingsSchema,
   seed: z.number(),
-  threads: z.number(),
+  /** CPU threads of each process: sums depend on them. */
+  threads: threadsSchema,
   /** Device and dtype; absent in runs of versions that only had the CPU. */
   device: deviceSchema.optional(),
   targetFolder: z.string(),
@@ -90,7 +89,10 @@ export interface AuditPlan extends DeviceWish {
   readonly preset?: string | undefined;
   readonly settings?: Partial<AuditSettings> | undefined;
   readonly seed?: number | undefined;
+  /** CPU threads of each process; default: the cores, divided by `workers`. */
   readonly threads?: number | undefined;
+  /** Processes that will share the cores; default 1. */
+  readonly workers?: number | undefined;
   readonly transfer?: boolean | undefined;
   readonly universal?: boolean | undefined;
   /** Measured instead of searching. */
@@ -154,7 +156,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     preset,
     settings,
     seed,
-    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
+    threads: chooseThreads(plan, device),
     device: recordDevice(device),
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),

@@ -53,6 +53,7 @@ export async function runAudit(
     onNotice: (message) => events?.onNotice?.(message),
     // A given runtime determines the device.
     ...(runtime === undefined ? {} : { device: runtime.name === 'cuda' ? 'cuda' : 'cpu' }),
+    workers: options.workers?.count,
     ...plan,
   });
   return startAudit(place, request, options);

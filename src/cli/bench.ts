@@ -135,7 +135,7 @@ async function runBench(flags: BenchFlags, { terminal }: Invocation): Promise<nu
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
   const own = { format, specBench: flags.specBench, setting, terminal, progress, abort };
   if (devices !== undefined && devices.length > 1) {
-    const seats = seatWorkers({ count: devices.length, devices }, device, threads);
+    const seats = seatWorkers({ count: devices.length, devices }, device);
     progress.note(`One thread on each of ${devices.map(({ ordinal }) => `cuda:${ordinal}`).join(', ')}.`);
     return measure(own, (events) => runBenchUnits(plan, seats, events, signal));
   }

@@ -138,6 +138,15 @@ export const queueFlag = {
   }),
 };
 
+/** For runs that record them and give them to every worker. */
+export const runThreadsFlag = {
+  threads: {
+    ...machineFlags.threads,
+    help: 'CPU threads of each process; results depend on them',
+    shownDefault: 'all cores, divided by --workers',
+  },
+};
+
 /** For commands whose units can run in several processes or threads. */
 export const workerFlags = {
   workers: flag(

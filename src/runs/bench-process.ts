@@ -36,8 +36,8 @@ class BenchProcess implements ProcessWork {
   }
 
   private open(): Promise<BenchmarkRunner> {
-    const { plan, device, threads } = this.setup;
-    return (this.opened ??= openRuntime(device, threads).then((runtime) => {
+    const { plan, device } = this.setup;
+    return (this.opened ??= openRuntime(device).then((runtime) => {
       this.runtime = runtime;
       return openBench(plan, runtime, { onNotice: this.onNotice });
     }));

@@ -82,7 +82,6 @@ function createSystem(name: string, drafter: Drafter, policy: DraftPolicy): Benc
 export interface BenchSetup {
   readonly plan: BenchPlan;
   readonly device: RecordedDevice;
-  readonly threads: number;
 }
 
 export interface BenchAnswer {
@@ -102,8 +101,8 @@ export async function runBenchUnits(
 ): Promise<BenchmarkResult> {
   const pool = new UnitPool<BenchmarkUnit>({
     program,
-    workers: seats.map(({ name, gpu, device, threads }) => {
-      const setup: BenchSetup = { plan, device, threads };
+    workers: seats.map(({ name, gpu, device }) => {
+      const setup: BenchSetup = { plan, device };
       return { name, gpu, setup };
     }),
     onNotice: events.onNotice,

@@ -1,6 +1,7 @@
 /** The device of a run: recorded at the start, and required again on resume. */
 import * as z from '../core/schema.js';
 import { MistletoeError } from '../core/errors.js';
+import { maxThreads } from '../core/limits.js';
 import { DeviceLostError, OutOfMemoryError, type Runtime } from '../runtime/program.js';
 import {
   chooseDevice,
@@ -17,7 +18,7 @@ import {
 import { isQuantized, quantizedTypes } from '../runtime/weights.js';
 import { availableParallelism, cpus, totalmem, type as systemName } from 'node:os';
 import { readVersion } from '../core/package-files.js';
-import { formatBytes } from '../core/number-text.js';
+import { countText, formatBytes } from '../core/number-text.js';
 import { countGpuBytes } from '../decode/gpu-fit.js';
 
 export const deviceSchema = z.discriminatedUnion('kind', [
@@ -29,6 +30,8 @@ export const deviceSchema = z.discriminatedUnion('kind', [
     name: z.string(),
   }),
 ]) satisfies z.ZodType<RecordedDevice>;
+
+export const threadsSchema = z.number().int().min(1).max(maxThreads);
 
 /** Searches and training follow gradients of the weights, which quantized ones do not have. */
 export async function chooseRunDevice({ device, dtype }: DeviceWish): Promise<DeviceChoice> {
@@ -171,14 +174,12 @@ export interface WorkerSeat {
   readonly device: RecordedDevice;
   /** Of a worker that is a thread. */
   readonly gpu: number | undefined;
-  readonly threads: number;
 }
 
-/** The devices in turn. The workers share the CPU threads that the run may use. */
+/** The devices in turn. */
 export function seatWorkers(
   { count, devices = [] }: WorkerPlan,
   device: RecordedDevice,
-  threads: number,
 ): readonly WorkerSeat[] {
   return Array.from({ length: count }, (_, index): WorkerSeat => {
     const place = devices[index % Math.max(1, devices.length)];
@@ -186,8 +187,35 @@ export function seatWorkers(
     const own = isPlaced ? { ...device, ordinal: place.ordinal, name: place.name } : device;
     const gpu = own.kind === 'cpu' ? undefined : own.ordinal;
     const name = `worker-${index + 1}${gpu === undefined ? '' : ` (cuda:${gpu})`}`;
-    return { name, device: own, gpu, threads: Math.max(1, Math.floor(threads / count)) };
+    return { name, device: own, gpu };
   });
+}
+
+/**
+ * CPU threads of each process of a run. Sums depend on their number, so the run records it, and every worker uses it,
+ * however many there are. By default the workers that are known at the start divide the cores; a GPU sums by itself.
+ */
+export function chooseThreads(
+  { threads, workers = 1 }: { readonly threads?: number | undefined; readonly workers?: number | undefined },
+  { kind }: Pick<RecordedDevice, 'kind'>,
+  cores = availableParallelism(),
+): number {
+  const sharing = kind === 'cpu' ? workers : 1;
+  return threads ?? Math.min(Math.max(1, Math.floor(cores / sharing)), maxThreads);
+}
+
+/** Workers with more threads than the machine has cores wait for each other. */
+export function noteCrowding(
+  workers: readonly { readonly device: RecordedDevice }[],
+  threads: number,
+  onNotice: ((message: string) => void) | undefined,
+  cores = availableParallelism(),
+): void {
+  const count = workers.filter(({ device }) => device.kind === 'cpu').length;
+  if (count * threads <= cores) return;
+  onNotice?.(
+    `${countText(count, 'process')} with ${countText(threads, 'thread')} each share ${countText(cores, 'core')}, which slows them down. The run keeps its number of threads, because results depend on it.`,
+  );
 }
 
 /** Refuses more workers on a GPU than its free memory holds: each has its own copy of the weights. */

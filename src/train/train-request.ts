@@ -2,14 +2,12 @@
  * The request of a training run, as its config.json stores it. Models and data have hashes, so a run never resumes
  * with others.
  */
-import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import * as z from '../core/schema.js';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
-import { chooseRunDevice, deviceSchema } from '../runs/run-device.js';
+import { chooseRunDevice, chooseThreads, deviceSchema, threadsSchema } from '../runs/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
-import { maxThreads } from '../core/limits.js';
 import { bundledTarget } from '../core/package-files.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
@@ -45,7 +43,7 @@ export const sharedFields = {
     .strictObject({ source: z.string(), origin: z.string(), addSpecialTokens: z.boolean().exactOptional() })
     .exactOptional(),
   date: z.iso.date(),
-  threads: count,
+  threads: threadsSchema,
   device: deviceSchema,
 };
 
@@ -72,7 +70,10 @@ export interface SharedPlan extends DeviceWish {
   readonly chatTemplate?: string | undefined;
   /** YYYY-MM-DD for chat templates; default today. */
   readonly date?: string | undefined;
+  /** CPU threads of each process; default: the cores, divided by `workers`. */
   readonly threads?: number | undefined;
+  /** Processes that will share the cores; default 1. */
+  readonly workers?: number | undefined;
   readonly cacheFolder?: string | undefined;
   readonly onNotice?: ((message: string) => void) | undefined;
 }
@@ -154,7 +155,7 @@ export async function describeShared(
     ...settleAnswers(plan, { target, ...template }),
     ...template,
     device: recordDevice(device),
-    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
+    threads: chooseThreads(plan, device),
   };
 }
 

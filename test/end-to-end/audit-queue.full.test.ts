@@ -43,7 +43,8 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     common = [
       ...['--target', audits.targetFolder, '--draft', 'chain:3', '--prompts', file],
       ...['draft model', 'Medusa, torch file'].flatMap((name) => ['--drafter', audits.writeDrafter(name)]),
-      ...[...settingWords(), '--transfer', '--universal', '--repeats', '2'],
+      // Not the number that the workers would choose.
+      ...[...settingWords(), '--transfer', '--universal', '--repeats', '2', '--threads', '3'],
     ];
     const whole = audits.freshFolder();
     expect((await createRunner('audit', audits.cacheFolder)([...common, '--out', whole])).code).toBe(0);

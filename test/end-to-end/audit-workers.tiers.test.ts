@@ -42,7 +42,7 @@ beforeAll(async () => {
   common = [
     ...['--target', audits.targetFolder, '--draft', 'chain:3', '--prompts', promptFile],
     ...drafters.flatMap((name) => ['--drafter', audits.writeDrafter(name)]),
-    ...[...settingWords(), ...words],
+    ...[...settingWords(), ...words, '--threads', '2'],
   ];
   const whole = audits.freshFolder();
   const outcome = await createRunner('audit', audits.cacheFolder)([...common, '--out', whole]);

@@ -46,7 +46,7 @@ it('gives the answers of one process', async () => {
   const { runBenchUnits } = (await import(/* @vite-ignore */ module)) as typeof units;
   const done: number[] = [];
   const failures: string[] = [];
-  const result = await runBenchUnits(plan, seatWorkers({ count: 2 }, { kind: 'cpu', dtype: 'float32' }, 2), {
+  const result = await runBenchUnits(plan, seatWorkers({ count: 2 }, { kind: 'cpu', dtype: 'float32' }), {
     onGeneration: (progress) => void done.push(progress.done),
     onFailure: (unit) => void failures.push(unit),
   });

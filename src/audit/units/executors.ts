@@ -14,6 +14,7 @@ import {
   countDefaultWorkers,
   deviceOf,
   findSameDevice,
+  noteCrowding,
   requireRoom,
   requireSameKind,
   seatWorkers,
@@ -127,16 +128,18 @@ async function openPool(
 ): Promise<AuditBackend> {
   const ownDevice = await findSameDevice(request);
   const setup = createSetup(request, ownDevice, options);
-  const seats = seatWorkers(plan, ownDevice, request.threads);
+  const seats = seatWorkers(plan, ownDevice);
   const devices = seats.map(({ device }) => device);
   await requireRoom(devices, Object.values(setup.folders));
+  const onNotice = noticesOf(options);
+  noteCrowding(seats, request.threads, onNotice);
   const pool = new UnitPool<AuditUnitInput>({
     program: unitProcess,
-    workers: seats.map(({ name, gpu, device, threads }) => {
-      const own: WorkerSetup = { ...setup, device, threads };
+    workers: seats.map(({ name, gpu, device }) => {
+      const own: WorkerSetup = { ...setup, device };
       return { name, gpu, setup: own };
     }),
-    onNotice: noticesOf(options),
+    onNotice,
   });
   try {
     const effort = (await pool.ask(request)) as Effort;
@@ -191,6 +194,7 @@ function describeNeeds(request: AuditRequest): RunNotice {
     version: request.version,
     models: [request.target, ...request.drafters].map(({ name, sha256 }) => ({ name, sha256 })),
     device: { kind: device.kind, dtype: device.dtype, name: device.kind === 'cuda' ? device.name : '' },
+    threads: request.threads,
   };
 }
 

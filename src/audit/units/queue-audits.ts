@@ -8,7 +8,7 @@ import { parseHybrid, withLookup } from '../../draft/ngram/ngram.js';
 import { findWeightless } from '../../draft/systems.js';
 import { identifyModel } from '../../runs/identity.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
-import { deviceSchema, requireRoom } from '../../runs/run-device.js';
+import { deviceSchema, noteCrowding, requireRoom } from '../../runs/run-device.js';
 import type { Refusal } from '../../runs/queue/queue-worker.js';
 import type { UnitExecutor } from '../../runs/unit.js';
 import { UnitPool } from '../../runs/unit-pool.js';
@@ -21,8 +21,6 @@ export interface QueueAuditOptions {
   readonly modelFolders: readonly string[];
   /** One for each worker process; all are the CPU, or GPUs of one kind. */
   readonly devices: readonly Device[];
-  /** Of each process. */
-  readonly threads: number;
   readonly cacheFolder: string | undefined;
   readonly onNotice: (message: string) => void;
 }
@@ -44,10 +42,10 @@ export function parseAuditUnit(input: unknown): AuditUnitInput {
 
 /** Processes that can run the units of this run, or why there are none. */
 export async function openAuditPool(
-  { models, device }: RunNotice,
+  { models, device, threads }: RunNotice,
   options: QueueAuditOptions,
 ): Promise<UnitExecutor<AuditUnitInput> | Refusal> {
-  const { devices, threads, cacheFolder } = options;
+  const { devices, cacheFolder, onNotice } = options;
   const unfit = devices.find(
     (own) => own.kind !== device.kind || (own.kind === 'cuda' && own.name !== device.name),
   );
@@ -66,6 +64,11 @@ export async function openAuditPool(
   if (placed.length < devices.length)
     return { refusal: `it computes in ${device.dtype}, which this worker cannot`, hint: '' };
   await requireRoom(placed, Object.values(folders));
+  noteCrowding(
+    placed.map((place) => ({ device: place })),
+    threads,
+    onNotice,
+  );
   return new UnitPool<AuditUnitInput>({
     program: unitProcess,
     attempts: 1,
@@ -73,7 +76,7 @@ export async function openAuditPool(
       const setup: WorkerSetup = { folders, threads, device: place, cacheFolder };
       return { name: `process ${index + 1}`, setup };
     }),
-    onNotice: options.onNotice,
+    onNotice,
   });
 }
 

@@ -94,6 +94,7 @@ export const auditFlags = {
     ...common.reportFormatFlag,
     ...common.progressFlag,
     ...common.machineFlags,
+    ...common.runThreadsFlag,
     ...common.devicesFlag,
   }),
 };

@@ -1,8 +1,7 @@
 import { createServer } from 'node:http';
-import { availableParallelism, hostname } from 'node:os';
+import { hostname } from 'node:os';
 import { openAuditPool, parseAuditUnit, type QueueAuditOptions } from '../../audit/units/queue-audits.js';
 import { MistletoeError } from '../../core/errors.js';
-import { maxThreads } from '../../core/limits.js';
 import { countText } from '../../core/number-text.js';
 import { decimal, integer, text } from '../../core/settings.js';
 import { closeServer, listen } from '../../guard/proxy/proxy.js';
@@ -46,10 +45,6 @@ const flags = {
       help: 'worker processes on this machine; one that dies is replaced',
       rare: false,
     },
-    threads: flag('CPU threads of all processes together', integer(1, maxThreads), 'count', {
-      rare: true,
-      shownDefault: 'all',
-    }),
     ...cacheFolderFlag,
   }),
 };
@@ -72,7 +67,7 @@ export const worker = defineCommand({
     ],
   ],
   notes:
-    'Ctrl-C finishes the units that run; a second one ends at once, and other workers take the units over.',
+    'A run brings its CPU threads per process: results depend on them.\n\nCtrl-C finishes the units that run; a second one ends at once, and other workers take the units over.',
   run: runWorker,
 });
 
@@ -86,13 +81,11 @@ async function runWorker(flags: WorkerFlags, { terminal }: Invocation): Promise<
   const onNotice = createNotice(terminal);
   const address = parseQueueUrl(url);
   const devices = await listDevices(flags);
-  const all = flags.threads ?? availableParallelism();
   const audits: QueueAuditOptions = {
     modelFolders: flags.models,
     devices,
     cacheFolder: flags.cacheFolder,
     onNotice,
-    threads: Math.max(1, Math.floor(all / devices.length)),
   };
   const connection = await QueueConnection.open(address, onNotice);
   const units = { completed: 0, failed: 0 };

@@ -118,6 +118,7 @@ export const hardenFlags = {
     ...common.reportFormatFlag,
     ...common.progressFlag,
     ...common.machineFlags,
+    ...common.runThreadsFlag,
     ...common.devicesFlag,
   }),
 };

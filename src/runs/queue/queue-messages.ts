@@ -8,6 +8,7 @@ import * as z from '../../core/schema.js';
 import { describeCause } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
+import { threadsSchema } from '../run-device.js';
 import { partSchema, UnitFailed, type UnitPart } from '../unit.js';
 
 /** A value takes up to 150 bytes and 3 µs once it is parsed. The trace of a search has some ten for each step. */
@@ -42,6 +43,8 @@ const noticeSchema = z.strictObject({
     .min(1)
     .max(1000),
   device: z.strictObject({ kind: z.enum(['cpu', 'cuda']), dtype: nameSchema, name: z.string().max(200) }),
+  /** CPU threads of each process: sums depend on them. */
+  threads: threadsSchema,
 });
 export type RunNotice = Readonly<z.infer<typeof noticeSchema>>;
 

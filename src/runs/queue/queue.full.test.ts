@@ -20,6 +20,7 @@ const notice: RunNotice = {
   version: readVersion(),
   models: [{ name: 'tiny', sha256: '0'.repeat(64) }],
   device: { kind: 'cpu', dtype: 'float32', name: '' },
+  threads: 1,
 };
 
 interface Input {

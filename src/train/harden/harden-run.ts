@@ -17,7 +17,7 @@ import { resumeAudit, startAudit } from '../../audit/run-audit.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import type { AuditEvents } from '../../audit/units/audit-unit.js';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
-import { type WorkerPlan, findSameDevice, requireRoom, seatWorkers } from '../../runs/run-device.js';
+import { type WorkerPlan, findSameDevice, noteCrowding, requireRoom, seatWorkers } from '../../runs/run-device.js';
 import { configFile } from '../../runs/run-units.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions } from '../training-run.js';
@@ -103,15 +103,16 @@ async function openHuntPool(
   request: HardenRequest,
   { cacheFolder, verifyCache, onNotice }: CacheOptions,
 ): Promise<UnitPool<HuntInput>> {
-  const seats = seatWorkers(plan, await findSameDevice(request), request.threads);
+  const seats = seatWorkers(plan, await findSameDevice(request));
+  noteCrowding(seats, request.threads, onNotice);
   await requireRoom(
     seats.map(({ device }) => device),
     [request.targetFolder, request.from.folder],
   );
   return new UnitPool<HuntInput>({
     program,
-    workers: seats.map(({ name, gpu, device, threads }) => {
-      const setup: HuntSetup = { request, folder, device, threads, cacheFolder, verifyCache };
+    workers: seats.map(({ name, gpu, device }) => {
+      const setup: HuntSetup = { request, folder, device, cacheFolder, verifyCache };
       return { name, gpu, setup };
     }),
     onNotice,

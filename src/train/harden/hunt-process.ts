@@ -11,7 +11,6 @@ export interface HuntSetup {
   readonly request: HardenRequest;
   readonly folder: string;
   readonly device: RecordedDevice;
-  readonly threads: number;
   readonly cacheFolder?: string | undefined;
   readonly verifyCache?: boolean | undefined;
 }
@@ -45,8 +44,8 @@ class HuntProcess implements ProcessWork {
   }
 
   private async open(): Promise<HuntWorker> {
-    const { request, folder, device, threads, cacheFolder, verifyCache } = this.setup;
-    const { targetFolder, chatTemplate, date, from } = request;
+    const { request, folder, device, cacheFolder, verifyCache } = this.setup;
+    const { targetFolder, chatTemplate, date, from, threads } = request;
     const { onNotice } = this;
     const cache = { cacheFolder, verifyCache, taps: from.taps, onNotice };
     // Kept if the target cannot be opened, for the next try.
