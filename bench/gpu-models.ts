@@ -70,7 +70,7 @@ export async function makeRandomPrompt(
     rendered: { before: '', after: '', addSpecialTokens: false, isTrimmed: false },
     answer: {
       ...{ promptTokenIds: before, tokenIds: windowIds, origins: [], text: '', finishReason: 'length' },
-      ...{ prefillMs: 0, decodeMs: 0, tokensPerSecond: 0 },
+      ...{ preparationMs: 0, prefillMs: 0, decodeMs: 0, tokensPerSecond: 0 },
     },
   };
 }

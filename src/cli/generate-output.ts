@@ -1,5 +1,5 @@
 /** Output of `generate`: text that streams, or one JSON object per prompt. */
-import { countText } from '../core/number-text.js';
+import { countText, durationText } from '../core/number-text.js';
 import type { FinishReason, TokenOrigin } from '../decode/answer.js';
 import type { Generation } from '../decode/plain.js';
 import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
@@ -75,13 +75,14 @@ function createJsonPrinter({ flags, terminal: { stdout }, speculation }: Printer
     begin: () => undefined,
     token: () => undefined,
     end({ id }, generation) {
-      const { promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs } = generation;
+      const { promptTokenIds, tokenIds, text, finishReason, preparationMs, prefillMs, decodeMs } = generation;
       const result = {
         id: flags.prompts === undefined ? undefined : id,
         promptTokenIds,
         tokenIds,
         text,
         finishReason,
+        preparationMs,
         prefillMs,
         decodeMs,
         tokensPerSecond: generation.tokensPerSecond,
@@ -126,8 +127,14 @@ function summarize(generation: Generation, speculation: Speculation | undefined)
     speculation !== undefined && isSpeculative(generation)
       ? summarizeSpeculation(generation, speculation)
       : summarizePlain(generation);
-  return [...parts, endings[generation.finishReason]].join(' · ');
+  return [...parts, ...describePreparation(generation), endings[generation.finishReason]].join(' · ');
 }
+
+/** From here on it is worth a word. */
+const longPreparationMs = 1000;
+
+const describePreparation = ({ preparationMs }: Generation): string[] =>
+  preparationMs < longPreparationMs ? [] : [`programs prepared in ${durationText(preparationMs)}`];
 
 function summarizePlain({ promptTokenIds, tokenIds, prefillMs, tokensPerSecond }: Generation): string[] {
   return [

@@ -11,6 +11,7 @@ import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
 import { MistletoeError } from '../core/errors.js';
+import { GenerationClock, type GenerationTimes } from './generation-clock.js';
 import { PassesAhead } from './passes-ahead.js';
 import type { Drafter } from '../draft/drafter.js';
 
@@ -59,16 +60,13 @@ export interface GenerationRequest extends AnswerOptions {
   readonly topLikelihoods?: number | undefined;
 }
 
-export interface Generation {
+export interface Generation extends GenerationTimes {
   readonly promptTokenIds: readonly number[];
   readonly tokenIds: readonly number[];
   readonly origins: readonly TokenOrigin[];
   readonly text: string;
   readonly finishReason: FinishReason;
   readonly stopString?: string | undefined;
-  readonly prefillMs: number;
-  /** From the first token, which the prefill gives, to the last. */
-  readonly decodeMs: number;
   readonly tokensPerSecond: number;
 }
 
@@ -93,11 +91,12 @@ async function decodeInto(
   const likelihoods = createLikelihoodReader(topLikelihoods, vocabularySize);
   const want = [...new Set([chooser.want, ...likelihoods.want])];
   const answer = new Answer(promptIds, request);
+  const clock = new GenerationClock(model.runtime);
   await Promise.all([model.prepare(), onDevice?.draws.prepare()]);
-  const startMs = performance.now();
+  clock.start();
   const rest = promptIds.slice(cache.length);
   const read = await prefill(model, cache, rest, { want, scheduler, signal });
-  const firstMs = performance.now();
+  clock.endPrefill();
   if (read === undefined) answer.end('aborted');
   let token = read === undefined ? 0 : await chooser.choose(read);
   let likelihood = read && likelihoods.read(read, 0, token);
@@ -122,7 +121,7 @@ async function decodeInto(
   } finally {
     ahead?.free();
   }
-  return finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
+  return finishGeneration(promptIds, answer, clock);
 }
 
 export interface Chooser {
@@ -146,9 +145,10 @@ export function createChooser(sampling: SamplingOptions, random: Random, onDevic
 export function finishGeneration(
   promptIds: readonly number[],
   answer: Answer,
-  clock: Readonly<Record<'startMs' | 'firstMs' | 'endMs', number>>,
+  clock: GenerationClock,
 ): Generation {
-  const decodeMs = clock.endMs - clock.firstMs;
+  const times = clock.end();
+  const { decodeMs } = times;
   const later = answer.tokenIds.length - 1;
   return {
     promptTokenIds: promptIds,
@@ -157,8 +157,7 @@ export function finishGeneration(
     text: answer.text,
     finishReason: answer.finishReason ?? 'length',
     stopString: answer.stopString,
-    prefillMs: clock.firstMs - clock.startMs,
-    decodeMs,
+    ...times,
     tokensPerSecond: later > 0 && decodeMs > 0 ? later / (decodeMs / 1000) : 0,
   };
 }

@@ -16,6 +16,7 @@ import type { RowBuffer } from '../runtime/row-buffer.js';
 import { summariseAcceptance, type AcceptanceRecord, type StepRecord } from './acceptance.js';
 import type { LikelihoodReader, TokenEvent } from './answer.js';
 import { Answer, createLikelihoodReader } from './answer.js';
+import { GenerationClock } from './generation-clock.js';
 import type { DraftChoice, Guarding, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
 import type { Chooser, Generation, GenerationRequest, LogitsOnDevice } from './plain.js';
 import { ChainAhead, PassesAhead, statesOf } from './passes-ahead.js';
@@ -85,6 +86,7 @@ class SpeculativeSequence {
   private readonly likelihoods: LikelihoodReader;
   private readonly draftRandom: Random;
   private readonly answer: Answer;
+  private readonly clock: GenerationClock;
   private readonly steps: StepOutcome[] = [];
   private targetPasses = 0;
   private drafterPasses = 0;
@@ -113,6 +115,7 @@ class SpeculativeSequence {
     if (isGreedy && model.runtime.keepsTokens === true)
       this.passesAhead = new PassesAhead(model, cache, request.scheduler, drafter);
     const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
+    this.clock = new GenerationClock(model.runtime);
     this.answer = new Answer(promptIds, { ...request, ...limits });
   }
 
@@ -122,7 +125,7 @@ class SpeculativeSequence {
   }
 
   async decode(): Promise<SpeculativeGeneration> {
-    const { answer, request } = this;
+    const { answer, clock, request } = this;
     const { chainLengths, trees } = request.policy;
     const isGreedy = request.sampling.temperature === 0;
     await Promise.all([
@@ -134,21 +137,20 @@ class SpeculativeSequence {
         trees: trees?.filter(isGrownAtOnce),
       }),
     ]);
-    const startMs = performance.now();
+    clock.start();
     let root = await this.readPrompt();
     // A drafter that is about to draft reads the prompt as part of the prefill.
     let choice = request.policy.choose(this.session);
     if (root === undefined) answer.end('aborted');
     else if (choice.policy !== undefined && this.session!.room > 0) await this.session!.catchUp?.();
-    const firstMs = performance.now();
-    request.policy.begin?.(firstMs - startMs);
+    clock.endPrefill();
+    request.policy.begin?.(clock.prefillMs);
     if (root !== undefined && !this.push(root)) root = undefined;
     while (root !== undefined) {
       root = await this.step(root, choice);
       if (root !== undefined)
         choice = this.session === undefined ? { policy: undefined } : request.policy.choose(this.session);
     }
-    const clock = { startMs, firstMs, endMs: performance.now() };
     const generation = finishGeneration(request.promptIds, answer, clock);
     const { steps, rule, targetPasses, drafterPasses } = this;
     const draftMs = sum(steps.map((step) => step.draftMs));
@@ -206,11 +208,11 @@ class SpeculativeSequence {
       const next = await this.stepAhead(root, passesAhead);
       return next && this.step(next, choice);
     }
-    const startMs = performance.now();
+    const startMs = this.clock.now();
     const { preparedRuns } = model.runtime;
     const passesBefore = log?.ms ?? 0;
     const tree = await this.draft(root.token, choice);
-    const draftMs = performance.now() - startMs;
+    const draftMs = this.clock.now() - startMs;
     const passesAtVerify = log?.ms ?? 0;
     const { path, nextToken, result, verifyMs } = await this.verify(tree);
     const outcome: StepOutcome = {
@@ -242,7 +244,7 @@ class SpeculativeSequence {
   /** A plain step, while the next one may have started already. Without a choice, nothing is learned from it. */
   private async stepAhead(root: Root, passes: PassesAhead, choice?: DraftChoice): Promise<Root | undefined> {
     const log = this.request.scheduler?.log;
-    const [startMs, passesBefore] = [performance.now(), log?.ms ?? 0];
+    const [startMs, passesBefore] = [this.clock.now(), log?.ms ?? 0];
     const { runtime } = this.model;
     const { preparedRuns } = runtime;
     const mayGoOn = choice !== undefined && this.answer.remaining > 1;
@@ -251,7 +253,7 @@ class SpeculativeSequence {
     this.session?.observe({ tokens: Int32Array.of(root.token), states, next: token });
     states?.free();
     const outcome: StepOutcome = {
-      ...{ proposed: 0, accepted: 0, depth: 0, draftMs: 0, verifyMs: performance.now() - startMs },
+      ...{ proposed: 0, accepted: 0, depth: 0, draftMs: 0, verifyMs: this.clock.now() - startMs },
       own: log && { draftMs: 0, verifyMs: log.ms - passesBefore },
       batch: log?.step,
       isCold: runtime.preparedRuns !== preparedRuns,
@@ -321,13 +323,13 @@ class SpeculativeSequence {
   /** One target pass; the cache keeps the accepted path. */
   private async verify(tree: TokenTree) {
     const { model, drafter, verifier, cache, answer } = this;
-    const startMs = performance.now();
+    const startMs = this.clock.now();
     const result = await (this.chainAhead.take() ?? this.read(tree.tokens, tree.parents));
     this.targetPasses += 1;
-    const passEndMs = performance.now();
+    const passEndMs = this.clock.now();
     const { path, nextToken } = await verifier.judge(tree, result, answer.tokenIds.length);
     // Logits on the device may still be in computation when the pass returns.
-    const endMs = verifier.want === 'scores' ? performance.now() : passEndMs;
+    const endMs = verifier.want === 'scores' ? this.clock.now() : passEndMs;
     const accepted = [0, ...path];
     cache.append(result.rows, accepted);
     result.rows.free();

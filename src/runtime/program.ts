@@ -70,6 +70,8 @@ export interface Runtime {
    * tokens.
    */
   readonly quantization?: QuantizedType | undefined;
+  /** Time so far spent on programs before they compute (preparation-clock.ts). */
+  readonly preparationMs?: number | undefined;
   /** Of keys and values; default float32. */
   readonly cacheType?: HalfType | undefined;
   /** Zeros. */

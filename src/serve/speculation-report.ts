@@ -64,6 +64,7 @@ function reportAnswers(
       plain_steps: steps.length - drafted.length,
       drafter_failed: answers.some(({ drafterFailed }) => drafterFailed),
       // Answers to one request are decoded at the same time: the maximum is closest to the client's waiting time.
+      preparation_ms: maxMs(({ preparationMs }) => preparationMs),
       prefill_ms: maxMs(({ prefillMs }) => prefillMs),
       decode_ms: maxMs(({ decodeMs }) => decodeMs),
       ...reportGuarding(answers, isDetailed),

@@ -130,7 +130,8 @@ export async function preparePromptAudit(audit: DrafterAudit, prompt: RequestPro
     }
   }
   const state = await readPromptState(models, auditPrompt.beforeIds);
-  const setup = { target, drafter, policy, prompt: auditPrompt, settings, seed, clock: new PhaseClock() };
+  const clock = new PhaseClock(target.model.runtime);
+  const setup = { target, drafter, policy, prompt: auditPrompt, settings, seed, clock };
   return {
     ...setup,
     scorer: new Scorer(target, models, programs, auditPrompt, state, passRows),

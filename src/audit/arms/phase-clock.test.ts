@@ -1,13 +1,21 @@
-import { expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { PhaseClock } from './phase-clock.js';
+
+afterEach(() => void vi.restoreAllMocks());
 
 function createClock() {
   let ms = 0;
+  vi.spyOn(performance, 'now').mockImplementation(() => ms);
+  const runtime = { preparationMs: 0 };
+  const prepare = (milliseconds: number): void => {
+    ms += milliseconds;
+    runtime.preparationMs += milliseconds;
+  };
   const pass = (milliseconds: number): Promise<void> => {
     ms += milliseconds;
     return Promise.resolve();
   };
-  return { clock: new PhaseClock(() => ms), pass };
+  return { clock: new PhaseClock(runtime), pass, prepare };
 }
 
 it('enters each work in its phase, and what belongs to none in the total', async () => {
@@ -21,10 +29,11 @@ it('enters each work in its phase, and what belongs to none in the total', async
   });
   expect(value).toBe('done');
   expect(times).toEqual({
-    ...{ gradientMs: 30, scoringMs: 65, exactLengthsMs: 0, decodingMs: 0, totalMs: 100 },
+    ...{ gradientMs: 30, scoringMs: 65, exactLengthsMs: 0, decodingMs: 0, preparationMs: 0, totalMs: 100 },
   });
   const { times: next } = await clock.measure(() => clock.during('decoding', () => pass(7)));
-  expect(next).toEqual({ gradientMs: 0, scoringMs: 0, exactLengthsMs: 0, decodingMs: 7, totalMs: 7 });
+  const none = { gradientMs: 0, scoringMs: 0, exactLengthsMs: 0, preparationMs: 0 };
+  expect(next).toEqual({ ...none, decodingMs: 7, totalMs: 7 });
 });
 
 it('divides the time of what runs at once, and goes on after a failure', async () => {
@@ -42,6 +51,20 @@ it('divides the time of what runs at once, and goes on after a failure', async (
     await pass(3);
   });
   expect(times).toEqual({
-    ...{ gradientMs: 0, scoringMs: 0, exactLengthsMs: 40, decodingMs: 60, totalMs: 103 },
+    ...{ gradientMs: 0, scoringMs: 0, exactLengthsMs: 40, decodingMs: 60, preparationMs: 0, totalMs: 103 },
+  });
+});
+
+it('keeps the preparation of programs out of the phase that waits for it', async () => {
+  const { clock, pass, prepare } = createClock();
+  const { times } = await clock.measure(() =>
+    clock.during('gradient', async () => {
+      await pass(20);
+      prepare(500);
+      await pass(10);
+    }),
+  );
+  expect(times).toEqual({
+    ...{ gradientMs: 30, scoringMs: 0, exactLengthsMs: 0, decodingMs: 0, preparationMs: 500, totalMs: 530 },
   });
 });

@@ -3,6 +3,8 @@
  * them, so they never add up to more than the wall time.
  */
 import * as z from '../../core/schema.js';
+import { workingMs } from '../../runtime/preparation-clock.js';
+import type { Runtime } from '../../runtime/program.js';
 import { arms } from '../result.js';
 import type { SuffixScorer } from '../search/search-problem.js';
 
@@ -12,7 +14,9 @@ const phaseTimesSchema = z.object({
   scoringMs: number,
   exactLengthsMs: number,
   decodingMs: number,
-  /** Includes time outside the phases. */
+  /** Compiling and loading programs, which no other time includes. */
+  preparationMs: number,
+  /** Includes preparation, and time outside the phases. */
   totalMs: number,
 });
 export type PhaseTimes = Readonly<z.infer<typeof phaseTimesSchema>>;
@@ -59,7 +63,7 @@ export class PhaseClock {
   private readonly running = zeros();
   private lastMs = 0;
 
-  constructor(private readonly now: () => number = () => performance.now()) {}
+  constructor(private readonly runtime: Pick<Runtime, 'preparationMs'> = {}) {}
 
   async during<Result>(phase: Phase, work: () => Promise<Result>): Promise<Result> {
     this.advance();
@@ -75,9 +79,10 @@ export class PhaseClock {
   /** One measurement at a time. */
   async measure<Result>(work: () => Promise<Result>): Promise<{ value: Result; times: PhaseTimes }> {
     const before = { ...this.spent };
-    const startMs = this.now();
+    const [startMs, startWorkMs] = [performance.now(), this.now()];
     const value = await work();
     const since = (phase: Phase): number => round(this.spent[phase] - before[phase]);
+    const totalMs = performance.now() - startMs;
     return {
       value,
       times: {
@@ -85,9 +90,14 @@ export class PhaseClock {
         scoringMs: since('scoring'),
         exactLengthsMs: since('exactLengths'),
         decodingMs: since('decoding'),
-        totalMs: round(this.now() - startMs),
+        preparationMs: round(totalMs - (this.now() - startWorkMs)),
+        totalMs: round(totalMs),
       },
     };
+  }
+
+  private now(): number {
+    return workingMs(this.runtime);
   }
 
   private advance(): void {

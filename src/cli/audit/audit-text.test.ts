@@ -42,7 +42,7 @@ describe('an audit in the terminal', () => {
 
   it('shows where the time went', () => {
     expect(text).toMatch(
-      /^time +gradient +scoring +exact lengths +decoding +controls +other +total\neagle3 +4\.0 s \(2 %\) +16\.0 s \(9 %\) .* – +–\nsps .*\nall +8\.0 s \(4 %\) +32\.0 s \(17 %\) +3\.2 s \(2 %\) +4\.0 s \(2 %\) .* 3 min 4 s\n/m,
+      /^time +gradient +scoring +exact lengths +decoding +controls +preparation +other +total\neagle3 +4\.0 s \(2 %\) +16\.0 s \(9 %\) .* – +–\nsps .*\nall +8\.0 s \(4 %\) +32\.0 s \(17 %\) +3\.2 s \(2 %\) +4\.0 s \(2 %\) .* 3 min 4 s\n/m,
     );
   });
 

@@ -55,7 +55,7 @@ describe('Markdown', () => {
 
   it('has one row that says where the time went', () => {
     const [, row] =
-      /^\| time +\| +gradient \| +scoring \| +exact lengths \| +decoding \| +controls \| +other \| +total \|\n\|[ |:-]+\n(?:.*\n){2}(.*)\n\n/m.exec(
+      /^\| time +\| +gradient \| +scoring \| +exact lengths \| +decoding \| +controls \| +preparation \| +other \| +total \|\n\|[ |:-]+\n(?:.*\n){2}(.*)\n\n/m.exec(
         text,
       )!;
     expect(row).toMatch(/^\| all +\| +8\.0 s \(4 %\) \| +32\.0 s \(17 %\) \| .* \| +3 min 4 s \|$/);

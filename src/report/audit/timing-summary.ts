@@ -42,7 +42,7 @@ const phases = [
 ] as const;
 
 export const phaseLegend =
-  'gradient, scoring of candidates, exact lengths (decoding along the clean answer) and free decoding: of the attack or the given suffixes; controls: all other rows; other: loading models, preparing prompts and everything else';
+  'gradient, scoring of candidates, exact lengths (decoding along the clean answer) and free decoding: of the attack or the given suffixes; controls: all other rows; preparation: compiling and loading programs, of all rows; other: loading models, preparing prompts and everything else';
 
 /** One row for each drafter where there are several, and one for all; undefined if nothing was measured. */
 export function phaseTable({ arms: timed, totalMs }: AuditTimings): Table | undefined {
@@ -59,7 +59,7 @@ export function phaseTable({ arms: timed, totalMs }: AuditTimings): Table | unde
   }));
   const other = share(Math.max(0, wholeMs - busyMs));
   return {
-    columns: ['time', ...phases.map(([name]) => name), 'controls', 'other', 'total'],
+    columns: ['time', ...phases.map(([name]) => name), 'controls', 'preparation', 'other', 'total'],
     rows: [
       ...(own.length > 1 ? own : []),
       { cells: ['all', ...all.map(share), other, durationText(totalMs)] },
@@ -67,14 +67,15 @@ export function phaseTable({ arms: timed, totalMs }: AuditTimings): Table | unde
   };
 }
 
-/** [gradient, scoring, exact lengths, decoding, controls] */
+/** [gradient, scoring, exact lengths, decoding, controls, preparation] */
 function sumPhases(rows: readonly ArmTiming[]): readonly number[] {
   const isCounted = ({ arm }: ArmTiming): boolean => arm === 'attack' || arm === 'given';
   const sum = (some: readonly ArmTiming[], name: keyof ArmTiming['phases']): number =>
     some.reduce((total, row) => total + row.phases[name], 0);
   const counted = rows.filter(isCounted);
   const controls = rows.filter((row) => !isCounted(row));
-  return [...phases.map(([, name]) => sum(counted, name)), sum(controls, 'totalMs')];
+  const computed = sum(controls, 'totalMs') - sum(controls, 'preparationMs');
+  return [...phases.map(([, name]) => sum(counted, name)), computed, sum(rows, 'preparationMs')];
 }
 
 /**

@@ -17,6 +17,7 @@ import {
   type Program,
   type Runtime,
 } from '../program.js';
+import { PreparationClock } from '../preparation-clock.js';
 import { listInputs } from '../program-values.js';
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
@@ -53,6 +54,7 @@ class CudaRuntime implements Runtime {
   readonly keepsTokens = true;
   readonly cacheType: HalfType | undefined;
   preparedRuns = 0;
+  private readonly preparation = new PreparationClock();
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
   /** By text: equal layers and programs share kernels. */
@@ -66,8 +68,12 @@ class CudaRuntime implements Runtime {
     private readonly productType: ProductType,
   ) {
     this.cacheType = cacheTypeOf(productType);
-    this.memory = new DeviceMemory(device);
+    this.memory = new DeviceMemory(device, this.preparation);
     this.weights = new DeviceWeights(this.memory);
+  }
+
+  get preparationMs(): number {
+    return this.preparation.ms;
   }
 
   allocate(rowCount: number, width: number): RowBuffer {
@@ -76,10 +82,18 @@ class CudaRuntime implements Runtime {
     return rows;
   }
 
-  async compile(
+  compile(
     outputs: NamedTensors,
     stores: readonly WeightStore[] = [],
     options: CompileOptions = {},
+  ): Promise<Program> {
+    return this.preparation.during(() => this.makeProgram(outputs, stores, options));
+  }
+
+  private async makeProgram(
+    outputs: NamedTensors,
+    stores: readonly WeightStore[],
+    options: CompileOptions,
   ): Promise<Program> {
     if (this.isDisposed)
       throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
@@ -92,11 +106,14 @@ class CudaRuntime implements Runtime {
       tensor.operation === 'attention' && isKept(tensor) ? undefined : decomposeAttention(tensor);
     // Merge equal subgraphs before they are cut.
     const rules = [...(smallBatches ? [separateSegments] : []), spellOutOthers, planContraction, gatherTop];
-    const graph = simplify(cutEarly(simplify(outputs)), rules);
-    const schedule = scheduleGraph(graph, { productType: this.productType, smallBatches, tensorCores });
+    const { preparation, productType } = this;
+    const schedule = preparation.blocking(() => {
+      const graph = simplify(cutEarly(simplify(outputs)), rules);
+      return scheduleGraph(graph, { productType, smallBatches, tensorCores });
+    });
     // Compiling blocks the thread for seconds; let an abort through first.
     await setImmediate();
-    const kernelOf = this.compileKernels(schedule);
+    const kernelOf = preparation.blocking(() => this.compileKernels(schedule));
     const constantAddresses = new Map<object, Address>();
     const tables: Allocation[] = [];
     for (const place of schedule.places) {
@@ -115,6 +132,7 @@ class CudaRuntime implements Runtime {
       kernelOf,
       constantAddresses,
       recordings: this.recordings,
+      preparation,
       onPrepare: () => (this.preparedRuns += 1),
       dispose: () => {
         for (const table of tables) table.free();

@@ -18,11 +18,7 @@ async function createSession(
   { signature, binding, ...options }: SessionRequest,
 ): Promise<Session> {
   const api = binding === 'script' ? undefined : findNativeApi();
-  if (api !== undefined) {
-    // Connections get their turn before a long load, too.
-    await new Promise(setImmediate);
-    return createNativeSession(api, model, options, signature);
-  }
+  if (api !== undefined) return createNativeSession(api, model, options, signature);
   if (binding === 'native') throw new Error('the C interface of ONNX Runtime cannot be called here');
   return createScriptSession(model, options, signature);
 }

@@ -4,6 +4,7 @@
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { evaluateDimension, formatShape, type Shape } from '../../graph/dimension.js';
 import type { DType } from '../../graph/tensor.js';
+import type { PreparationClock } from '../preparation-clock.js';
 import { bindInputs, checkTypes, deliver, namesOf, type Wanted } from '../program-values.js';
 import type {
   Destination,
@@ -38,6 +39,7 @@ export class OnnxProgram implements Program {
   constructor(
     private readonly session: Session,
     model: LoweredModel,
+    private readonly preparation: PreparationClock,
     /** True if no other program holds the session. */
     private readonly leave: () => boolean,
   ) {
@@ -64,7 +66,7 @@ export class OnnxProgram implements Program {
     });
     let results: SessionResults;
     try {
-      results = await this.session.run(inputs, requests);
+      results = await this.preparation.running(() => this.session.run(inputs, requests));
     } catch (cause) {
       throw new MistletoeError('runtime', `ONNX Runtime failed in a run: ${describeCause(cause)}`, { cause });
     }

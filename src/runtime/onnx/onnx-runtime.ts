@@ -4,8 +4,10 @@
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { availableParallelism } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { maxThreads } from '../../core/limits.js';
+import { PreparationClock } from '../preparation-clock.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import { allocateHostRows } from '../row-buffer.js';
 import type { QuantizedType, WeightStore } from '../weights.js';
@@ -58,6 +60,7 @@ class OnnxRuntime implements Runtime {
   private readonly quantizedWeights: QuantizedWeights | undefined;
   private readonly sessions = new Map<string, SharedSession>();
   private readonly programs = new Set<OnnxProgram>();
+  private readonly preparation = new PreparationClock();
   private isDisposed = false;
 
   constructor(options: OnnxRuntimeOptions) {
@@ -72,15 +75,27 @@ class OnnxRuntime implements Runtime {
     this.quantizedWeights = this.quantization && new QuantizedWeights(this.quantization);
   }
 
-  async compile(
+  get preparationMs(): number {
+    return this.preparation.ms;
+  }
+
+  compile(
     outputs: NamedTensors,
     weights: readonly WeightStore[] = [],
     options: CompileOptions = {},
   ): Promise<Program> {
+    return this.preparation.during(() => this.findProgram(outputs, weights, options));
+  }
+
+  private async findProgram(
+    outputs: NamedTensors,
+    weights: readonly WeightStore[],
+    options: CompileOptions,
+  ): Promise<Program> {
     this.refuseWhenDisposed();
     const { stores, packed } = await this.chooseWeights(outputs, weights, options);
     this.refuseWhenDisposed();
-    const model = lowerToOnnx(outputs, stores);
+    const model = this.preparation.blocking(() => lowerToOnnx(outputs, stores));
     const key = identify(model, packed);
     const load = (): Promise<Session> =>
       stores === weights
@@ -91,7 +106,7 @@ class OnnxRuntime implements Runtime {
     // Count before waiting, so that another dispose cannot end the session.
     shared.holders += 1;
     try {
-      const program: OnnxProgram = new OnnxProgram(await shared.loading, shared.model, () => {
+      const program: OnnxProgram = new OnnxProgram(await shared.loading, shared.model, this.preparation, () => {
         this.programs.delete(program);
         shared.holders -= 1;
         if (shared.holders === 0) this.sessions.delete(key);
@@ -157,7 +172,7 @@ class OnnxRuntime implements Runtime {
       typeof data === 'string' ? [] : [{ path, data }],
     );
     try {
-      return await sessionFactory.create(
+      return await this.createSession(
         model.bytes,
         externalData.length === 0 ? options : { ...options, externalData },
       );
@@ -166,6 +181,12 @@ class OnnxRuntime implements Runtime {
         cause,
       });
     }
+  }
+
+  private async createSession(model: Uint8Array, options: SessionRequest): Promise<Session> {
+    // Connections get their turn before a long load, too.
+    await setImmediate();
+    return this.preparation.blocking(() => sessionFactory.create(model, options));
   }
 
   async dispose(): Promise<void> {

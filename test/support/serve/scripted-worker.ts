@@ -92,7 +92,7 @@ async function answer(
     origins: [],
     text,
     finishReason: options.signal?.aborted === true ? 'aborted' : 'stop',
-    ...{ prefillMs: 1, decodeMs: 1, tokensPerSecond: 1 },
+    ...{ preparationMs: 0, prefillMs: 1, decodeMs: 1, tokensPerSecond: 1 },
   };
   if (options.drafter === undefined) return generation;
   return {

@@ -5,6 +5,7 @@
  */
 import type { RowBlocks } from '../../row-buffer.js';
 import type { Address, Device, Kernel, KernelModule, Launch } from './device.js';
+import { PreparationClock } from '../../preparation-clock.js';
 
 export interface Allocation {
   readonly address: Address;
@@ -168,7 +169,10 @@ export class DeviceMemory {
   private arena: Pick<Allocation, 'address' | 'bytes'> = { address: 0n, bytes: 0 };
   private copying: KernelModule | undefined;
 
-  constructor(readonly device: Device) {
+  constructor(
+    readonly device: Device,
+    private readonly preparation = new PreparationClock(),
+  ) {
     this.pieces = new PiecePool(device);
   }
 
@@ -210,7 +214,7 @@ export class DeviceMemory {
   }
 
   private copyKernel(name: 'copyRows' | 'copyBlocks'): Kernel {
-    this.copying ??= this.device.compile(copySource);
+    this.copying ??= this.preparation.blocking(() => this.device.compile(copySource));
     return this.copying.kernel(name);
   }
 

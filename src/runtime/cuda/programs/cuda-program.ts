@@ -15,11 +15,12 @@ import type {
   ResidentValue,
   TensorValue,
 } from '../../program.js';
+import type { PreparationClock } from '../../preparation-clock.js';
 import { resident } from '../../program.js';
 import { countElements } from '../../weights.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';
-import type { Address, Kernel } from '../driver/device.js';
+import type { Address, Kernel, Recording } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
 import { LaidRuns } from './laid-runs.js';
@@ -36,6 +37,7 @@ export interface ProgramParts {
   /** Weights and tables. [place's key] */
   readonly constantAddresses: ReadonlyMap<object, Address>;
   readonly recordings: RecordingShelf;
+  readonly preparation: PreparationClock;
   /** Called by runs that are laid out or recorded. */
   readonly onPrepare: () => void;
   readonly dispose: () => void;
@@ -57,7 +59,7 @@ export class CudaProgram implements Program {
     private readonly parts: ProgramParts,
   ) {
     this.inputs = parts.inputs;
-    this.runs = new LaidRuns(parts.schedule, parts.recordings);
+    this.runs = new LaidRuns(parts.schedule, parts);
   }
 
   run(values: MixedValues, wanted?: readonly string[]): Promise<NamedValues>;
@@ -66,6 +68,10 @@ export class CudaProgram implements Program {
     values: MixedValues,
     wanted: Wanted = [...this.parts.schedule.outputs.keys()],
   ): Promise<MixedValues> {
+    return this.parts.preparation.running(() => this.compute(values, wanted));
+  }
+
+  private async compute(values: MixedValues, wanted: Wanted): Promise<MixedValues> {
     if (this.isDisposed) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
     const destinations = this.readDestinations(wanted);
     const bindings = bindInputs(this.inputs, values);
@@ -81,17 +87,21 @@ export class CudaProgram implements Program {
       for (const step of layout.steps) this.launch(step, addressOf, base);
     };
     const places = [...this.listPlaces(values, base), ...direct.values()];
-    const { recordings, onPrepare } = this.parts;
+    const { recordings, preparation, onPrepare } = this.parts;
     const isRepeated = layout.steps.length > 1 && isEqual(places, laid.places);
     if (isRepeated ? laid.recording === undefined : laid.places.length === 0) onPrepare();
     if (isRepeated) {
-      laid.recording ??= this.memory.device.record(launch);
+      const record = (): Recording => this.memory.device.record(launch);
+      laid.recording ??= laid.wasRecorded ? record() : preparation.blocking(record);
+      laid.wasRecorded = true;
       recordings.use(laid);
       this.memory.device.replay(laid.recording);
     } else {
       recordings.drop(laid);
+      // Kernels are compiled and loaded, and algorithms chosen, while the first run is launched.
+      if (laid.places.length === 0) preparation.blocking(launch);
+      else launch();
       laid.places = places;
-      launch();
     }
     const outputs = this.keepOutputs(destinations, bindings, addressOf);
     if (layout.hostOffsets.size > 0) await this.readBack(layout, base, bindings, outputs);

@@ -3,6 +3,7 @@
  * and its recording if everything lies at the same addresses.
  */
 import type { DimensionBindings } from '../../../graph/dimension.js';
+import type { PreparationClock } from '../../preparation-clock.js';
 import type { Destination, InputDescription } from '../../program.js';
 import type { Address } from '../driver/device.js';
 import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
@@ -23,6 +24,8 @@ export interface LaidRun extends RecordedRun {
   readonly plan: RunPlan;
   readonly layout: RunLayout;
   places: readonly Address[];
+  /** Later recordings, for buffers elsewhere, are part of computing. */
+  wasRecorded: boolean;
 }
 
 interface PlannedRun {
@@ -42,7 +45,10 @@ export class LaidRuns {
 
   constructor(
     private readonly schedule: Schedule,
-    private readonly recordings: RecordingShelf,
+    private readonly parts: {
+      readonly recordings: RecordingShelf;
+      readonly preparation: PreparationClock;
+    },
   ) {
     this.exact = findExact(schedule.steps);
     this.forms = listForms(schedule);
@@ -60,8 +66,9 @@ export class LaidRuns {
       ...[...destinations].map(([name, to]) => `${name} ${to === 'host' ? 'host' : 'buffer'}`),
       ...sent.map(({ name }) => name),
     ].join();
+    const { preparation } = this.parts;
     const planned = this.planned.get(key) ?? {
-      plan: planRun(this.schedule, destinations, size),
+      plan: preparation.blocking(() => planRun(this.schedule, destinations, size)),
       layouts: new Map<string, LaidRun>(),
     };
     this.planned.set(key, planned);
@@ -76,15 +83,16 @@ export class LaidRuns {
     const key = [...lengths].map(([name, length]) => `${name}=${length}`).join(' ');
     const laid = layouts.get(key) ?? {
       plan,
-      layout: layOutRun(plan, sent, lengths),
+      layout: this.parts.preparation.blocking(() => layOutRun(plan, sent, lengths)),
       places: [],
       recording: undefined,
+      wasRecorded: false,
     };
     layouts.delete(key);
     layouts.set(key, laid);
     const [oldest] = layouts;
     if (layouts.size > maxLayouts) {
-      this.recordings.drop(oldest![1]);
+      this.parts.recordings.drop(oldest![1]);
       layouts.delete(oldest![0]);
     }
     return laid;
@@ -92,6 +100,6 @@ export class LaidRuns {
 
   dispose(): void {
     for (const { layouts } of this.planned.values())
-      for (const laid of layouts.values()) this.recordings.drop(laid);
+      for (const laid of layouts.values()) this.parts.recordings.drop(laid);
   }
 }
