@@ -106,12 +106,17 @@ class OnnxRuntime implements Runtime {
     // Count before waiting, so that another dispose cannot end the session.
     shared.holders += 1;
     try {
-      const program: OnnxProgram = new OnnxProgram(await shared.loading, shared.model, this.preparation, () => {
-        this.programs.delete(program);
-        shared.holders -= 1;
-        if (shared.holders === 0) this.sessions.delete(key);
-        return shared.holders === 0;
-      });
+      const program: OnnxProgram = new OnnxProgram(
+        await shared.loading,
+        shared.model,
+        this.preparation,
+        () => {
+          this.programs.delete(program);
+          shared.holders -= 1;
+          if (shared.holders === 0) this.sessions.delete(key);
+          return shared.holders === 0;
+        },
+      );
       this.programs.add(program);
       return program;
     } catch (cause) {

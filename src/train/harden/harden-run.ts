@@ -17,7 +17,13 @@ import { resumeAudit, startAudit } from '../../audit/run-audit.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import type { AuditEvents } from '../../audit/units/audit-unit.js';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
-import { type WorkerPlan, findSameDevice, noteCrowding, requireRoom, seatWorkers } from '../../runs/run-device.js';
+import {
+  type WorkerPlan,
+  findSameDevice,
+  noteCrowding,
+  requireRoom,
+  seatWorkers,
+} from '../../runs/run-device.js';
 import { configFile } from '../../runs/run-units.js';
 import { UnitPool } from '../../runs/unit-pool.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions } from '../training-run.js';

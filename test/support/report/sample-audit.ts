@@ -166,7 +166,14 @@ function addNoise(measured: readonly ArmResult[]): ArmResult[] {
 
 const samplePhases = (arm: ArmName): PhaseTimes => ({
   ...(searched.includes(arm)
-    ? { gradientMs: 500, scoringMs: 2000, exactLengthsMs: 200, decodingMs: 250, preparationMs: 20, totalMs: 3000 }
+    ? {
+        gradientMs: 500,
+        scoringMs: 2000,
+        exactLengthsMs: 200,
+        decodingMs: 250,
+        preparationMs: 20,
+        totalMs: 3000,
+      }
     : { gradientMs: 0, scoringMs: 0, exactLengthsMs: 40, decodingMs: 50, preparationMs: 5, totalMs: 100 }),
 });
 
