@@ -181,6 +181,17 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     expect(said).not.toContain(empty);
   });
 
+  it('has the bytes of one process with one, two, and three workers', async () => {
+    redis = await startRedis();
+    for (let count = 1; count <= 3; count++) {
+      await startWorker();
+      const folder = audits.freshFolder();
+      const { code, errors } = await audit([...common, '--out', folder]);
+      expect([code, errors]).toEqual([0, '']);
+      expect(readResults(folder)).toEqual(expected);
+    }
+  });
+
   it('is shared by two workers, and finished without the queue', async () => {
     redis = await startRedis();
     await startWorker();

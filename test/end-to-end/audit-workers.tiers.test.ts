@@ -98,6 +98,15 @@ it(`${kills} kills of random workers${andRun} leave the bytes of one process`, a
   }
 });
 
+it.runIf(isFullTier)('two and three workers leave the bytes of one process', async () => {
+  for (const count of ['2', '3']) {
+    const folder = audits.freshFolder();
+    const { code, errors } = await audit([...common, '--workers', count, '--out', folder]);
+    expect([code, errors]).toEqual([0, '']);
+    expect(readResults(folder)).toEqual(expected);
+  }
+});
+
 it('a thread computes the parts of a process', async () => {
   const plan = audits.plan([audits.writeDrafter(drafters[0]!)], prompts.slice(0, 1), {
     settings: briefSettings,
