@@ -12,12 +12,15 @@ import { readKills, readResults, settingWords, startFleetRun, unitOf } from '../
 import type { TestRedis } from '../support/guard/redis-server.js';
 import { hasRedis, startRedis } from '../support/guard/redis-server.js';
 import { createRunner } from '../support/run-command.js';
+import { useOwnSessions } from '../support/shared-sessions.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 if (!hasRedis) console.warn('redis-server is not installed: the tests of audits on a queue are skipped.');
 
+// Shared sessions have one thread, and sums depend on the threads.
+useOwnSessions();
 const { folder: build, main } = transpileForTests('audit-queue');
 const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());

@@ -14,11 +14,14 @@ import { processorDevice } from '../../src/runtime/device-choice.js';
 import type { FleetEvent, FleetOutcome } from '../support/fleet-runs.js';
 import { readKills, readResults, settingWords, startFleetRun, unitOf } from '../support/fleet-runs.js';
 import { createRunner } from '../support/run-command.js';
+import { useOwnSessions } from '../support/shared-sessions.js';
 import { byTier, isFullTier } from '../support/tier.js';
 import { briefSettings, TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
+// Shared sessions have one thread, and sums depend on the threads.
+useOwnSessions();
 const { folder: build, main } = transpileForTests('audit-workers');
 const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
