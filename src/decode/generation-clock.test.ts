@@ -51,8 +51,8 @@ const unprepared = (...lengths: readonly number[]): PolicyChooser => {
 async function load() {
   const runtime = createOnnxRuntime({ threads: 1 });
   const target = await loadModel(writeDecoder(temporary.path, tiny), { runtime });
-  const { write } = drafterVariants.find(({ name }) => name === 'draft model')!;
-  const drafter = await loadDrafter(write(`${temporary.path}/drafter`, tiny), { target });
+  const variant = drafterVariants.find(({ name }) => name === 'draft model')!;
+  const drafter = await loadDrafter(variant.write(`${temporary.path}/drafter`, tiny), { target });
   return { runtime, target, drafter };
 }
 
