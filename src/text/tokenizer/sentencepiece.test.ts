@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { parseSentencePiece, readSentencePiece } from './sentencepiece-file.js';
 import { convertSentencePiece } from './sentencepiece.js';
+import { nestedSentencePiece } from '../../../test/fuzz/corpus/bombs.js';
 import { writeFolder } from '../../../test/support/text/sample-folders.js';
 import type { WrittenModel } from '../../../test/support/text/write-sentencepiece.js';
 import {
@@ -16,6 +17,24 @@ import {
   writeSentencePiece,
 } from '../../../test/support/text/write-sentencepiece.js';
 import { loadTokenizer, type Tokenizer } from './tokenizer.js';
+
+/** As transformers does, with time to spare. */
+function listMergesOneByOne(pieces: readonly { readonly piece: string; readonly score: number }[]): unknown {
+  const ids = new Map(pieces.map(({ piece }, id) => [piece, id]));
+  const merges = pieces.flatMap(({ piece, score }) => {
+    const characters = Array.from(piece);
+    const cuts = characters.map((_, cut) => ({
+      left: characters.slice(0, cut).join(''),
+      right: characters.slice(cut).join(''),
+      ...{ score, lefts: cut, rights: characters.length - cut },
+    }));
+    return cuts
+      .filter(({ left, right }) => ids.has(left) && ids.has(right))
+      .sort((a, b) => ids.get(a.left)! - ids.get(b.left)! || ids.get(a.right)! - ids.get(b.right)!);
+  });
+  merges.sort((a, b) => b.score - a.score || b.lefts - a.lefts || b.rights - a.rights);
+  return merges.map(({ left, right }) => [left, right]);
+}
 
 function writeModelFolder(model: Partial<WrittenModel> = {}, files: Record<string, unknown> = {}): string {
   const folder = writeFolder(files);
@@ -103,6 +122,35 @@ describe('the conversion', () => {
         ],
       },
     });
+  });
+
+  it('has the merges of every cut of every piece, whatever the pieces', () => {
+    const unit = fc.constantFrom('a', 'b', '▁', 'é', '🍕', '🍔');
+    const list = fc.uniqueArray(fc.string({ unit, minLength: 1, maxLength: 6 }), {
+      minLength: 1,
+      maxLength: 60,
+    });
+    fc.assert(
+      fc.property(list, fc.array(fc.nat(3)), (texts, scores) => {
+        const pieces = texts.map((piece, id) => ({ piece, score: scores[id] ?? 0 }));
+        const model = parseSentencePiece(writeSentencePiece({ pieces }), 'x.model');
+        const converted = convertSentencePiece(model, 'x.model', { legacy: true, addPrefixSpace: true });
+        expect(converted).toMatchObject({ model: { merges: listMergesOneByOne(pieces) } });
+      }),
+    );
+  });
+
+  it('refuses pieces that are made of each other in too many ways', () => {
+    const model = parseSentencePiece(nestedSentencePiece(1390), 'x.model');
+    expect(() => convertSentencePiece(model, 'x.model', { legacy: true, addPrefixSpace: true })).toThrow(
+      /^x.model has 1390 pieces that are made of each other in too many ways/,
+    );
+  });
+
+  it('reads a run of each length up to 64, as published models have', () => {
+    const model = parseSentencePiece(nestedSentencePiece(64), 'x.model');
+    const converted = convertSentencePiece(model, 'x.model', { legacy: true, addPrefixSpace: true });
+    expect((converted as { model: { merges: unknown[] } }).model.merges).toHaveLength((64 * 63) / 2);
   });
 
   it('matches user-defined and control pieces whole', async () => {

@@ -49,7 +49,14 @@ export function convertSentencePiece(
   return describeTokenizer(structure, {
     added,
     wrapper: begin < 0 ? null : beginWith('<s>', begin),
-    model: { type: 'BPE', dropout: null, unk_token: unknown, ...flags, vocab, merges: listMerges(model) },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: unknown,
+      ...flags,
+      vocab,
+      merges: listMerges(model, path),
+    },
   });
 }
 
@@ -71,30 +78,66 @@ export const convertHint =
   'Convert it where transformers is installed, and put the tokenizer.json into the folder: ' +
   `python -c "from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')".`;
 
+/**
+ * A merge is as long as its piece, and a piece of n characters can have n - 1 merges: pieces `a`, `aa`, `aaa`, ... of one
+ * megabyte have merges of 700. Those of Llama 2 have twice the characters of its pieces.
+ */
+const maxMergeCharacters = (pieceCharacters: number): number => 2 ** 20 + 8 * pieceCharacters;
+
 interface Merge {
-  readonly left: string;
-  readonly right: string;
+  readonly left: number;
+  readonly right: number;
   readonly score: number;
-  readonly leftLength: number;
-  readonly rightLength: number;
 }
 
 /** generate_merges of transformers, which counts characters by code points. */
-function listMerges({ pieces }: SentencePieceModel): [string, string][] {
-  const ids = new Map(pieces.map(({ piece }, id) => [piece, id]));
+function listMerges({ pieces }: SentencePieceModel, path: string): [string, string][] {
+  const texts = pieces.map(({ piece }) => piece);
+  const reversed = texts.map((text) => Array.from(text).reverse().join(''));
+  const [prefixes, suffixes] = [findPrefixes(texts), findPrefixes(reversed)];
+  const characters = texts.map((text) => Array.from(text).length);
+  const max = maxMergeCharacters(texts.reduce((sum, { length }) => sum + length, 0));
   const merges: Merge[] = [];
-  for (const { piece, score } of pieces) {
-    const characters = Array.from(piece);
+  let total = 0;
+  for (const [id, { piece, score }] of pieces.entries()) {
+    const lefts = new Map<number, number>(); // by length
+    for (let left = prefixes[id]!; left >= 0; left = prefixes[left]!) lefts.set(texts[left]!.length, left);
     const cuts: Merge[] = [];
-    for (let cut = 1, at = 0; cut < characters.length; cut++) {
-      at += characters[cut - 1]!.length;
-      const [left, right] = [piece.slice(0, at), piece.slice(at)];
-      if (!ids.has(left) || !ids.has(right)) continue;
-      cuts.push({ left, right, score, leftLength: cut, rightLength: characters.length - cut });
+    for (let right = lefts.size === 0 ? -1 : suffixes[id]!; right >= 0; right = suffixes[right]!) {
+      const left = lefts.get(piece.length - texts[right]!.length);
+      if (left !== undefined) cuts.push({ left, right, score });
     }
-    cuts.sort((a, b) => ids.get(a.left)! - ids.get(b.left)! || ids.get(a.right)! - ids.get(b.right)!);
+    total += cuts.length * piece.length;
+    if (total > max) {
+      throw new MistletoeError(
+        'text',
+        `${path} has ${pieces.length} pieces that are made of each other in too many ways: their merges have more than ${max} characters.`,
+        { hint: 'Use the tokenizer as the model’s authors published it; do not trust this one.' },
+      );
+    }
+    cuts.sort((a, b) => a.left - b.left || a.right - b.right);
     pushAll(merges, cuts);
   }
-  merges.sort((a, b) => b.score - a.score || b.leftLength - a.leftLength || b.rightLength - a.rightLength);
-  return merges.map(({ left, right }) => [left, right]);
+  const lengthOf = (id: number): number => characters[id]!;
+  merges.sort(
+    (a, b) =>
+      b.score - a.score || lengthOf(b.left) - lengthOf(a.left) || lengthOf(b.right) - lengthOf(a.right),
+  );
+  return merges.map(({ left, right }) => [texts[left]!, texts[right]!]);
+}
+
+/**
+ * For each text, the index of the longest other text that it begins with, or -1. In sorted order, what a text begins with
+ * is among what the text before it begins with, so each text is compared with few others.
+ */
+function findPrefixes(texts: readonly string[]): Int32Array {
+  const found = new Int32Array(texts.length).fill(-1);
+  const order = texts.map((text, index) => ({ text, index })).sort((a, b) => (a.text < b.text ? -1 : 1));
+  let last = -1;
+  for (const { text, index } of order) {
+    while (last >= 0 && !text.startsWith(texts[last]!)) last = found[last]!;
+    found[index] = last;
+    last = index;
+  }
+  return found;
 }
