@@ -65,7 +65,7 @@ type ModelOptions = LoadOptions & { readonly runtime: Runtime };
 export async function createModel(checkpoint: Checkpoint, options: ModelOptions): Promise<CausalModel> {
   const scope = options.scope ?? 'target.';
   const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
-  requireLayers(checkpoint, configuration.layerCount);
+  requireLayers(checkpoint, configuration);
   const recipes = decoderRecipes(configuration, scope);
   const unread = findUnreadTensors(checkpoint.tensors.keys(), recipes, configuration);
   const refusal = describeUnknownTensors(checkpoint.folder, unread, configuration);

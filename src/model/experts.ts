@@ -22,7 +22,7 @@ export interface Experts {
   readonly denseLayers: readonly number[];
 }
 
-/** Weight recipes are built per expert before the tensors are counted. */
+/** Published models have up to 512. */
 const maxExperts = 4096;
 
 const count = z.number().int().positive();

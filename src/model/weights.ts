@@ -8,7 +8,7 @@ import { listRead, type WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { ModelConfiguration } from './configuration.js';
 import type { LayerSizes } from './decoder.js';
-import { expertsOf, type Experts } from './experts.js';
+import { countSparseLayers, expertsOf, type Experts } from './experts.js';
 import { families } from './families.js';
 
 /**
@@ -154,6 +154,8 @@ export function layerRecipes(
   ];
 }
 
+const tensorsPerExpert = 3;
+
 /** The experts' matrices side by side: [hidden, expert, gate and up], and [inner, expert, hidden]. */
 function expertRecipes(
   name: string,
@@ -178,19 +180,32 @@ function expertRecipes(
   ];
 }
 
-/** A count is believed only as far as there are tensors: everything is built by it. */
-export function requireLayers({ tensors, folder }: Checkpoint, layerCount: number): void {
+/** Counts are believed only as far as there are tensors: everything is built by them. */
+export function requireLayers(
+  { tensors, folder }: Checkpoint,
+  configuration: Pick<ModelConfiguration, 'layerCount' | 'intermediateSize' | 'experts'>,
+): void {
+  const { layerCount, experts } = configuration;
   const found = new Set<string>();
   for (const name of tensors.keys()) {
     const layer = /^model\.layers\.(\d+)\./.exec(name)?.[1];
     if (layer !== undefined) found.add(layer);
   }
-  if (layerCount <= found.size) return;
-  const seen = found.size === 0 ? 'no tensor model.layers.<n>.*' : `tensors of ${found.size}`;
-  throw refuse(
-    `${folder} has ${seen}; its config.json names ${layerCount} layers`,
-    'Check that no shard is missing, and that config.json belongs to the weights.',
-  );
+  if (layerCount > found.size) {
+    const seen = found.size === 0 ? 'no tensor model.layers.<n>.*' : `tensors of ${found.size}`;
+    throw refuse(
+      `${folder} has ${seen}; its config.json names ${layerCount} layers`,
+      'Check that no shard is missing, and that config.json belongs to the weights.',
+    );
+  }
+  const sparse = countSparseLayers(configuration);
+  // A few that are missing are named later, one by one.
+  if (experts !== undefined && sparse * experts.count * tensorsPerExpert > 4 * tensors.size) {
+    throw refuse(
+      `${folder} has ${tensors.size} tensors; its config.json names ${experts.count} experts in ${sparse} layers`,
+      'Check that no shard is missing, and that num_experts in config.json belongs to the weights.',
+    );
+  }
 }
 
 export function decoderRecipes(configuration: ModelConfiguration, scope: string): readonly WeightRecipe[] {

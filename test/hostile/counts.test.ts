@@ -8,6 +8,8 @@ import { inspectCheckpoint } from '../../src/draft/inspection.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { decoderTensors, llamaConfig, tiny, writeCheckpoint } from '../support/tiny-checkpoints.js';
+import { writeFiles } from '../fuzz/corpus/case.js';
+import { manyExperts } from '../fuzz/corpus/bombs.js';
 import { hydraTensors } from '../support/tiny-drafters.js';
 import { TinyModels } from '../support/tiny-pair.js';
 
@@ -37,6 +39,18 @@ describe('a decoder', () => {
     const folder = write(decoderTensors(tiny), { ...llamaConfig(tiny), num_hidden_layers: layers });
     const sentence = `${folder} has tensors of 4; its config.json names ${layers} layers`;
     expect((await problemsOf(folder))[0]).toContain(sentence);
+    const options = { runtime, cacheFolder: join(temporary.path, 'cache') };
+    await expect(loadModel(folder, options)).rejects.toThrow(sentence);
+  });
+
+  it.each([1, 1000])('that claims 4096 experts in %d layers has as many as its tensors', async (layers) => {
+    const { config, tensors } = manyExperts(layers);
+    const folder = writeFiles(join(temporary.path, String((count += 1))), {
+      'config.json': config,
+      'model.safetensors': tensors,
+    });
+    const sentence = `${folder} has ${layers} tensors; its config.json names 4096 experts in ${layers} layers`;
+    expect(await problemsOf(folder)).toEqual([expect.stringContaining(sentence)]);
     const options = { runtime, cacheFolder: join(temporary.path, 'cache') };
     await expect(loadModel(folder, options)).rejects.toThrow(sentence);
   });

@@ -68,7 +68,7 @@ const draftScope = 'draft.';
 export function describeDraftModel(checkpoint: Checkpoint): DrafterDescription {
   const { config, folder, tensors } = checkpoint;
   const configuration = parseConfiguration(config, `config.json of ${folder}`);
-  requireLayers(checkpoint, configuration.layerCount);
+  requireLayers(checkpoint, configuration);
   const recipes = decoderRecipes(configuration, draftScope);
   const { hiddenSize, vocabularySize } = configuration;
   return {

@@ -27,7 +27,7 @@ export async function openNewTarget(folder: string, seed: number | string): Prom
   const checkpoint = await openCheckpoint(folder);
   const { config, tensors } = checkpoint;
   const configuration = parseConfiguration(config, `config.json of ${checkpoint.folder}`);
-  requireLayers(checkpoint, configuration.layerCount);
+  requireLayers(checkpoint, configuration);
   resolveRecipes(checkpoint, decoderRecipes(configuration, ''));
   const { initializer_range: range } = config;
   const embedding = tensors.get(embeddingName)!;

@@ -49,7 +49,7 @@ export function findDisagreements(
 
 /** Throws if config.json names too many layers. */
 export function readDecoderTensors(checkpoint: Checkpoint, model: ModelConfiguration) {
-  requireLayers(checkpoint, model.layerCount);
+  requireLayers(checkpoint, model);
   const recipes = decoderRecipes(model, '');
   const unread = findUnreadTensors(checkpoint.tensors.keys(), recipes, model);
   const refusal = describeUnknownTensors('The checkpoint', unread, model);
