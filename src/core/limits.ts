@@ -23,6 +23,8 @@ export const fileLimits = {
   /** Metadata and tensor list of a GGUF file, with its vocabulary: that of Llama 3 has 8 MB. */
   ggufHeader: 64 * mebibyte,
   promptSet: 64 * mebibyte,
+  /** What is read of a Parquet file, and what that unfolds into: the sets of the hub have 2 MB. */
+  unfoldedParquet: 16 * mebibyte,
   /** Conversations to train on, and the answers to them: the whole of ShareGPT has some 700 MB. */
   conversations: 4096 * mebibyte,
   /** One of them. */
@@ -32,6 +34,8 @@ export const fileLimits = {
   auditResult: 512 * mebibyte,
   /** One answer of the Hugging Face hub's API: a page of 1,000 files has some 300 kB. */
   hubAnswer: 16 * mebibyte,
+  /** The YAML file of --config: all settings of a command have a kilobyte or two. The parser is slow on some texts. */
+  settings: 32 * 1024,
   /** tree:FILE.json. */
   tree: mebibyte,
   /** A unit of a run from a queue, unpacked: prompts, settings, and a template at most. */
@@ -39,6 +43,9 @@ export const fileLimits = {
   /** Its output: kilobytes for a search, more for many given suffixes. */
   unitOutput: 128 * mebibyte,
 } as const;
+
+/** Prompts of a set; the largest published ones have some thousands. */
+export const maxPrompts = 100_000;
 
 /** Threads of the runtime. More threads than CPUs only wait for each other. */
 export const maxThreads = 512;

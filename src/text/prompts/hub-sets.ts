@@ -11,13 +11,16 @@ import { downloadDataFile, type DownloadOptions } from '../../checkpoint/hub/hub
 import { makeFolderBelow, replaceFile } from '../../core/durable-files.js';
 import { defaultCacheFolder, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { fileLimits } from '../../core/limits.js';
+import { fileLimits, maxPrompts } from '../../core/limits.js';
 import { parseJsonText } from '../../core/json-text.js';
+import { readParquetTexts } from './parquet-file.js';
 
 export interface HubSet {
   readonly repository: string;
   /** Which file of the repository; a revision may name it differently. */
   readonly file: RegExp;
+  /** Read of a Parquet file. */
+  readonly columns?: readonly string[];
   /** One line of a prompt file. */
   readonly read: (row: unknown, index: number) => object;
 }
@@ -48,6 +51,7 @@ export const hubSets: Readonly<Record<string, HubSet>> = {
   humaneval: {
     repository: 'openai/openai_humaneval',
     file: /^(?:openai_humaneval|data)\/test-[\w-]+\.parquet$/,
+    columns: Object.keys(codeRow.shape),
     read(row) {
       const { task_id: id, prompt } = z.readAs(codeRow, row);
       return { question_id: id, category: 'code', turns: [`Complete the code I provided.\n\n${prompt}`] };
@@ -56,6 +60,7 @@ export const hubSets: Readonly<Record<string, HubSet>> = {
   gsm8k: {
     repository: 'openai/gsm8k',
     file: /^main\/test-[\w-]+\.parquet$/,
+    columns: Object.keys(mathRow.shape),
     read(row, index) {
       const { question, answer } = z.readAs(mathRow, row);
       return { question_id: index, category: 'math', turns: [question], reference: [answer] };
@@ -104,7 +109,7 @@ async function findCached(
 
 /** The same bytes are not written again. */
 async function convert(name: string, set: HubSet, path: string, cacheFolder: string): Promise<string> {
-  const rows = await readRows(name, path);
+  const rows = await readRows(name, set, path);
   let lines: string;
   try {
     lines = rows.map((row, index) => `${JSON.stringify(set.read(row, index))}\n`).join('');
@@ -119,17 +124,12 @@ async function convert(name: string, set: HubSet, path: string, cacheFolder: str
   return target;
 }
 
-async function readRows(name: string, path: string): Promise<readonly unknown[]> {
+async function readRows(name: string, { columns }: HubSet, path: string): Promise<readonly unknown[]> {
   try {
     const bytes = await readBoundedFile(path, fileLimits.promptSet);
-    if (path.endsWith('.parquet')) {
-      const { parquetReadObjects } = await import('hyparquet');
-      const { buffer, byteOffset, byteLength } = bytes;
-      return await parquetReadObjects({
-        file: buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer,
-      });
-    }
-    const lines = bytes.toString('utf8').split('\n');
+    if (columns !== undefined) return readParquetTexts(bytes, columns);
+    const lines = bytes.toString('utf8').split('\n', maxPrompts + 1);
+    if (lines.length > maxPrompts) throw new Error(`it has more than ${maxPrompts} lines`);
     return lines.filter((line) => line.trim() !== '').map(parseJsonText);
   } catch (cause) {
     throw unreadable(name, path, cause);

@@ -53,6 +53,20 @@ describe('plain text', () => {
   });
 });
 
+describe('a file of more prompts than may be', () => {
+  it.each([
+    ['p.txt', 'a\n'.repeat(490_000)],
+    ['p.txt', 'a\n\n'.repeat(100_001)],
+    ['p.jsonl', '"a"\n'.repeat(100_001)],
+  ])('is refused: %s', async (name, contents) => {
+    await expect(load(name, contents)).rejects.toThrow(/p\.\w+ has more than 100000 prompts/);
+  });
+
+  it('may have blank lines without number', async () => {
+    expect(await texts('p.jsonl', `${'\n'.repeat(200_000)}"a"\n`)).toEqual(['a']);
+  });
+});
+
 describe('sources', () => {
   it('takes anything that is not a file as the prompt itself', async () => {
     expect(await loadPrompts('What is 2 + 2?')).toEqual([

@@ -9,7 +9,7 @@
 import { join } from 'node:path';
 import * as z from '../../core/schema.js';
 import { MistletoeError } from '../../core/errors.js';
-import { fileLimits } from '../../core/limits.js';
+import { fileLimits, maxPrompts } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../../core/files.js';
 
 export interface Prompt {
@@ -67,6 +67,13 @@ export async function loadPrompts(
     });
   }
   const prompts = path.endsWith('.jsonl') ? parsePromptLines(contents, path) : parsePlainPrompts(contents);
+  if (prompts.length > maxPrompts) {
+    throw new MistletoeError(
+      'text',
+      `The prompt file ${path} has more than ${maxPrompts} prompts, the most that one file may have.`,
+      { hint: 'Keep the prompts that you need, or divide them among several files.' },
+    );
+  }
   if (prompts.length > 0) return prompts;
   throw new MistletoeError('text', `The prompt file ${path} has no prompt in it.`, {
     hint: 'Write at least one line into it.',
@@ -80,11 +87,15 @@ export function inlinePrompt(text: string): Prompt {
   return { id: 'prompt', text, turns: [text] };
 }
 
+/** Up to one more than may be, as of plain prompts. */
 function parsePromptLines(contents: string, path: string): readonly Prompt[] {
   const lineOfId = new Map<string, number>();
-  return contents.split(/\r?\n/).flatMap((line, index) => {
-    if (line.trim() === '') return [];
-    const number = index + 1;
+  const prompts: Prompt[] = [];
+  let number = 0;
+  for (const line of listLines(contents)) {
+    number += 1;
+    if (prompts.length > maxPrompts) break;
+    if (line.trim() === '') continue;
     const prompt = parsePromptLine(line, `line-${number}`, `${path}, line ${number},`);
     const earlier = lineOfId.get(prompt.id);
     if (earlier !== undefined) {
@@ -95,8 +106,19 @@ function parsePromptLines(contents: string, path: string): readonly Prompt[] {
       );
     }
     lineOfId.set(prompt.id, number);
-    return [prompt];
-  });
+    prompts.push(prompt);
+  }
+  return prompts;
+}
+
+/** One by one: a list of all would take far more memory than a text of short lines. */
+function* listLines(text: string): Generator<string> {
+  for (let start = 0; start < text.length;) {
+    const found = text.indexOf('\n', start);
+    const end = found < 0 ? text.length : found;
+    yield text.slice(start, end).replace(/\r$/, '');
+    start = end + 1;
+  }
 }
 
 function parsePromptLine(line: string, fallbackId: string, place: string): Prompt {
@@ -121,7 +143,8 @@ function parsePlainPrompts(contents: string): readonly Prompt[] {
     .replaceAll('\r\n', '\n')
     .replace(/^(?:[^\S\n]*\n)+/, '')
     .trimEnd();
-  const parts = /\n[^\S\n]*\n/.test(text) ? text.split(/\n(?:[^\S\n]*\n)+/) : text.split('\n');
+  const separator = /\n[^\S\n]*\n/.test(text) ? /\n(?:[^\S\n]*\n)+/ : '\n';
+  const parts = text.split(separator, maxPrompts + 1);
   return parts
     .filter((part) => part.trim() !== '')
     .map((part, index) => ({ id: `prompt-${index + 1}`, text: part, turns: [part] }));
