@@ -1,11 +1,12 @@
 /** A command: its flag table, its help, and what it runs. */
 import { type Command, Option } from 'commander';
-import { parseDocument, stringify } from 'yaml';
+import { stringify } from 'yaml';
 import { findNearNames } from '../checkpoint/stored-tensor.js';
-import { quoteWord, readBoundedFile } from '../core/files.js';
+import { quoteWord } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledTarget } from '../core/package-files.js';
 import { text, toFlagName } from '../core/settings.js';
+import { parseYaml, readSettingsFile } from '../core/yaml-text.js';
 import type { Flag, FlagTable, FlagsOf } from './flags.js';
 import { addFlags, flag, group, longName, parseFlags, toggle } from './flags.js';
 import { type Example, setHelpEnd } from './help.js';
@@ -140,21 +141,14 @@ function listWords(
 }
 
 /** --config and --show-config: the flags of a command as YAML. */
-const maxFileBytes = 1 << 20;
-
 /** By the names of the table. Keys are flag names without dashes in front; camelCase works too. */
 export async function readConfig(file: string, table: FlagTable): Promise<Map<string, unknown>> {
-  const document = parseDocument((await readBoundedFile(file, maxFileBytes)).toString(), { version: '1.2' });
-  const [error] = document.errors;
-  if (error !== undefined) {
-    const [line = ''] = error.message.split('\n');
-    throw new MistletoeError('usage', `${file} is not valid YAML: ${line}`, { hint: 'Fix that line.' });
-  }
-  const contents: unknown = document.toJS({ maxAliasCount: 100 });
+  const hint = 'Write one setting a line; --show-config prints all of them.';
+  const { contents } = parseYaml(await readSettingsFile(file), file, hint);
   if (contents === null || contents === undefined) return new Map();
   if (typeof contents !== 'object' || Array.isArray(contents)) {
     throw new MistletoeError('usage', `${file} has no settings; lines such as "steps: 200" were expected.`, {
-      hint: 'Write one setting a line; --show-config prints all of them.',
+      hint,
     });
   }
   const names = new Map(Object.entries(table).map(([name, entry]) => [longName(name, entry), name]));

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { createFakeTerminal } from '../../test/support/fake-terminal.js';
+import { nestedAliases } from '../../test/fuzz/corpus/bombs.js';
 import { run } from './program.js';
 
 let file = '';
@@ -42,7 +43,10 @@ describe('--config and --show-config', () => {
     ['stepps: 7', 'has an unknown setting: stepps.', 'Did you mean steps?'],
     ['steps: many', 'steps is "many"; a whole number from 1 to 1000000 was expected.', '--steps'],
     ['- a', 'has no settings', 'one setting a line'],
-    ['a: [', 'is not valid YAML', ''],
+    ['a: [', ':1:5: invalid YAML: Flow sequence', 'one setting a line'],
+    ['drafter: &a [*a]', ':1:14: aliases are not supported', 'one setting a line'],
+    ['steps: &a {b: *a}', ':1:15: aliases are not supported', ''],
+    ['? [steps]\n: 7', ':1:3: expected a name', ''],
   ])('refuses %s', async (text, sentence, hint) => {
     write(text);
     const { code, err } = await show('audit', '--config', file, '--show-config');
@@ -56,6 +60,17 @@ describe('--config and --show-config', () => {
     expect(code).toBe(2);
     expect(err).toContain(`${file}.missing does not exist.`);
     expect(err).not.toContain('ENOENT');
+  });
+
+  it.each([
+    ['aliases that unfold into 9^12 texts', nestedAliases(12), ':2:10: aliases are not supported'],
+    ['nested names', `steps: ${'? '.repeat(1000)}`, ':1:'],
+    ['a file of 40,000 bytes', '#'.repeat(40_000), 'it has 40000 bytes, and 32768 are the most that is read'],
+  ])('refuses %s in one sentence', async (_, text, sentence) => {
+    write(text);
+    const { code, err } = await show('audit', '--config', file, '--show-config');
+    expect(code).toBe(2);
+    expect(err).toContain(sentence);
   });
 });
 

@@ -42,7 +42,7 @@ describe('the configuration', () => {
     [`${upstream}timeouts: { idle: 5 }\n`, /^guard.yaml:2:19: timeouts.idle: /],
     [`${upstream}timeouts: { idle: 5 minutes }\n`, /^guard.yaml:2:19: timeouts.idle: expected a time/],
     [`${upstream}limits:\n  readSize: big\n`, /^guard.yaml:3:13: limits.readSize: expected a size/],
-    [`${upstream}port: 1\nport: 2\n`, /^guard.yaml:3:1: Map keys must be unique/],
+    [`${upstream}port: 1\nport: 2\n`, /^guard.yaml:3:1: invalid YAML: Map keys must be unique/],
     [`${upstream}operator:\n  hosts:\n    - a\n    - 7\n`, /^guard.yaml:5:7: operator.hosts.1: /],
     [`${upstream}mitigation:\n  action: switch-drafter\n`, /^guard.yaml:3:11: mitigation.action/],
     [
@@ -56,7 +56,8 @@ describe('the configuration', () => {
     ['upstream: http://user:pass@host\n', /^guard.yaml:1:11: upstream: expected an address/],
     ['upstream: ftp://host\n', /^guard.yaml:1:11: upstream/],
     ['- a\n', /^guard.yaml:1:1: the file contains no settings/],
-    ['a: &x {b: *x}\n', /^guard.yaml: aliases/],
+    ['a: &x {b: *x}\n', /^guard.yaml:1:11: aliases are not supported/],
+    ['? [a]\n: b\n', /^guard.yaml:1:3: expected a name/],
   ])('%j is refused with its place', (text, expected) => {
     expect(refusal(text)).toMatch(expected);
   });

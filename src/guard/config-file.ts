@@ -1,7 +1,8 @@
 /** Reads the settings from a YAML file and from flags, which win. Errors name file, line and column, or the flag. */
-import { type Document, isNode, LineCounter, parseDocument, stringify } from 'yaml';
+import { isNode, stringify } from 'yaml';
 import * as z from '../core/schema.js';
 import { MistletoeError } from '../core/errors.js';
+import { parseYaml, placeOf, type YamlText } from '../core/yaml-text.js';
 import { type GivenConfiguration, type GuardConfiguration, guardSchema } from './guard-config.js';
 
 export interface FlagValue {
@@ -21,11 +22,9 @@ export interface ConfigurationSources {
 
 type Tree = Record<string, unknown>;
 
-interface ParsedFile {
+interface ParsedFile extends Omit<YamlText, 'contents'> {
   readonly name: string;
   readonly tree: Tree;
-  readonly document: Document;
-  readonly lines: LineCounter;
 }
 
 const hint = 'See docs/guard.md for all settings; --show-config prints those in force.';
@@ -58,26 +57,12 @@ function check(tree: unknown, flags: readonly FlagValue[], file: ParsedFile | un
 }
 
 function parseFile({ name, text }: { readonly name: string; readonly text: string }): ParsedFile {
-  const refuse = (message: string, cause?: unknown): never => {
-    throw new MistletoeError('usage', `${name}${message}`, { hint, cause });
-  };
-  const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true });
-  const [error] = document.errors;
-  if (error !== undefined) refuse(`${placeOf(lines, error.pos[0])}: ${error.message.split('\n')[0]!}`);
-  let tree: unknown;
-  try {
-    tree = document.toJS({ maxAliasCount: 0 }) ?? {}; // aliases can expand without bound
-  } catch (cause) {
-    refuse(': aliases are not supported', cause);
-  }
-  if (!isTree(tree)) return refuse(':1:1: the file contains no settings; expected names and values');
-  return { name, tree, document, lines };
-}
-
-function placeOf(lines: LineCounter, offset: number): string {
-  const { line, col } = lines.linePos(offset);
-  return `:${line}:${col}`;
+  const { contents, ...places } = parseYaml(text, name, hint);
+  const tree = contents ?? {};
+  if (isTree(tree)) return { name, tree, ...places };
+  throw new MistletoeError('usage', `${name}:1:1: the file contains no settings; expected names and values`, {
+    hint,
+  });
 }
 
 /** Settings of version 0.2 in today's names; returns what was changed. */

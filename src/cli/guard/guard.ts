@@ -1,7 +1,7 @@
 /** `mistletoe guard` and `mistletoe guard replay`. */
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { readBoundedFile } from '../../core/files.js';
 import { toLogLine } from '../../core/json-text.js';
+import { readSettingsFile } from '../../core/yaml-text.js';
 import { decimal, integer, oneOf, text, textOf } from '../../core/settings.js';
 import { readPage } from '../../dashboard/page.js';
 import { readVersion } from '../../core/package-files.js';
@@ -186,8 +186,7 @@ async function readSettings(
   onNotice: (message: string) => void,
 ): Promise<GuardConfiguration> {
   const { config: name } = given;
-  const file =
-    name === undefined ? undefined : { name, text: (await readBoundedFile(name, 1 << 20)).toString() };
+  const file = name === undefined ? undefined : { name, text: await readSettingsFile(name) };
   const values = Object.entries(flags).flatMap(([key, entry]): FlagValue[] => {
     const value = given[key as keyof GuardFlags];
     const path = key in settingPaths ? settingPaths[key] : [key];
