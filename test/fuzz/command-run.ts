@@ -22,6 +22,7 @@ export async function runCommand(main: string, argv: readonly string[], folder: 
   const environment: NodeJS.ProcessEnv = {
     ...process.env,
     MISTLETOE_CACHE: join(folder, 'cache'),
+    HF_HUB_CACHE: join(folder, 'hub'),
     CI: 'true',
   };
   delete environment.FORCE_COLOR;

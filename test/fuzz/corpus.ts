@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { CommandRun } from './command-run.js';
 import { runCommand } from './command-run.js';
+import { bombCases } from './corpus/bombs.js';
 import type { MaliciousCase } from './corpus/case.js';
 import { checkpointCases } from './corpus/checkpoints.js';
 import { messageCases } from './corpus/messages.js';
@@ -16,6 +17,7 @@ export const maliciousCases = [
   ...checkpointCases,
   ...textCases,
   ...smallCases,
+  ...bombCases,
   ...placeCases,
   ...trainingCases,
   ...messageCases,
@@ -23,7 +25,7 @@ export const maliciousCases = [
 
 /** Cases of one sort are listed together, so every third one represents them all; the places are each a sort of their own. */
 export const representativeCases = [
-  ...[checkpointCases, textCases, smallCases, trainingCases, messageCases].flatMap((cases) =>
+  ...[checkpointCases, textCases, smallCases, bombCases, trainingCases, messageCases].flatMap((cases) =>
     cases.filter((_, index) => index % 3 === 0),
   ),
   ...placeCases,

@@ -2,6 +2,7 @@ import type { FuzzKind } from './kind.js';
 import { config } from './kinds/config.js';
 import { conversations } from './kinds/conversations.js';
 import { gguf } from './kinds/gguf.js';
+import { parquet } from './kinds/parquet.js';
 import { prompts } from './kinds/prompts.js';
 import { report } from './kinds/report.js';
 import { request } from './kinds/request.js';
@@ -27,6 +28,7 @@ export const fuzzKinds: readonly FuzzKind[] = [
     tokenizer,
     template,
     prompts,
+    parquet,
     tree,
     runFolder,
     result,
