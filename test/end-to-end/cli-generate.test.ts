@@ -70,6 +70,7 @@ describe('mistletoe generate', () => {
       'tokenIds',
       'text',
       'finishReason',
+      'preparationMs',
       'prefillMs',
       'decodeMs',
       'tokensPerSecond',

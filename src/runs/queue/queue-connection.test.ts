@@ -63,7 +63,7 @@ describe('a fault of a queue', () => {
     const notice = {
       ...{ schema: 'mistletoe.run/1', command: 'audit', version: '1' },
       models: [{ name: 'tiny', sha256: 'ab'.repeat(32) }],
-      device: { kind: 'cpu', dtype: 'float32', name: '' },
+      ...{ device: { kind: 'cpu', dtype: 'float32', name: '' }, threads: 1 },
     };
     const queueOf = (digit: string): string => `mistletoe-${digit.repeat(16)}`;
     const { connection } = await connect({
