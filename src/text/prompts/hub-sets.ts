@@ -130,7 +130,7 @@ async function readRows(name: string, { columns }: HubSet, path: string): Promis
     if (columns !== undefined) return readParquetTexts(bytes, columns);
     const lines = bytes.toString('utf8').split('\n', maxPrompts + 1);
     if (lines.length > maxPrompts) throw new Error(`it has more than ${maxPrompts} lines`);
-    return lines.filter((line) => line.trim() !== '').map(parseJsonText);
+    return lines.filter((line) => line.trim() !== '').map((line) => parseJsonText(line));
   } catch (cause) {
     throw unreadable(name, path, cause);
   }
