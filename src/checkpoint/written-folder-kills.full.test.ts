@@ -17,16 +17,19 @@ const script = join(build.folder, 'main.js');
 writeFileSync(
   script,
   `
+import fs from 'node:fs';
 import promises from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
 let left = Number(process.argv[2]);
-for (const name of ['mkdir', 'open', 'rename', 'rm']) {
-  const original = promises[name];
-  promises[name] = (...given) => {
+function killBefore(module, name) {
+  const original = module[name];
+  module[name] = (...given) => {
     if (left-- === 0) process.kill(process.pid, 'SIGKILL');
     return original(...given);
   };
 }
+for (const name of ['mkdir', 'open', 'rename', 'rm']) killBefore(promises, name);
+for (const name of ['mkdirSync', 'openSync', 'renameSync', 'rmSync']) killBefore(fs, name);
 syncBuiltinESMExports();
 const { writeWholeFile } = await import('./src/checkpoint/written-folder.js');
 const { writeWholeFolder } = await import('./src/checkpoint/written-folder.js');
