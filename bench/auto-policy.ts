@@ -10,10 +10,11 @@ import { deepStrictEqual } from 'node:assert';
 import { AdaptivePolicy } from '../src/decode/policies/adaptive-policy.js';
 import { bundledTarget } from '../src/core/package-files.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { Engine } from '../src/decode/engine/engine.js';
-import { type GenerationRequest, decodePlain } from '../src/decode/plain.js';
+import { Engine } from '../src/decode/engine.js';
+import { type GenerationRequest } from '../src/decode/request.js';
+import { decodePlain } from '../src/decode/generate.js';
 import { type PolicyChooser, always } from '../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../src/decode/speculative.js';
+import { decodeSpeculative } from '../src/decode/generate.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import type { Drafter } from '../src/draft/drafter.js';
 import { loadDrafter } from '../src/draft/systems.js';
@@ -66,9 +67,9 @@ async function decodeBatch(
   const engine = new Engine({ concurrency: batch.length });
   const answers = await Promise.all(
     batch.map((request) =>
-      engine.run(async (scheduler) => {
+      engine.run(async () => {
         const times: number[] = [];
-        const own = { ...request, scheduler, onToken: (): void => void times.push(performance.now()) };
+        const own = { ...request, engine, onToken: (): void => void times.push(performance.now()) };
         if (policy === undefined) return { times, ...(await decodePlain(model, own)), steps: [] };
         return { times, ...(await decodeSpeculative(model, drafter, { ...own, policy, mustDraft: true })) };
       }),

@@ -1,6 +1,6 @@
 /** Two engines side by side: the same tokens through both, answers compared, passes timed in turns. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { prefill } from '../src/decode/plain.js';
+import { prefill } from '../src/decode/prompt-reading.js';
 import type { CausalModel } from '../src/model/causal-model.js';
 import type { KvCache } from '../src/model/cache/kv-cache.js';
 import { formatTimes, median, printNote, printTable } from './stopwatch.js';

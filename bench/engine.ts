@@ -3,7 +3,7 @@
  * llama.cpp on the same weights if MISTLETOE_LLAMA_CPP names a folder that has it.
  */
 import { bundledTarget } from '../src/core/package-files.js';
-import { prefill } from '../src/decode/plain.js';
+import { prefill } from '../src/decode/prompt-reading.js';
 import { sum } from '../src/graph/operations/reductions.js';
 import { input } from '../src/graph/tensor.js';
 import { type CausalModel, loadModel } from '../src/model/causal-model.js';

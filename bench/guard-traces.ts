@@ -15,11 +15,12 @@ import {
   bundledTarget,
   packageRoot,
 } from '../src/core/package-files.js';
-import { Engine } from '../src/decode/engine/engine.js';
+import { Engine } from '../src/decode/engine.js';
 import { always } from '../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../src/decode/speculative.js';
-import { type Target, openTarget, requestFor } from '../src/decode/target.js';
-import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
+import { decodeSpeculative } from '../src/decode/generate.js';
+import { type Target, openTarget } from '../src/decode/target.js';
+import { requestFor } from '../src/decode/generate.js';
+import { resolvePolicy } from '../src/draft/tree/policy.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
@@ -126,8 +127,8 @@ async function decodeTraces(
   await Promise.all(
     plans.map(async ({ text, ...plan }) => {
       const request = await requestFor(target, text, { maxNewTokens: newTokens });
-      const { steps, tokenIds } = await engine.run((scheduler) =>
-        decodeSpeculative(target.model, drafter, { ...request, policy, mustDraft: true, scheduler }),
+      const { steps, tokenIds } = await engine.run(() =>
+        decodeSpeculative(target.model, drafter, { ...request, policy, mustDraft: true, engine }),
       );
       await keep({
         ...plan,

@@ -8,10 +8,11 @@
 import { deepStrictEqual } from 'node:assert';
 import { bundledTarget } from '../src/core/package-files.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { type GenerationRequest, decodePlain } from '../src/decode/plain.js';
+import { type GenerationRequest } from '../src/decode/request.js';
+import { decodePlain } from '../src/decode/generate.js';
 import type { PolicyChooser } from '../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../src/decode/speculative.js';
-import { createPolicy } from '../src/decode/speculative-text.js';
+import { decodeSpeculative } from '../src/decode/generate.js';
+import { createPolicy } from '../src/decode/generate.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import type { Drafter } from '../src/draft/drafter.js';
 import { loadDrafter } from '../src/draft/systems.js';

@@ -5,7 +5,7 @@
  */
 import { parseArgs } from 'node:util';
 import { bundledTarget } from '../src/core/package-files.js';
-import { decodePlain } from '../src/decode/plain.js';
+import { decodePlain } from '../src/decode/generate.js';
 import { type Target, encodePrompt, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';

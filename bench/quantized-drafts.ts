@@ -5,9 +5,9 @@
  */
 import { parseArgs } from 'node:util';
 import { bundledDrafterFolder, bundledTarget } from '../src/core/package-files.js';
-import { decodePlain } from '../src/decode/plain.js';
-import { decodeSpeculative } from '../src/decode/speculative.js';
-import { createPolicy } from '../src/decode/speculative-text.js';
+import { decodePlain } from '../src/decode/generate.js';
+import { decodeSpeculative } from '../src/decode/generate.js';
+import { createPolicy } from '../src/decode/generate.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/systems.js';
 import { parseDraftPolicy } from '../src/draft/tree/policy.js';

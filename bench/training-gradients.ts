@@ -12,7 +12,8 @@ import {
   bundledTarget,
   packageRoot,
 } from '../src/core/package-files.js';
-import { type Target, generateText, openTarget } from '../src/decode/target.js';
+import { type Target, openTarget } from '../src/decode/target.js';
+import { generateText } from '../src/decode/generate.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { adamDefaults } from '../src/train/loop/adamw.js';
 import { readConversations } from '../src/train/data/conversations.js';

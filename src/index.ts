@@ -12,25 +12,20 @@ export { MistletoeError, type ErrorCode } from './core/errors.js';
 // Open a model folder and generate text, with or without a drafter.
 export { bundledTarget, bundledPrompts } from './core/package-files.js';
 export { findDrafter } from './decode/find-drafter.js';
-export {
-  openTarget,
-  generateText,
-  encodePrompt,
-  type Target,
-  type GenerateOptions,
-} from './decode/target.js';
-export { generateSpeculatively, createPolicy, type SpeculativeOptions } from './decode/speculative-text.js';
+export { openTarget, encodePrompt, type Target } from './decode/target.js';
+export { generateText, type GenerateOptions } from './decode/generate.js';
+export { generateSpeculatively, createPolicy, type SpeculativeOptions } from './decode/generate.js';
 export { loadDrafter } from './draft/systems.js';
 export { parseDraftPolicy } from './draft/tree/policy.js';
 export type { Drafter } from './draft/drafter.js';
-export type { Generation } from './decode/plain.js';
-export type { SpeculativeGeneration } from './decode/speculative.js';
+export type { Generation } from './decode/request.js';
+export type { SpeculativeGeneration } from './decode/request.js';
 
 // Token by token, and many requests at once.
-export { decodePlain } from './decode/plain.js';
-export { decodeSpeculative } from './decode/speculative.js';
-export { Engine } from './decode/engine/engine.js';
-export { createEngineWorker } from './decode/engine/engine-worker.js';
+export { decodePlain } from './decode/generate.js';
+export { decodeSpeculative } from './decode/generate.js';
+export { Engine } from './decode/engine.js';
+export { createEngineWorker } from './decode/worker/engine-worker.js';
 
 // `mistletoe serve`.
 export { startServer, type ServeOptions } from './serve/serve.js';

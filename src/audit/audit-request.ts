@@ -10,7 +10,7 @@ import { settleDevice } from '../decode/gpu-fit.js';
 import { draftModel } from '../draft/draft-model/draft-model.js';
 import { compareWithTarget } from '../draft/draft-model/vocabulary-match.js';
 import { type TapConvention, tapConventions } from '../draft/draft-system.js';
-import { folderOf, mapFolder, nameDrafter, recogniseCheckpoint } from '../draft/systems.js';
+import { foldersOf, mapFolders, nameDrafter, recogniseCheckpoint } from '../draft/systems.js';
 import { type DraftPolicy, formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { chooseRunDevice, chooseThreads, deviceSchema, threadsSchema } from '../runs/run-device.js';
@@ -139,7 +139,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   const drafters: AuditRequest['drafters'] = [];
   const targetFolder = resolve(await findModel(givenTarget));
   for (const [id, source] of sources) {
-    const folder = await mapFolder(source, async (given) => resolve(await findModel(given)));
+    const folder = await mapFolders(source, async (given) => resolve(await findModel(given)));
     const { system, heads, withoutGradient } = await describeDrafter(folder, targetFolder);
     if (searches && withoutGradient !== undefined && settings.search === 'gradient')
       throw refuseGradient(folder, withoutGradient);
@@ -222,7 +222,8 @@ function chooseDrafters(given: readonly string[], target: string): Map<string, s
 }
 
 async function describeDrafter(source: string, targetFolder: string) {
-  const folder = folderOf(source);
+  // The search follows the first drafter with weights.
+  const [folder] = foldersOf(source);
   if (folder === undefined)
     return { system: nameDrafter(source), heads: undefined, withoutGradient: 'no weights' };
   const checkpoint = await openCheckpoint(folder);

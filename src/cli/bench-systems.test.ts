@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../core/package-files.js';
-import { defaultDraftPolicy } from '../decode/speculative-text.js';
+import { defaultDraftPolicy } from '../decode/generate.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
 import { planDrafters } from './bench-systems.js';
 import { namePromptSets } from './model-source.js';

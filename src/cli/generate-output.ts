@@ -1,11 +1,11 @@
 /** Output of `generate`: text that streams, or one JSON object per prompt. */
 import { countText, durationText } from '../core/number-text.js';
 import type { FinishReason, TokenOrigin } from '../decode/answer.js';
-import type { Generation } from '../decode/plain.js';
+import type { Generation } from '../decode/request.js';
 import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
-import type { SpeculativeGeneration } from '../decode/speculative.js';
-import { isSpeculative } from '../decode/speculative-text.js';
-import type { GenerateOptions, Target } from '../decode/target.js';
+import type { GenerateOptions } from '../decode/generate.js';
+import { isSpeculative, type SpeculativeGeneration } from '../decode/request.js';
+import type { Target } from '../decode/target.js';
 import type { VerificationRule } from '../decode/verification/verification.js';
 import type { Drafter } from '../draft/drafter.js';
 import { type DraftPolicy, formatDraftPolicy } from '../draft/tree/policy.js';

@@ -14,7 +14,7 @@ import { shortenPath } from '../core/files.js';
 import { formatBytes } from '../core/number-text.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledPrompts } from '../core/package-files.js';
-import { mapFolder } from '../draft/systems.js';
+import { mapFolders } from '../draft/systems.js';
 import type { PromptSet } from '../measure/benchmark.js';
 import { findPromptSet, hubSets } from '../text/prompts/hub-sets.js';
 import { type Prompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
@@ -41,7 +41,7 @@ export function createModelFinder(flags: SourceFlags, terminal: Terminal): Model
     if (flags.download !== true || settings.isOffline) return findCachedModel(id, settings);
     return showDownload(flags, terminal, formatHubId(id), (display) => downloadModel(id, settings, display));
   };
-  return (given) => mapFolder(given, find);
+  return (given) => mapFolders(given, find);
 }
 
 function refuseToFetch(given: string): MistletoeError {

@@ -7,7 +7,7 @@ import { readPage } from '../dashboard/page.js';
 import { nameDrafter } from '../draft/systems.js';
 import { type NamedKey, parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/serve-metrics.js';
-import { type RunningServer, type ServeOptions, startServer } from '../serve/serve.js';
+import { type RunningServer, startServer } from '../serve/serve.js';
 import { maxNewTokensLimit } from '../core/limits.js';
 import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
 import { type Invocation, defineCommand } from './command.js';
@@ -32,27 +32,6 @@ const flags = {
     servedModelName: flag('model name in requests', text, 'name', { shownDefault: 'the name of its folder' }),
     ...common.templateFlags,
     ...common.downloadFlag,
-  }),
-  ...group('When drafts fail', {
-    guarded: toggle(
-      'per request: switch to another drafter, then to ngram, then to plain decoding if drafting does not pay; requests may override it',
-    ),
-    slowdown: flag(
-      'how much slower than plain decoding a guarded request may be',
-      decimal({ above: 0, max: 10 }),
-      'share',
-      { rare: true, shownDefault: '0.05' },
-    ),
-    ladder: list('drafters to switch to, in this order', text, 'name', {
-      rare: true,
-      shownDefault: 'all that fit, then ngram',
-    }),
-    floor: flag(
-      'share of steps that accept at least one draft token in the lowest normal requests',
-      decimal({ min: 0, max: 1 }),
-      'share',
-      { rare: true, shownDefault: 'learned' },
-    ),
   }),
   ...group('Network and access', {
     host: flag('address to listen on; addresses of other machines need keys', text, 'address', {
@@ -121,7 +100,6 @@ export const serve = defineCommand({
       'mistletoe serve -t ./my-model -d ./my-eagle3 -d ngram',
       'requests choose: "mistletoe": {"drafter": "ngram"}',
     ],
-    ['mistletoe serve -d eagle3 -d sps --guarded', 'falls back to sps, ngram, plain decoding'],
     ['mistletoe serve --host 0.0.0.0 --keys keys.txt', 'for other machines, with keys'],
   ],
   notes:
@@ -170,8 +148,6 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
     allowAnonymous: flags.allowAnonymous === true,
     metricsLevel: flags.perRequestSpecDecodeMetrics,
     logPrompts: flags.logPrompts === true,
-    guarded: flags.guarded === true,
-    guarding: guardingOf(flags),
     limits: {
       bodyBytes: flags.maxBody,
       promptTokens: flags.maxPromptTokens,
@@ -201,23 +177,14 @@ async function keysOf({ keys }: ServeFlags, { environment }: Terminal): Promise<
   return listed.trim() === '' ? [] : parseKeys(listed.replaceAll(',', '\n'), 'MISTLETOE_KEYS');
 }
 
-/** Applies to requests that ask to be guarded too. */
-function guardingOf({ slowdown, floor, ladder: given }: ServeFlags): ServeOptions['guarding'] {
-  // Names of drafters have no commas: a,b was the syntax of this list, and still works.
-  const ladder = given.flatMap((names) => names.split(',').map((name) => name.trim()));
-  if (slowdown === undefined && floor === undefined && ladder.length === 0) return undefined;
-  return { slowdown, floor, ladder: ladder.length === 0 ? undefined : ladder };
-}
-
 function describe(
   { url, operatorUrl = url, modelName, device }: RunningServer,
   drafters: readonly string[],
-  { draft, guarded }: ServeFlags,
+  { draft }: ServeFlags,
   isKeyed: boolean,
 ): string {
   const drafting = drafters.length === 0 ? 'by plain decoding' : `drafted by ${drafters.join(', ')}`;
-  const details = [...(draft === undefined ? [] : [draft]), ...(guarded === true ? ['guarded'] : [])];
-  const policy = details.length === 0 ? '' : ` (${details.join(', ')})`;
+  const policy = draft === undefined ? '' : ` (${draft})`;
   const key = isKeyed ? " -H 'Authorization: Bearer KEY'" : '';
   const body = JSON.stringify({
     model: modelName,

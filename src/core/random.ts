@@ -140,7 +140,11 @@ function finalise(word: number): number {
 }
 
 /** One index of a distribution; `total` is the mass it sums to, for weights that are not normalised. */
-export function drawFrom(distribution: Float32Array /* [vocabulary] */, random: Random, total = 1): number {
+export function drawFrom(
+  distribution: Float32Array, // [vocabulary]
+  random: Pick<Random, 'next'>,
+  total = 1,
+): number {
   const { length } = distribution;
   let left = random.next() * total;
   let lastPossible = -1;

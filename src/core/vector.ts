@@ -142,3 +142,10 @@ export function editDistance(left: ArrayLike<unknown>, right: ArrayLike<unknown>
   }
   return previous[right.length]!;
 }
+
+/** [row, width] -> [row] -> [width] */
+export function splitRows(rows: Float32Array, width: number): readonly Float32Array[] {
+  return Array.from({ length: rows.length / width }, (_, row) =>
+    rows.subarray(row * width, (row + 1) * width),
+  );
+}

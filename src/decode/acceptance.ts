@@ -10,8 +10,6 @@ export interface StepRecord {
   readonly accepted: number;
   /** Deepest level proposed; equals `proposed` for a chain. */
   readonly depth: number;
-  /** Index of the drafter, if several take turns. */
-  readonly drafter?: number | undefined;
 }
 
 export interface AcceptanceRecord {

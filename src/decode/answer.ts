@@ -1,6 +1,6 @@
 /**
  * Collects the tokens of an answer, streams their text, and ends at a stop token, a stop string or the max length.
- * Both decoding loops push one token at a time, so an accepted path is cut at the token where plain decoding would
+ * A sequence pushes one token at a time, so an accepted path is cut at the token where plain decoding would
  * have ended.
  */
 import { logSumExp, topIndices } from '../core/vector.js';
@@ -17,7 +17,7 @@ export interface TokenLikelihood {
 export interface LikelihoodReader {
   readonly want: readonly ForwardOutput[];
   /** Of the token after a row; undefined if not requested. */
-  read(result: ForwardResult, row: number, id: number): TokenLikelihood | undefined;
+  read(result: Pick<ForwardResult, 'logits'>, row: number, id: number): TokenLikelihood | undefined;
 }
 
 const silent: LikelihoodReader = { want: [], read: () => undefined };

@@ -3,7 +3,8 @@ import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledDrafterFolder, bundledDrafters } from '../core/package-files.js';
 import { mtp } from '../draft/mtp/mtp.js';
-import { ngram, parseHybrid, withLookup } from '../draft/ngram/ngram.js';
+import { joinSources, splitSource } from '../draft/joined/sources.js';
+import { ngram } from '../draft/ngram/ngram.js';
 import { findWeightless } from '../draft/systems.js';
 
 /**
@@ -11,8 +12,8 @@ import { findWeightless } from '../draft/systems.js';
  * take precedence; write `./eagle3` for a folder of that name.
  */
 export function findDrafter(given: string): string {
-  const hybrid = parseHybrid(given);
-  if (hybrid !== undefined) return withLookup(hybrid.lookup, findDrafter(hybrid.behind));
+  const parts = splitSource(given);
+  if (parts.length > 1) return joinSources(parts.map(findDrafter));
   const name = bundledDrafters.find((bundled) => bundled === given);
   if (name !== undefined) return bundledDrafterFolder(name);
   const weightless = findWeightless(given);

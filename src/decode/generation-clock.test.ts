@@ -7,10 +7,11 @@ import { loadDrafter } from '../draft/systems.js';
 import { loadModel } from '../model/causal-model.js';
 import { sessionFactory } from '../runtime/onnx/create-session.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
-import { Engine } from './engine/engine.js';
-import { decodePlain, type Generation } from './plain.js';
+import { Engine } from './engine.js';
+import { decodePlain } from './generate.js';
+import { type Generation } from './request.js';
 import type { PolicyChooser } from './policies/policy-chooser.js';
-import { decodeSpeculative } from './speculative.js';
+import { decodeSpeculative } from './generate.js';
 
 const createMs = 1000;
 const temporary = makeTemporaryFolder();
@@ -83,9 +84,9 @@ describe('the times of an answer', () => {
     const engine = new Engine();
     const asked = [5, 9].map((first) => ({ ...request, promptIds: [first, 6, 7] }));
     const answers = await Promise.all([
-      engine.run((scheduler) => decodePlain(target, { ...asked[0]!, scheduler })),
-      engine.run((scheduler) =>
-        decodeSpeculative(target, drafter, { ...asked[1]!, scheduler, policy: unprepared(2, 1) }),
+      engine.run(() => decodePlain(target, { ...asked[0]!, engine })),
+      engine.run(() =>
+        decodeSpeculative(target, drafter, { ...asked[1]!, engine, policy: unprepared(2, 1) }),
       ),
     ]);
     for (const answer of answers) {

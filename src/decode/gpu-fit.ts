@@ -1,6 +1,6 @@
 /** Estimates whether models fit on a GPU before they are opened. */
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { folderOf, recogniseCheckpoint } from '../draft/systems.js';
+import { foldersOf, recogniseCheckpoint } from '../draft/systems.js';
 import { countPositionBytes } from '../model/cache/cache-pool.js';
 import { parseConfiguration, type ModelConfiguration } from '../model/configuration.js';
 import { countSparseLayers } from '../model/experts.js';
@@ -61,9 +61,7 @@ export const expectedTokens = 4096;
 export async function countGpuBytes(sources: readonly string[], dtype: ComputeType): Promise<number> {
   let total = passBytes;
   const counted = new Set<string>();
-  for (const source of sources) {
-    const folder = folderOf(source);
-    if (folder === undefined) continue;
+  for (const folder of sources.flatMap(foldersOf)) {
     total += await countFolder(folder, dtype, counted.has(folder));
     counted.add(folder);
   }

@@ -6,7 +6,9 @@ import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import { loadTokenizer } from '../text/tokenizer/tokenizer.js';
 import type { TokenEvent } from './answer.js';
-import { decodePlain, type GenerationRequest, prefill } from './plain.js';
+import { decodePlain } from './generate.js';
+import { type GenerationRequest } from './request.js';
+import { prefill } from './prompt-reading.js';
 
 const folder = resolve(import.meta.dirname, '../../models/reference/target');
 const runtime = createOnnxRuntime();

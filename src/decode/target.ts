@@ -3,11 +3,9 @@ import * as z from '../core/schema.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
-import type { SamplingOptions } from '../core/sampling.js';
 import { recogniseCheckpoint } from '../draft/systems.js';
 import { createModel, withRuntime, type CausalModel, type LoadOptions } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
-import type { PassScheduler } from '../model/lanes/lane-program.js';
 import { createRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
 import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/template/chat-template.js';
@@ -20,9 +18,7 @@ import {
 } from '../text/template/chat-template.js';
 import { parseJson, readTextFile } from '../core/files.js';
 import { loadTokenizer, type Tokenizer } from '../text/tokenizer/tokenizer.js';
-import type { AnswerOptions } from './answer.js';
 import { countGpuBytes } from './gpu-fit.js';
-import { decodePlain, type Generation, type GenerationRequest } from './plain.js';
 
 export interface Target {
   readonly folder: string;
@@ -143,63 +139,4 @@ function tooLong({ model }: Target, found: string): MistletoeError {
     `${found}; the context of ${name} has ${configuration.contextLength}.`,
     { hint: 'Shorten the prompt, or use a model with a longer context.' },
   );
-}
-
-export interface GenerateOptions extends PromptEncoding {
-  /** Default 128. */
-  readonly maxNewTokens?: number | undefined;
-  /** Greedy by default. */
-  readonly sampling?: SamplingOptions | undefined;
-  /** Default 0. */
-  readonly seed?: number | undefined;
-  readonly stopStrings?: readonly string[] | undefined;
-  readonly onToken?: AnswerOptions['onToken'] | undefined;
-  readonly signal?: AbortSignal | undefined;
-  /** From Engine.run: joins passes with other requests. */
-  readonly scheduler?: PassScheduler | undefined;
-  /** Report likelihoods, with this many of the most likely tokens. */
-  readonly topLikelihoods?: number | undefined;
-}
-
-/**
- * Answers a prompt by plain decoding.
- * @example
- * const { text } = await generateText(target, 'Write a Python function that reverses a string.', { maxNewTokens: 64 });
- */
-export async function generateText(
-  target: Target,
-  prompt: string | readonly ChatMessage[],
-  options: GenerateOptions = {},
-): Promise<Generation> {
-  return decodePlain(target.model, await requestFor(target, prompt, options));
-}
-
-export async function requestFor(
-  target: Target,
-  prompt: string | readonly ChatMessage[],
-  options: GenerateOptions,
-): Promise<GenerationRequest> {
-  return completeRequest(target, await encodePrompt(target, prompt, options), options);
-}
-
-export function completeRequest(
-  target: Target,
-  promptIds: readonly number[],
-  options: GenerateOptions,
-): GenerationRequest {
-  const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0 } = options;
-  const { stopStrings, onToken, signal, scheduler, topLikelihoods } = options;
-  return {
-    promptIds,
-    maxNewTokens,
-    sampling,
-    seed,
-    stopIds: target.stopIds,
-    tokenizer: target.tokenizer,
-    stopStrings,
-    onToken,
-    signal,
-    scheduler,
-    topLikelihoods,
-  };
 }

@@ -1,6 +1,6 @@
 /**
- * The drafter interface. A drafter scores the tokens after the nodes of a growing draft, level by level; the policy
- * builds the tree (grow-tree.ts), and the target verifies it.
+ * The drafter interface. A drafter observes the tokens that the target has verified, proposes trees of tokens that may
+ * follow them (tree/grow-tree.ts), and gives logits along known texts, for gradients and training.
  */
 import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
@@ -10,9 +10,8 @@ import type { CacheSizes } from '../model/cache/cache-pool.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { RotaryTable } from '../model/rotary/rotary.js';
-import type { DraftScores, ScoreDetail } from './programs/scores.js';
-import type { Random } from '../core/random.js';
-import type { SamplingOptions } from '../core/sampling.js';
+import type { Ask, TreeSize } from './tree/grow-tree.js';
+import type { TokenTree } from './tree/token-tree.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 
 export interface Drafter {
@@ -29,8 +28,8 @@ export interface Drafter {
   readonly parameterCount: number;
   /** Of its keys and values, if it has no graph that says so. */
   readonly cacheSizes?: CacheSizes | undefined;
-  /** Of a lookup in the text beside it (hybrid.ts). */
-  readonly lookup?: MatchLengths | undefined;
+  /** Lookups that propose beside it; their sessions suggest tokens before a policy decides on more. */
+  readonly lookups?: readonly Drafter[] | undefined;
   prepare(drafts?: PreparedDrafts): Promise<void>;
   /** `scheduler` joins its passes with those of other sequences. */
   startSession(scheduler?: PassScheduler): DraftSession;
@@ -38,56 +37,26 @@ export interface Drafter {
   readonly graph: DraftGraph | undefined;
 }
 
-/** Empty where nothing was found. */
-export interface LookupDraft {
+/** Tokens that cost next to nothing to propose; empty where nothing was found. */
+export interface Suggestion {
   readonly tokens: readonly number[];
   /** [level] How likely all tokens up to this one are right. */
   readonly survival: readonly number[];
 }
 
-/** How many tokens of the text have to match (ngram.ts). */
-export interface MatchLengths {
-  readonly min: number;
-  readonly max: number;
-}
+export const noSuggestion: Suggestion = { tokens: [], survival: [] };
 
+/** The drafts of one sequence. */
 export interface DraftSession {
   /** Copies the states that it needs later. */
   observe(verified: VerifiedTokens): void;
   /** Levels that fit the drafter's own context. */
   readonly room: number;
-  /** Proposals depend only on the text, at any temperature; it has draftChain. */
-  readonly isDeterministic?: boolean | undefined;
-  /** What the text itself suggests (hybrid.ts), at most `length` tokens. */
-  lookUp?(length: number): LookupDraft;
-  /** Its tokens if they should bring more for their cost than a chain of the drafter; else none. */
-  lookUpInstead?(length: number): readonly number[];
-  /**
-   * Scores of the tokens after each node. Node 0 is the root; the nodes of a call have one depth, and their parents
-   * were expanded since the last observe.
-   */
-  expand(draft: GrowingDraft, nodes: readonly number[], want: ScoreDetail): Promise<DraftScores>;
-  /** Draws from scores of detail `kept`; only if the runtime draws in programs. */
-  readonly siblings?: SiblingDrawer | undefined;
   /** Reads everything except the newest row: the drafter's part of the prefill. */
-  catchUp?(): Promise<void>;
-  /** Keeps the first `kept` tokens of the text and reads these behind them; only if it reads tokens alone. */
-  replaceText?(kept: number, tokens: readonly number[]): void;
-  /**
-   * The most likely chain in one program; the same as expanding level by level, unless the vocabulary is another. May be
-   * shorter. Only observe may follow.
-   * @param onTokens is called with all of them, if they are in the runtime before they are known: [level], int32 bits
-   */
-  draftChain?:
-    | ((length: number, onTokens?: (tokens: RowBuffer) => void) => Promise<readonly number[]>)
-    | undefined;
-  /**
-   * A chain sampled in one program with the given random numbers; the same as drawing level by level. Only if the
-   * runtime draws in programs.
-   */
-  drawChain?: ((uniforms: readonly number[], sampling: SamplingOptions) => Promise<DrawnChain>) | undefined;
-  /** A dynamic tree in one program; the same as expanding level by level. */
-  draftTree?: ((size: TreeSize) => Promise<readonly TreeLevel[]>) | undefined;
+  catchUp(): Promise<void>;
+  propose(ask: Ask): Promise<TokenTree>;
+  /** What the text itself suggests, at most `length` tokens, before a policy decides on more. */
+  suggest(length: number): Suggestion;
   close(): void;
 }
 
@@ -98,12 +67,6 @@ export interface VerifiedTokens {
   readonly states: RowBuffer | undefined;
   /** The first token of the next chunk, or the root of the next draft. */
   readonly next: number;
-}
-
-export interface GrowingDraft {
-  readonly tokens: readonly number[]; // [node]
-  readonly parents: readonly number[]; // [node]
-  readonly depths: readonly number[]; // [node]
 }
 
 export interface DraftGraph {
@@ -148,47 +111,6 @@ export interface DraftedLogits {
   /** Logits of the probability that the target accepts each level. */
   readonly confidences?: readonly Tensor[] | undefined; // [depth] -> [batch, position - 1 - depth - firstRow, 1]
   readonly rows: readonly KeyValueRows[];
-}
-
-export interface TreeSize {
-  /** Rounds of expansion after the root's, at least one. */
-  readonly depth: number;
-  /** Expanded nodes per round, and children of each. */
-  readonly topK: number;
-}
-
-/** Children of the expanded nodes, `topK` each. */
-export interface TreeLevel {
-  readonly tokens: Int32Array;
-  readonly scores: Float32Array;
-  /** Children expanded next; empty in the last level. */
-  readonly chosen: ArrayLike<number>;
-}
-
-export interface DrawnChain {
-  readonly tokens: readonly number[]; // [level]
-  /** With an empty last row. [level + 1, vocabulary] */
-  readonly distributions: RowBuffer;
-}
-
-export interface DrawnSiblings {
-  /** [node] Fewer than requested if no more were possible. */
-  readonly tokens: readonly (readonly number[])[];
-  /** [node, vocabulary] */
-  readonly distributions: RowBuffer;
-}
-
-/** Draws siblings without replacement on the device. */
-export interface SiblingDrawer {
-  /** `counts`: [node] siblings per row. */
-  draw(
-    scores: RowBuffer, // [node, draft vocabulary]
-    counts: readonly number[],
-    sampling: SamplingOptions,
-    random: Random,
-  ): Promise<DrawnSiblings>;
-  /** Zeros. [count, vocabulary] */
-  newRows(count: number): RowBuffer;
 }
 
 export interface PreparedDrafts {

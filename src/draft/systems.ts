@@ -8,45 +8,41 @@ import { namesOf } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
 import { eagle3, pEagle } from './eagle/eagle3.js';
-import { addLookup } from './ngram/hybrid.js';
-import { ngram, parseHybrid, withLookup } from './ngram/ngram.js';
+import { joinDrafters } from './joined/joined.js';
+import { joinSources, mapSource, splitSource } from './joined/sources.js';
+import { ngram } from './ngram/ngram.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { mtp } from './mtp/mtp.js';
 import { pard } from './pard/pard.js';
 import { misfit } from './reading/checks.js';
 
-/** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or both as `ngram:1,16+FOLDER`. */
+/** `source`: a folder, recognized by its tensors, a text such as `ngram:1,4`, or several as `ngram:1,16+FOLDER`. */
 export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
   const drafter = await openDrafter(source, options);
   options.target.checkTaps(drafter.taps);
   return drafter;
 }
 
-/** The same drafter with another folder: a path, a bundled name, or a name on the hub. Lookups in front of it stay. */
-export async function mapFolder(source: string, find: (folder: string) => Promise<string>): Promise<string> {
-  const hybrid = parseHybrid(source);
-  if (hybrid !== undefined) return withLookup(hybrid.lookup, await mapFolder(hybrid.behind, find));
-  return findWeightless(source) === undefined ? find(source) : source;
+/** The same drafters with other folders: paths, bundled names, or names on the hub. Lookups stay. */
+export function mapFolders(source: string, find: (folder: string) => Promise<string>): Promise<string> {
+  return mapSource(source, (part) => (findWeightless(part) === undefined ? find(part) : part));
 }
 
-/** Without a lookup in front of it; undefined for a system without weights. */
-export function folderOf(source: string): string | undefined {
-  const hybrid = parseHybrid(source);
-  if (hybrid !== undefined) return folderOf(hybrid.behind);
-  return findWeightless(source) === undefined ? source : undefined;
+/** Of the drafters with weights. */
+export function foldersOf(source: string): readonly string[] {
+  return splitSource(source).filter((part) => findWeightless(part) === undefined);
 }
 
 /** Short: `eagle3`, `ngram`, `ngram+eagle3`. */
 export function nameDrafter(source: string): string {
-  const hybrid = parseHybrid(source);
-  if (hybrid !== undefined) return `ngram+${nameDrafter(hybrid.behind)}`;
-  return findWeightless(source)?.name ?? nameModel(source);
+  return joinSources(splitSource(source).map((part) => findWeightless(part)?.name ?? nameModel(part)));
 }
 
 async function openDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
-  const hybrid = parseHybrid(source);
-  if (hybrid !== undefined) return addLookup(hybrid.lookup, await openDrafter(hybrid.behind, options));
+  const parts = splitSource(source);
+  if (parts.length > 1)
+    return joinDrafters(await Promise.all(parts.map((part) => openDrafter(part, options))));
   const weightless = findWeightless(source);
   if (weightless !== undefined) return weightless.create(source, options.target);
   const checkpoint = await openCheckpoint(source);
@@ -111,7 +107,7 @@ const unsupported: readonly { readonly tensors: RegExp; readonly layout: string 
 
 /** As in `ngram:1,4`; write `./ngram` for a folder of that name. */
 export function findWeightless(text: string): typeof ngram | undefined {
-  const isNgram = parseHybrid(text) === undefined && text.split(':', 1)[0] === ngram.name;
+  const isNgram = splitSource(text).length === 1 && text.split(':', 1)[0] === ngram.name;
   return isNgram ? ngram : undefined;
 }
 

@@ -3,14 +3,13 @@
  * read nothing else. The accepted length of a step includes the bonus token: 1 + accepted / steps.
  */
 import * as z from '../core/schema.js';
-import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
 
 export { acceptedLengthOf as meanAcceptedLength } from '../measure/statistics.js';
 
 /** A name from engines/engine-list.ts, or `unknown`. */
 export type EngineName = string;
 
-const actionNames = ['shorter-drafts', 'plain-upstream', 'switch-drafter', 'rate-limit'] as const;
+const actionNames = ['shorter-drafts', 'plain-upstream', 'rate-limit'] as const;
 export type ActionName = (typeof actionNames)[number];
 
 const count = z.number().int().nonnegative();
@@ -78,10 +77,7 @@ export const observationSchema = z.object({
   choiceSpeculation: z.array(speculationSchema.readonly().nullable()).max(1000).readonly().exactOptional(),
 });
 
-export type Observation = Readonly<z.infer<typeof observationSchema>> & {
-  /** Drafter changes within the request, where the engine does so; `speculation` is then that of the first drafter. */
-  readonly switches?: readonly DrafterSwitch[];
-};
+export type Observation = Readonly<z.infer<typeof observationSchema>>;
 
 /** Requests are compared with others of the same stream. */
 export type Stream = Pick<Observation, 'model' | 'route'>;

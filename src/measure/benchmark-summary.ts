@@ -3,9 +3,9 @@
  * independent unit. The speedup keeps both sides of a prompt together, since a long answer is long for both.
  */
 import { meanOfRequestMeans, poolAcceptance } from '../decode/acceptance.js';
-import type { Generation } from '../decode/plain.js';
-import { isSpeculative } from '../decode/speculative-text.js';
-import type { SpeculativeGeneration } from '../decode/speculative.js';
+import type { Generation } from '../decode/request.js';
+import { isSpeculative } from '../decode/request.js';
+import type { SpeculativeGeneration } from '../decode/request.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import { jackknifeInterval, type Interval, pooledAcceptedLengthInterval } from './statistics.js';
 

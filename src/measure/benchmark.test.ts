@@ -6,7 +6,7 @@ import { bundledTarget } from '../core/package-files.js';
 import { always } from '../decode/policies/policy-chooser.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
-import type { Drafter } from '../draft/drafter.js';
+import { type Drafter, noSuggestion } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/systems.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { inlinePrompt } from '../text/prompts/prompt-set.js';
@@ -146,7 +146,9 @@ describe('a benchmark', () => {
         room: 100,
         observe: () => undefined,
         close: () => undefined,
-        expand: () => Promise.reject(new MistletoeError('drafter', 'The drafter returned NaN.')),
+        catchUp: () => Promise.resolve(),
+        suggest: () => noSuggestion,
+        propose: () => Promise.reject(new MistletoeError('drafter', 'The drafter returned NaN.')),
       }),
     };
     const notices: string[] = [];

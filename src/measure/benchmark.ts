@@ -7,13 +7,13 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import { Engine } from '../decode/engine/engine.js';
-import { decodePlain, type Generation } from '../decode/plain.js';
+import { Engine } from '../decode/engine.js';
+import { decodePlain } from '../decode/generate.js';
+import { type Generation } from '../decode/request.js';
 import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../decode/speculative.js';
+import { decodeSpeculative } from '../decode/generate.js';
 import { encodePrompt, type Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import {
   type BenchmarkResult,
@@ -156,7 +156,7 @@ export class BenchmarkRunner {
       const engine = new Engine({ concurrency });
       const startMs = performance.now();
       const answers = await Promise.all(
-        batch.map((entry) => engine.run((scheduler) => this.answer(entry, system, choosers, scheduler))),
+        batch.map((entry) => engine.run(() => this.answer(entry, system, choosers, engine))),
       );
       measured.set(system, { answers, ms: performance.now() - startMs });
       onProgress({ answers: batch.length, set, system: nameOf(system).system });
@@ -195,12 +195,12 @@ export class BenchmarkRunner {
     entry: EncodedPrompt,
     system: BenchmarkSystem | undefined,
     choosers: Choosers,
-    scheduler?: PassScheduler,
+    engine?: Engine,
   ): Promise<Generation> {
     const { target, maxNewTokens, sampling, signal } = this.options;
     const { promptIds, prompt, seed } = entry;
     const { stopIds, tokenizer } = target;
-    const request = { promptIds, maxNewTokens, sampling, seed, stopIds, tokenizer, scheduler, signal };
+    const request = { promptIds, maxNewTokens, sampling, seed, stopIds, tokenizer, engine, signal };
     const policy = system && choosers.get(system);
     if (system === undefined || policy === undefined) return decodePlain(target.model, request);
     const onNotice = (message: string): void =>

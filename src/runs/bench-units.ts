@@ -4,7 +4,7 @@
  * Several workers on one device would slow each other down, so there is never more than one.
  */
 import { fileURLToPath } from 'node:url';
-import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
+import { createPolicy, defaultDraftPolicy } from '../decode/generate.js';
 import { openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import type { Drafter } from '../draft/drafter.js';

@@ -9,7 +9,8 @@ import { defaultCacheFolder } from '../core/files.js';
 import { hashBeginning, hashFile } from '../checkpoint/cache/content-hash.js';
 import { nameModel } from '../checkpoint/hub/hub-settings.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { parseHybrid, withLookup } from '../draft/ngram/ngram.js';
+import { sum } from '../core/vector.js';
+import { joinSources, splitSource } from '../draft/joined/sources.js';
 import { findWeightless } from '../draft/systems.js';
 
 export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
@@ -33,11 +34,15 @@ export async function identifyModel(
   folder: string,
   cacheFolder = defaultCacheFolder(),
 ): Promise<ModelIdentity> {
-  const hybrid = parseHybrid(folder);
-  if (hybrid !== undefined) {
-    const { name, parameterCount, sha256 } = await identifyModel(hybrid.behind, cacheFolder);
-    const hash = createHash('sha256').update(withLookup(hybrid.lookup, sha256));
-    return { name: withLookup(hybrid.lookup, name), parameterCount, sha256: hash.digest('hex') };
+  const parts = splitSource(folder);
+  if (parts.length > 1) {
+    const models = await Promise.all(parts.map((part) => identifyModel(part, cacheFolder)));
+    const hash = createHash('sha256').update(joinSources(models.map(({ sha256 }) => sha256)));
+    return {
+      name: joinSources(models.map(({ name }) => name)),
+      parameterCount: sum(models.map(({ parameterCount }) => parameterCount)),
+      sha256: hash.digest('hex'),
+    };
   }
   // A system without weights is what its name says.
   if (findWeightless(folder) !== undefined)

@@ -1,6 +1,6 @@
 /** Answers in OpenAI's format: one JSON body, or server-sent events. */
-import type { AnswerProgress, SpelledLikelihood } from '../decode/engine/engine-messages.js';
-import type { Generation } from '../decode/plain.js';
+import type { AnswerProgress, SpelledLikelihood } from '../decode/worker/engine-messages.js';
+import type { Generation } from '../decode/request.js';
 import type { AnswerRequest } from './answer-request.js';
 import type { ApiError } from './api-error.js';
 import type { Cut, HostedAnswer } from './engine-host.js';

@@ -36,7 +36,6 @@ export function readCommon(fields: Omit<CommonFields, 'logprobs'>) {
     // These override the server's own.
     drafter: mistletoe?.drafter,
     draft: mistletoe?.draft,
-    guarded: mistletoe?.guarded,
     metrics: mistletoe?.metrics,
   };
 }

@@ -94,23 +94,6 @@ describe('routes', () => {
     expect(asked[0]!.options.seed).not.toBe(asked[1]!.options.seed);
   });
 
-  it('guard drafts where the server or the request says so', async () => {
-    const { chat, asked } = createScriptedApp();
-    await chat();
-    await chat({ mistletoe: { guarded: true } });
-    expect(asked[0]!.options.guarded).toBe(false);
-    expect(asked[1]!.options).toMatchObject({ drafter: 'head', guarded: true });
-    const drafterless = await chat({ mistletoe: { drafter: 'none', guarded: true } });
-    expect([drafterless.status, (await errorOf(drafterless)).param]).toEqual([400, 'mistletoe.guarded']);
-
-    const model = { name: 'tiny', contextLength: 2048, drafters: ['head'], draft: undefined, guarded: true };
-    const guarding = createScriptedApp({ host: { model } });
-    await guarding.chat();
-    await guarding.chat({ mistletoe: { guarded: false } });
-    await guarding.chat({ mistletoe: { drafter: 'none' } });
-    expect(guarding.asked.map(({ options }) => options.guarded)).toEqual([true, false, undefined]);
-  });
-
   it('continue texts and token ids', async () => {
     const { post, asked } = createScriptedApp();
     const prompts: readonly unknown[] = ['Once', [5, 6], ['a', 'b'], [[1], [2, 3]]];

@@ -119,7 +119,7 @@ function checkModel(asked: string | undefined, served: string): void {
 }
 
 function describeModel({ model }: EngineHost, metrics: MetricsLevel, created: number) {
-  const { name, contextLength, drafters, draft, guarded } = model;
+  const { name, contextLength, drafters, draft } = model;
   return {
     id: name,
     object: 'model',
@@ -128,7 +128,7 @@ function describeModel({ model }: EngineHost, metrics: MetricsLevel, created: nu
     root: name,
     max_model_len: contextLength,
     // Clients learn the defaults without generating anything.
-    mistletoe: { drafters, draft: draft ?? null, guarded, metrics },
+    mistletoe: { drafters, draft: draft ?? null, metrics },
   };
 }
 

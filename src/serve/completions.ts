@@ -1,5 +1,5 @@
 /** Answering one request: as a whole, or as a stream that begins with its first token. */
-import type { SpelledLikelihood } from '../decode/engine/engine-messages.js';
+import type { SpelledLikelihood } from '../decode/worker/engine-messages.js';
 import { type AnswerHead, answerBody, createAnswerEvents } from './answer-format.js';
 import type { AnswerRequest } from './answer-request.js';
 import { apiErrorOf } from './api-error.js';

@@ -4,10 +4,10 @@
  */
 import { randomInt } from 'node:crypto';
 import { MistletoeError } from '../core/errors.js';
-import type { EngineLoad } from '../decode/engine/engine.js';
-import type { AnswerProgress } from '../decode/engine/engine-messages.js';
-import type { EngineWorker } from '../decode/engine/engine-worker.js';
-import type { Generation } from '../decode/plain.js';
+import type { EngineLoad } from '../decode/engine.js';
+import type { AnswerProgress } from '../decode/worker/engine-messages.js';
+import type { EngineWorker } from '../decode/worker/engine-worker.js';
+import type { Generation } from '../decode/request.js';
 import type { AnswerRequest } from './answer-request.js';
 import { ApiError, badRequest } from './api-error.js';
 import { type ServerLimits, tooBusy } from './access.js';
@@ -19,8 +19,6 @@ export interface ServedModel {
   /** Names; the first is the default. */
   readonly drafters: readonly string[];
   readonly draft: string | undefined;
-  /** By default, whether other drafters take over when drafts do not pay. */
-  readonly guarded: boolean;
 }
 
 export interface HostOptions {
@@ -79,20 +77,17 @@ export class EngineHost {
   }
 
   /** The drafter of a request, or undefined for plain decoding. Throws for an unknown drafter. */
-  draftingFor(request: Pick<AnswerRequest, 'drafter' | 'draft' | 'guarded'>): Drafting | undefined {
-    const { drafter, draft, guarded } = request;
+  draftingFor(request: Pick<AnswerRequest, 'drafter' | 'draft'>): Drafting | undefined {
+    const { drafter, draft } = request;
     const { drafters, draft: defaultDraft } = this.model;
     const name = drafter === 'none' ? undefined : (drafter ?? drafters[0]);
     if (name !== undefined && !drafters.includes(name)) {
       const known = [...drafters, 'none'].join(', ');
       throw badRequest(`There is no drafter of that name; there are ${known}.`, 'mistletoe.drafter');
     }
-    if (name !== undefined)
-      return { drafter: name, draft: draft ?? defaultDraft, isGuarded: guarded ?? this.model.guarded };
+    if (name !== undefined) return { drafter: name, draft: draft ?? defaultDraft };
     if (draft !== undefined)
       throw badRequest('mistletoe.draft was given without a drafter.', 'mistletoe.draft');
-    if (guarded === true)
-      throw badRequest('mistletoe.guarded was given without a drafter.', 'mistletoe.guarded');
     return undefined;
   }
 
@@ -167,7 +162,6 @@ export class EngineHost {
     const task = {
       drafter: drafting?.drafter,
       policy: drafting?.draft,
-      guarded: drafting?.isGuarded,
       maxNewTokens: maxNewTokens ?? newTokens,
       needsRoom: maxNewTokens !== undefined,
       sampling,

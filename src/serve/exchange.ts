@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { StepRecord } from '../decode/acceptance.js';
-import type { AnswerProgress } from '../decode/engine/engine-messages.js';
-import type { Generation } from '../decode/plain.js';
-import { isSpeculative } from '../decode/speculative-text.js';
+import type { AnswerProgress } from '../decode/worker/engine-messages.js';
+import type { Generation } from '../decode/request.js';
+import { isSpeculative } from '../decode/request.js';
 import { type Observation, type Speculation, meanAcceptedLength } from '../guard/observation.js';
 import type { AnswerRequest } from './answer-request.js';
 import { finishedReasonOf, usageOf } from './answer-format.js';
@@ -25,7 +25,7 @@ export interface ExchangeContext {
 /** `choiceSpeculation` has an entry for each of several answers. */
 type GeneratedFields = Pick<
   Observation,
-  'promptTokens' | 'completionTokens' | 'speculation' | 'choiceSpeculation' | 'switches'
+  'promptTokens' | 'completionTokens' | 'speculation' | 'choiceSpeculation'
 >;
 
 /** The usual log status for a client that disconnected; it is never sent. */
@@ -70,9 +70,6 @@ export class Exchange {
     const hasLeft = cut === 'client';
     const status = hasLeft ? clientLeft : 200;
     const finishes = [...new Set(generations.map(({ finishReason }) => finishReason))];
-    const switches = generations.flatMap((each) =>
-      isSpeculative(each) ? (each.guarding?.switches ?? []) : [],
-    );
     const drafts = summarizeChoices(generations.map((each) => (isSpeculative(each) ? each.steps : [])));
     const { speculation } = drafts;
     const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
@@ -83,7 +80,6 @@ export class Exchange {
       finishedReasons: generations.map(finishedReasonOf),
       firstTokenMs: this.firstTokenMs,
       acceptedLength,
-      switches,
       drafts: generations.map((generation) => this.countDrafts(generation)),
     });
     log.info({
@@ -94,7 +90,6 @@ export class Exchange {
       cut,
       drafter: this.drafter,
       acceptedLength: acceptedLength && round(acceptedLength),
-      switches: switches.length === 0 ? undefined : switches,
       firstTokenMs: this.firstTokenMs && round(this.firstTokenMs),
       prompts: logsPrompts ? this.request?.prompts : undefined,
       answers: logsPrompts ? generations.map(({ text }) => text) : undefined,
@@ -102,7 +97,6 @@ export class Exchange {
     this.record(status, hasLeft ? 'client-left' : 'complete', totalMs, {
       ...tokens,
       ...drafts,
-      ...(switches.length === 0 ? {} : { switches }),
     });
   }
 
@@ -151,7 +145,7 @@ export class Exchange {
 
   private countDrafts(generation: Generation): ReturnType<typeof countByDrafter> {
     if (!isSpeculative(generation) || this.drafter === undefined) return {};
-    return countByDrafter(generation.guarding?.ladder ?? [this.drafter], generation.steps);
+    return countByDrafter(this.drafter, generation.steps);
   }
 
   private record(
@@ -190,9 +184,8 @@ function summarizeChoices(
     : { speculation };
 }
 
-/** Counts only drafts of the request's own drafter; those of its substitutes are not comparable. */
 function summarizeSteps(all: readonly StepRecord[]): Speculation | null {
-  const steps = all.filter(({ proposed, drafter = 0 }) => proposed > 0 && drafter === 0);
+  const steps = all.filter(({ proposed }) => proposed > 0);
   if (steps.length === 0) return null;
   const { accepted, proposed, histogram, depth, isTree } = countDrafts(steps);
   return {

@@ -150,7 +150,6 @@ const harmless = {
 const own = z.strictObject({
   drafter: z.string().max(200).optional(),
   draft: z.string().max(64).optional(),
-  guarded: z.boolean().optional(),
   metrics: z.enum(metricsLevels).optional(),
 });
 

@@ -1,12 +1,11 @@
 /** Prometheus metrics under vLLM's names, for dashboards made for vLLM, and accepted lengths. */
-import type { AnswerProgress } from '../decode/engine/engine-messages.js';
-import type { EngineLoad } from '../decode/engine/engine.js';
-import { type DrafterSwitch, switchReasons } from '../decode/policies/policy-chooser.js';
+import type { AnswerProgress } from '../decode/worker/engine-messages.js';
+import type { EngineLoad } from '../decode/engine.js';
 import { Histogram, line, textContentType } from '../guard/metrics/guard-metrics.js';
 import { type FinishedReason, finishedReasons } from './answer-format.js';
 import type { DrafterCounts } from './speculation-report.js';
 import { Judge } from '../guard/judge/judge.js';
-import type { ActionEvent, Alert } from '../guard/judge/verdict.js';
+import type { Alert } from '../guard/judge/verdict.js';
 import { PageMemory } from '../guard/metrics/page-state.js';
 import type { Observation } from '../guard/observation.js';
 
@@ -22,7 +21,6 @@ export interface EndedRequest {
   readonly acceptedLength: number | undefined;
   /** [answer] By drafter. */
   readonly drafts: readonly Readonly<Record<string, DrafterCounts>>[];
-  readonly switches: readonly DrafterSwitch[];
 }
 
 export type ServeMetrics = ReturnType<typeof createServeMetrics>;
@@ -41,7 +39,6 @@ const counters = {
   refusals: ['mistletoe_requests_refused_total', 'Refused requests.', 'status'],
   drafterSteps: ['mistletoe_drafter_steps_total', 'Drafts that were verified, by drafter.', 'drafter'],
   drafterAccepted: ['mistletoe_drafter_accepted_tokens_total', 'Accepted draft tokens by drafter.', 'drafter'], // prettier-ignore
-  switches: ['mistletoe_drafter_switches_total', 'Drafter changes of guarded requests by reason.', 'reason', switchReasons], // prettier-ignore
 } satisfies Record<string, Counter>;
 
 const seconds = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 40.96, 163.84]; // prettier-ignore
@@ -82,7 +79,6 @@ export function createServeMetrics(modelName: string) {
       }
     },
     ended({ completionTokens, firstTokenMs, totalMs, acceptedLength, ...request }: EndedRequest) {
-      for (const { reason } of request.switches) add('switches', 1, reason);
       for (const [drafter, own] of request.drafts.flatMap((answer) => Object.entries(answer))) {
         add('drafterSteps', own.num_spec_steps, drafter);
         add('drafterAccepted', own.num_accepted_draft_tokens, drafter);
@@ -133,8 +129,8 @@ function mapTable<Name extends string, Entry, Made>(
   return Object.fromEntries(entries) as Record<Name, Made>;
 }
 
-// Judges the server's own requests as the guard judges those of other engines, and shows them on the page. Drafter changes
-// within guarded requests are shown as actions; alerts are only reported.
+// Judges the server's own requests as the guard judges those of other engines, and shows them on the page. Alerts are only
+// reported.
 export function watchRecords(version: string, onAlert: (alert: Alert) => void) {
   const judge = new Judge();
   const memory = new PageMemory(judge, { kind: 'serve', version, upstream: null });
@@ -142,7 +138,6 @@ export function watchRecords(version: string, onAlert: (alert: Alert) => void) {
     onRecord(record: Observation) {
       const { alerts, verdict } = judge.judge(record);
       memory.addRequest(record, verdict);
-      for (const action of actionsOf(record)) memory.addAction(action);
       for (const alert of alerts) onAlert(alert);
     },
     /** The page's data about requests that ended after a time. */
@@ -151,30 +146,4 @@ export function watchRecords(version: string, onAlert: (alert: Alert) => void) {
       return memory.state(sinceMs);
     },
   };
-}
-
-const reasons: Partial<Readonly<Record<DrafterSwitch['reason'], string>>> = {
-  evidence: 'fewer drafts were accepted than in normal requests',
-  account: 'drafting cost more than it saved',
-};
-
-/** Only changes away from a drafter; a long request probes too often to show each. */
-function actionsOf({ id, model, tenant, endedMs, switches = [] }: Observation): readonly ActionEvent[] {
-  return switches.flatMap(({ from, to, step, reason }): ActionEvent[] => {
-    const why = reasons[reason];
-    if (why === undefined || from === null) return [];
-    const text = `Continued ${to === null ? 'without drafts' : `with ${to}`} instead of ${from} from step ${step}: ${why}.`;
-    return [
-      {
-        atMs: endedMs,
-        action: 'switch-drafter',
-        change: 'applied',
-        tenant,
-        model,
-        requestId: id,
-        alertId: null,
-        text,
-      },
-    ];
-  });
 }

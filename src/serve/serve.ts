@@ -10,8 +10,8 @@ import { escapeSteering } from '../core/json-text.js';
 import { createOperatorServer, isLoopback, type Page } from '../guard/proxy/operator.js';
 import { listen } from '../guard/proxy/proxy.js';
 import { bundledTarget, readVersion } from '../core/package-files.js';
-import { type EngineLoad, defaultConcurrency } from '../decode/engine/engine.js';
-import { type EngineWorkerOptions, createEngineWorker } from '../decode/engine/engine-worker.js';
+import { type EngineLoad, defaultConcurrency } from '../decode/engine.js';
+import { type EngineWorkerOptions, createEngineWorker } from '../decode/worker/engine-worker.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Observation } from '../guard/observation.js';
 import { createAccess, defaultLimits, type NamedKey, type ServerLimits } from './access.js';
@@ -27,8 +27,6 @@ export interface ServeOptions extends EngineWorkerOptions {
   readonly port?: number;
   /** Default draft policy, for example `chain:4`. */
   readonly draft?: string | undefined;
-  /** By default, whether other drafters or plain steps take over when drafts do not pay. */
-  readonly guarded?: boolean;
   /** The model's name in the API; default the name of its folder, `mistletoe-reference` for the bundled one. */
   readonly modelName?: string | undefined;
   /** API keys; without any, no key is needed. */
@@ -80,15 +78,9 @@ const requestTimeoutMs = 60_000;
  */
 export async function startServer(options: ServeOptions): Promise<RunningServer> {
   const { host: hostname = '127.0.0.1', port = 8000, keys = [], draft, modelName, limits, ...rest } = options;
-  const { guarded = false, ...settings } = rest;
-  const { allowAnonymous = false, metricsLevel = 'none', logPrompts = false, ...more } = settings;
-  const { onLog, onRecord, page, pageState, ...given } = more;
-  const engine = guarded ? { ...given, guarding: given.guarding ?? {} } : given;
+  const { allowAnonymous = false, metricsLevel = 'none', logPrompts = false, ...more } = rest;
+  const { onLog, onRecord, page, pageState, ...engine } = more;
   if (draft !== undefined) parseDraftPolicy(draft);
-  if (guarded && Object.keys(engine.drafters ?? {}).length === 0)
-    throw new MistletoeError('usage', 'Requests are to be guarded, but there is no drafter.', {
-      hint: 'Add --drafter with a folder or a bundled name such as eagle3.',
-    });
   if (!isLoopback(hostname) && keys.length === 0 && !allowAnonymous) throw openToAll(hostname);
 
   const worker = await createEngineWorker(engine);
@@ -97,7 +89,6 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     contextLength: worker.target.contextLength,
     drafters: Object.keys(engine.drafters ?? {}),
     draft,
-    guarded,
   };
   const { concurrency = defaultConcurrency } = engine;
   const engineHost = new EngineHost({

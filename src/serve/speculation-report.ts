@@ -3,17 +3,15 @@
  * `auto` makes when drafting does not pay, do not count.
  */
 import type { StepRecord } from '../decode/acceptance.js';
-import type { Generation } from '../decode/plain.js';
-import type { SpeculativeGeneration } from '../decode/speculative.js';
-import { isSpeculative } from '../decode/speculative-text.js';
+import type { Generation } from '../decode/request.js';
+import type { SpeculativeGeneration } from '../decode/request.js';
+import { isSpeculative } from '../decode/request.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { MetricsLevel } from './request-schema.js';
 
 export interface Drafting {
   readonly drafter: string;
   readonly draft: string | undefined;
-  /** Whether other drafters take over when its drafts do not pay. */
-  readonly isGuarded: boolean;
 }
 
 /** Pools the steps of several answers and also lists each answer. */
@@ -67,51 +65,30 @@ function reportAnswers(
       preparation_ms: maxMs(({ preparationMs }) => preparationMs),
       prefill_ms: maxMs(({ prefillMs }) => prefillMs),
       decode_ms: maxMs(({ decodeMs }) => decodeMs),
-      ...reportGuarding(answers, isDetailed),
     },
   };
 }
 
-/** Which drafter made which of the steps, and when another one took over. All answers to a request share one ladder. */
-function reportGuarding(answers: readonly SpeculativeGeneration[], isDetailed: boolean): object {
-  const ladder = answers[0]?.guarding?.ladder;
-  if (ladder === undefined) return {};
-  const steps = answers.flatMap((answer) => answer.steps);
-  const drafted = steps.filter(({ proposed }) => proposed > 0);
-  return {
-    ladder,
-    switches: answers.flatMap(({ guarding }) => guarding?.switches ?? []),
-    by_drafter: countByDrafter(ladder, steps),
-    ...(isDetailed ? { per_step_rung: drafted.map(({ drafter }) => drafter ?? 0) } : {}),
-  };
-}
-
 export interface DrafterCounts {
-  num_spec_steps: number;
-  num_accepted_draft_tokens: number;
-  num_draft_tokens: number;
+  readonly num_spec_steps: number;
+  readonly num_accepted_draft_tokens: number;
+  readonly num_draft_tokens: number;
 }
 
-/** @param names of the drafters on the ladder of a guarded request, or of the one drafter */
+/** Empty without a drafted step. */
 export function countByDrafter(
-  names: readonly string[],
+  drafter: string,
   steps: readonly StepRecord[],
 ): Readonly<Record<string, DrafterCounts>> {
-  const counts = new Map<string, DrafterCounts>();
-  for (const { proposed, accepted, drafter = 0 } of steps) {
-    const name = names[drafter];
-    if (proposed === 0 || name === undefined) continue;
-    const count = counts.get(name) ?? {
-      num_spec_steps: 0,
-      num_accepted_draft_tokens: 0,
-      num_draft_tokens: 0,
-    };
-    count.num_spec_steps += 1;
-    count.num_accepted_draft_tokens += accepted;
-    count.num_draft_tokens += proposed;
-    counts.set(name, count);
-  }
-  return Object.fromEntries(counts);
+  const drafted = steps.filter(({ proposed }) => proposed > 0);
+  if (drafted.length === 0) return {};
+  const { accepted, proposed } = countDrafts(drafted);
+  const counts = {
+    num_spec_steps: drafted.length,
+    num_accepted_draft_tokens: accepted,
+    num_draft_tokens: proposed,
+  };
+  return { [drafter]: counts };
 }
 
 /** Counts over steps with a draft; the histogram has at least `minDepth` + 1 entries. */

@@ -1,3 +1,4 @@
+import { createRandom } from '../core/random.js';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -59,7 +60,11 @@ describe('what drafters begin with', () => {
     const session = drafter.startSession();
     const next = argmax!.at(-1)!;
     session.observe({ tokens, states: features, next });
-    expect(await session.draftChain!(3)).toEqual([next, next, next]);
+    const { tokens: drafted } = await session.propose({
+      ...{ root: next, policy: { kind: 'chain', length: 3 }, sampling: { temperature: 0 } },
+      ...{ random: createRandom(0), depthLimit: 3 },
+    });
+    expect([...drafted]).toEqual([next, next, next, next]);
     session.close();
   });
 

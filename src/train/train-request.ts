@@ -13,7 +13,7 @@ import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import type { DrafterShape, TapConvention } from '../draft/draft-system.js';
 import { defaultHeads, drafterSizes, tapConventions } from '../draft/draft-system.js';
-import { folderOf, recogniseCheckpoint, trainableSystems } from '../draft/systems.js';
+import { foldersOf, recogniseCheckpoint, trainableSystems } from '../draft/systems.js';
 import { type DeviceWish, recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/template/chat-template.js';
 import { hashData } from '../runs/json-lines.js';
@@ -173,11 +173,11 @@ function chooseSystem({ system, shape = {} }: TrainPlan): DescribedStart {
 }
 
 export function findStart(given: string): string {
-  const folder = folderOf(given);
+  const [folder] = foldersOf(given);
   if (folder === given) return resolve(findDrafter(given));
   if (folder !== undefined) {
-    throw new MistletoeError('usage', `${given} begins with a lookup, which has nothing to train.`, {
-      hint: `Name the drafter alone: ${folder}.`,
+    throw new MistletoeError('usage', `${given} names several drafters; one is trained at a time.`, {
+      hint: `Name a drafter alone: ${folder}.`,
     });
   }
   throw new MistletoeError('usage', `${given} has no weights: there is nothing to train.`, {

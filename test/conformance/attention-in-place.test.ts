@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { prefill } from '../../src/decode/plain.js';
+import { prefill } from '../../src/decode/prompt-reading.js';
 import { bundledTarget } from '../../src/core/package-files.js';
 import { symbol } from '../../src/graph/dimension.js';
 import { attention, rotate } from '../../src/graph/operations/attention.js';

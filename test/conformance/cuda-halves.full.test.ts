@@ -1,9 +1,10 @@
 /** In 16 bits, drafting changes no answer: rows, keys and values do not depend on how many rows were computed at once. */
 import { expect, it } from 'vitest';
-import { Engine } from '../../src/decode/engine/engine.js';
-import { decodePlain, readPrefix } from '../../src/decode/plain.js';
+import { Engine } from '../../src/decode/engine.js';
+import { decodePlain } from '../../src/decode/generate.js';
+import { readPrefix } from '../../src/decode/prompt-reading.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeEmulated } from '../support/emulated-suite.js';
@@ -52,9 +53,7 @@ describeEmulated('answers in bfloat16', () => {
     for (const changes of [{}, { prefix }]) {
       const engine = new Engine();
       const together = await Promise.all(
-        requests.map((request) =>
-          engine.run((scheduler) => decodePlain(target, { ...request, ...changes, scheduler })),
-        ),
+        requests.map((request) => engine.run(() => decodePlain(target, { ...request, ...changes, engine }))),
       );
       expect(together.map(({ tokenIds }) => tokenIds)).toEqual(alone);
     }

@@ -3,9 +3,9 @@
  * single operations, and a whole target with drafters, whose answers are the same.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { decodePlain } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createInterpreter } from '../oracle/interpreter.js';
 import type { CompileOptions, Program } from '../../src/runtime/program.js';

@@ -4,11 +4,11 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { FinishReason } from '../../src/decode/answer.js';
-import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import type { Generation, GenerationRequest } from '../../src/decode/request.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import type { SpeculativeGeneration } from '../../src/decode/request.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import type { Tokenizer } from '../../src/text/tokenizer/tokenizer.js';

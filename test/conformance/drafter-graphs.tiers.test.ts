@@ -5,13 +5,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildForcedPass, embedIds } from '../../src/audit/search/forced-pass.js';
 import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
-import { prefill } from '../../src/decode/plain.js';
+import { prefill } from '../../src/decode/prompt-reading.js';
 import { floatsOf, int32 } from '../../src/runtime/program.js';
 import { byTier, casesOfTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants, oneOfEachSystem } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { randomTokens, TinyModels } from '../support/tiny-pair.js';
+import { levelsIn } from '../support/level-sessions.js';
 
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());
@@ -70,7 +71,7 @@ async function scoreBySession({ target, drafter }: TinyPair, { prompt, lead, ans
     const draft = { tokens: [ids[end]!], parents: [-1], depths: [0] };
     let nodes = [0];
     for (let level = 0; level < depth && row + 1 + level < window; level++) {
-      const expanded = await session.expand(draft, nodes, 'logits');
+      const expanded = await levelsIn(session)!.expand(draft, nodes, 'logits');
       scores[level]!.push(expanded.logits(nodes.length - 1));
       const right = ids[end + level + 1]!;
       const astray = (right + 1) % vocabularySize;

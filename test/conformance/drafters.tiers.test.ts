@@ -2,13 +2,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { createRandom } from '../../src/core/random.js';
-import { decodePlain, type GenerationRequest, readPrefix } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/generate.js';
+import { type GenerationRequest } from '../../src/decode/request.js';
+import { readPrefix } from '../../src/decode/prompt-reading.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
-import type { Drafter, DraftSession } from '../../src/draft/drafter.js';
-import { growTree } from '../../src/draft/tree/grow-tree.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import type { DynamicPolicy } from '../../src/draft/tree/policy.js';
 import { recogniseCheckpoint } from '../../src/draft/systems.js';
+import { levelsIn, withoutShortcuts } from '../support/level-sessions.js';
 import { byTier, casesOfTier } from '../support/tier.js';
 import { createInterpreter } from '../oracle/interpreter.js';
 import { tiny } from '../support/tiny-checkpoints.js';
@@ -107,8 +108,8 @@ describe.each(cases)('$name', (variant) => {
   it('drafts a chain in one program as it does level by level', async () => {
     const { target, drafter, tokenizer } = pair;
     const levels = withoutShortcuts(drafter);
-    expect(drafter.startSession()).toHaveProperty('draftChain');
-    expect(levels.startSession()).not.toHaveProperty('draftChain');
+    expect(levelsIn(drafter.startSession())!.chain).toBeDefined();
+    expect(levelsIn(levels.startSession())!.chain).toBeUndefined();
     for (const length of byTier({ quick: [1, 12], full: [12] })) {
       const promptIds = randomTokens(`fused ${length}`, length, vocabularySize);
       const policy = always(resolveText('chain:3', drafter));
@@ -124,7 +125,7 @@ describe.each(cases)('$name', (variant) => {
 
   it('drafts a dynamic tree in one program as it does level by level', async () => {
     const { target, drafter } = pair;
-    const hasProgram = drafter.startSession().draftTree !== undefined;
+    const hasProgram = levelsIn(drafter.startSession())?.tree !== undefined;
     expect(hasProgram).toBe(
       ['speculative-sampling', 'pard', 'eagle', 'eagle3', 'p-eagle', 'mtp'].includes(drafter.system),
     );
@@ -148,7 +149,7 @@ describe.each(cases)('$name', (variant) => {
             session.observe({ tokens, states, next: length });
             const depthLimit = length === 1 ? 2 : Infinity;
             const request = { root: length, policy, random: createRandom(0), depthLimit };
-            grown.push(await growTree(session, { ...request, sampling: { temperature: 0 } }));
+            grown.push(await session.propose({ ...request, sampling: { temperature: 0 } }));
           }
           session.close();
           return grown;
@@ -159,26 +160,6 @@ describe.each(cases)('$name', (variant) => {
     }
   });
 });
-
-/** The same drafter with sessions that do no more than they must. */
-function withoutShortcuts(drafter: Drafter): Drafter {
-  const startSession = (): DraftSession => {
-    const session = drafter.startSession();
-    return {
-      get room() {
-        return session.room;
-      },
-      observe: (verified) => {
-        session.observe(verified);
-      },
-      expand: (draft, nodes, want) => session.expand(draft, nodes, want),
-      close: () => {
-        session.close();
-      },
-    };
-  };
-  return Object.create(drafter, { startSession: { value: startSession } }) as Drafter;
-}
 
 describe.runIf(byTier({ quick: true, full: false }))('a dynamic tree in the interpreter', () => {
   it('is the one of ONNX Runtime', async () => {

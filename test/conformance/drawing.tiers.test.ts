@@ -4,11 +4,11 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SamplingOptions } from '../../src/core/sampling.js';
-import { Engine } from '../../src/decode/engine/engine.js';
-import type { GenerationRequest } from '../../src/decode/plain.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import { Engine } from '../../src/decode/engine.js';
+import type { GenerationRequest } from '../../src/decode/request.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import { runDirectly } from '../../src/model/lanes/lane-program.js';
 import { TokenDraws } from '../../src/model/lanes/token-draws.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
@@ -18,6 +18,7 @@ import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
+import { levelsIn } from '../support/level-sessions.js';
 
 const onHost = new TinyModels(tiny);
 /** Outputs that came to the host. */
@@ -83,8 +84,9 @@ describe.runIf(byTier({ quick: true, full: false }))('plain decoding that draws 
     const seen: Float32Array[] = [];
     const scores = { rows, release: (totals: Float32Array) => seen.push(totals) };
     const draws = new TokenDraws(runtime, 5);
-    const tokens = await draws.draw(scores, { temperature: 1, topK: 1 }, [0.9, 0.9], runDirectly);
-    expect(tokens[0]).toBe(4);
+    const asked = { trials: [[], []], uniform: 0.9 };
+    const { drawn } = await draws.judge(scores, { temperature: 1, topK: 1 }, asked, runDirectly);
+    expect(drawn[0]).toBe(4);
     expect(seen).toEqual([Float32Array.of(15, Number.NaN)]);
     await runtime.dispose();
   });
@@ -136,12 +138,8 @@ describe.each(byTier({ quick: variants, full: variants.filter((variant) => varia
 
     it.each(fitting)('%s gives the tokens and steps of the host', async (text) => {
       if (host === undefined || programs === undefined) throw new Error('Nothing was loaded.');
-      const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3', 'dflash', 'dspark', 'mtp'].includes(
-        host.drafter.system,
-      );
       const session = programs.drafter.startSession();
-      expect(session.drawChain !== undefined).toBe(hasPrograms);
-      expect(session.siblings !== undefined).toBe(variant !== ngramVariant);
+      expect(levelsIn(session)?.siblings !== undefined).toBe(variant !== ngramVariant);
       session.close();
       fetched.clear();
       let [accepted, proposed] = [0, 0];
@@ -174,9 +172,9 @@ describe.runIf(byTier({ quick: true, full: false }))('sequences that are drawn t
     const variant = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
     const { target, drafter } = await inPrograms.load(variant.write(inPrograms.freshFolder(), tiny));
     const texts = ['plain', 'chain:3', 'dynamic:12,2,3', 'chain:3', smallTree, 'plain', 'chain:2'];
-    const answer = (text: string, index: number, scheduler?: GenerationRequest['scheduler']) => {
+    const answer = (text: string, index: number, engine?: Engine) => {
       const sampling = index === 3 ? { temperature: 0 } : samplings[index % samplings.length]!;
-      const own = { ...request(index, sampling), scheduler };
+      const own = { ...request(index, sampling), engine };
       return text === 'plain'
         ? decodePlain(target, own)
         : decodeSpeculative(target, drafter, { ...own, policy: always(resolveText(text, drafter)) });
@@ -185,10 +183,10 @@ describe.runIf(byTier({ quick: true, full: false }))('sequences that are drawn t
     for (const [index, text] of texts.entries()) alone.push((await answer(text, index)).tokenIds);
     const engine = new Engine({ concurrency: texts.length });
     const together = await Promise.all(
-      texts.map((text, index) => engine.run((scheduler) => answer(text, index, scheduler))),
+      texts.map((text, index) => engine.run(() => answer(text, index, engine))),
     );
     expect(together.map(({ tokenIds }) => tokenIds)).toEqual(alone);
     // One pass of the target serves all of them: nobody is out of step for drawing.
-    expect(engine.counts.verifyRuns).toBeLessThan(2 * 20);
+    expect(engine.targetPasses).toBeLessThan(2 * 20);
   });
 });

@@ -9,26 +9,22 @@ import { chiSquareExcess } from '../chi-square.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom, drawFrom, drawWithoutReplacement } from '../../src/core/random.js';
 import { topIndices } from '../../src/core/vector.js';
-import type { TokenTree, TreeOrigin } from '../../src/draft/tree/token-tree.js';
+import type { HostLaws, TokenTree } from '../../src/draft/tree/token-tree.js';
 import { chainTree, createTree } from '../../src/draft/tree/token-tree.js';
 import type { TreeShape } from '../../src/draft/tree/tree-shapes.js';
 import { namedShape, shapeFromPaths } from '../../src/draft/tree/tree-shapes.js';
 import type { TargetDistribution } from '../../src/decode/verification/node-chances.js';
 import { hostChances } from '../../src/decode/verification/node-chances.js';
 import type { Verification } from '../../src/decode/verification/verification.js';
-import {
-  verifyBlock,
-  verifyRejection,
-  verifySampled,
-  verifyTypical,
-} from '../../src/decode/verification/verification.js';
+import { verifyBlock, verifyRejection, verifyTypical } from '../../src/decode/verification/verification.js';
 
 const VOCABULARY = 8;
 const START = 0;
 
 type MarkovDistributions = readonly Float32Array[]; // [last token] -> [vocabulary]
-type Drafter = (root: number, random: Random) => TokenTree;
-type Rule = (tree: TokenTree, targetDistribution: TargetDistribution, random: Random) => Verification;
+type HostTree = TokenTree<HostLaws>;
+type Drafter = (root: number, random: Random) => HostTree;
+type Rule = (tree: HostTree, targetDistribution: TargetDistribution, random: Random) => Verification;
 
 const onHost =
   (rule: typeof verifyRejection): Rule =>
@@ -52,7 +48,11 @@ const closeDraft = draft.map((distribution, token) =>
   distribution.map((value, next) => 0.3 * value + 0.7 * target[token]![next]!),
 );
 
-function draftTree(shape: TreeShape, distributions: MarkovDistributions, origin: TreeOrigin): Drafter {
+function draftTree(
+  shape: TreeShape,
+  distributions: MarkovDistributions,
+  origin: 'sampled' | 'deterministic',
+): Drafter {
   return (root, random) => {
     const tokens = [root];
     const parents = [-1];
@@ -77,8 +77,7 @@ function draftTree(shape: TreeShape, distributions: MarkovDistributions, origin:
     return createTree({
       tokens: Int32Array.from(tokens),
       parents: Int32Array.from(parents),
-      origin,
-      draftDistributions: tokens.map((token) => distributions[token]),
+      laws: origin === 'sampled' ? tokens.map((token) => distributions[token]) : undefined,
     });
   };
 }
@@ -200,10 +199,10 @@ describe('the distribution of what is emitted', () => {
     const honest = draftTree(siblings, draft, 'sampled');
     const lying: Drafter = (root, random) => {
       const tree = honest(root, random);
-      const draftDistributions = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
-      return { ...tree, draftDistributions };
+      const laws = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
+      return { ...tree, laws };
     };
-    expect(measureExcess(lying, onHost(verifySampled), { seed: 'lying', answers }).first).toBeGreaterThan(
+    expect(measureExcess(lying, onHost(verifyRejection), { seed: 'lying', answers }).first).toBeGreaterThan(
       wrong,
     );
   });
@@ -228,7 +227,7 @@ describe('the mean accepted length at a given acceptance rate', () => {
           Array.from(tokens, () => draftDistribution),
         );
         const emitted =
-          verifySampled(
+          verifyRejection(
             tree,
             hostChances(tree, () => targetDistribution),
             random,

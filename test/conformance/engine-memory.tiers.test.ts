@@ -1,9 +1,10 @@
 /** Every buffer of a request is freed when the request ends, and none before its last use. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Engine } from '../../src/decode/engine/engine.js';
-import { decodePlain, readPrefix } from '../../src/decode/plain.js';
+import { Engine } from '../../src/decode/engine.js';
+import { decodePlain } from '../../src/decode/generate.js';
+import { readPrefix } from '../../src/decode/prompt-reading.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
@@ -46,9 +47,9 @@ describe.each([
     const engine = new Engine({ concurrency: 8 });
     await Promise.all(
       Array.from({ length: count }, (_, index) =>
-        engine.run(async (scheduler) => {
+        engine.run(async () => {
           const temperature = index % 7 === 0 ? 0.8 : 0;
-          const request = { ...requestOf(index % 5), sampling: { temperature }, scheduler };
+          const request = { ...requestOf(index % 5), sampling: { temperature }, engine };
           const drafter = drafters[index % (drafters.length + 1)];
           const policy = policies[index % (drafter?.isChainOnly === true ? 2 : 3)]!;
           const chosen = temperature > 0 ? 'chain:2' : policy;
@@ -77,9 +78,9 @@ describe.each([
       const prefix = await readPrefix(target, drafter, promptIds.slice(0, -1));
       await Promise.all(
         Array.from({ length: 4 }, (_, index) =>
-          engine.run(async (scheduler) => {
+          engine.run(async () => {
             const policy = always({ kind: 'chain', length: 1 + (index % 2) });
-            const own = { ...request, prefix, scheduler, policy, mustDraft: true };
+            const own = { ...request, prefix, engine, policy, mustDraft: true };
             expect((await decodeSpeculative(target, drafter, own)).tokenIds).toEqual(tokenIds);
           }),
         ),

@@ -8,11 +8,13 @@ import { MistletoeError } from '../../src/core/errors.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import { AdaptivePolicy } from '../../src/decode/policies/adaptive-policy.js';
-import { Engine } from '../../src/decode/engine/engine.js';
-import { decodePlain, type Generation, type GenerationRequest, readPrefix } from '../../src/decode/plain.js';
-import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
+import { Engine } from '../../src/decode/engine.js';
+import { decodePlain } from '../../src/decode/generate.js';
+import { type Generation, type GenerationRequest } from '../../src/decode/request.js';
+import { readPrefix } from '../../src/decode/prompt-reading.js';
+import type { SpeculativeGeneration } from '../../src/decode/request.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { tiny } from '../support/tiny-checkpoints.js';
@@ -86,7 +88,7 @@ describe('Engine', () => {
           count += 1;
           if (count === abortAfter) stop.abort();
         };
-        return engine.run((scheduler) => decode({ scheduler, onToken, signal: stop.signal }));
+        return engine.run(() => decode({ engine, onToken, signal: stop.signal }));
       }),
     );
     for (const [index, { decode, abortAfter }] of sequences.entries()) {
@@ -101,7 +103,7 @@ describe('Engine', () => {
       }
     }
     // Passes were shared: fewer were made than the sequences made alone.
-    expect(engine.counts.verifyRuns).toBeGreaterThan(0);
+    expect(engine.targetPasses).toBeGreaterThan(0);
   });
 
   it('keeps every accepted length', async () => {
@@ -122,13 +124,13 @@ describe('Engine', () => {
     for (const [drafter, text] of [...chains, [recurrent, 'dynamic:12,2,3'] as const]) {
       const engine = new Engine();
       const together = await Promise.all(
-        [0, 1, 2].map((index) => engine.run((scheduler) => decode(drafter, text, index, { scheduler }))),
+        [0, 1, 2].map((index) => engine.run(() => decode(drafter, text, index, { engine }))),
       );
       for (const [index, { acceptance }] of together.entries()) {
         expect(acceptance).toEqual((await decode(drafter, text, index, {})).acceptance);
       }
       const passes = together.map(({ targetPasses }) => targetPasses);
-      expect(engine.counts.verifyRuns).toBeLessThan(passes.reduce((sum, count) => sum + count, 0));
+      expect(engine.targetPasses).toBeLessThan(passes.reduce((sum, count) => sum + count, 0));
     }
   });
 
@@ -144,7 +146,7 @@ describe('Engine', () => {
       });
     const engine = new Engine();
     const together = await Promise.all(
-      [1, 2, 3, 4].map((last) => engine.run((scheduler) => decode(last, { scheduler, prefix }))),
+      [1, 2, 3, 4].map((last) => engine.run(() => decode(last, { engine, prefix }))),
     );
     for (const [index, { tokenIds }] of together.entries())
       expect(tokenIds).toEqual((await decode(index + 1, {})).tokenIds);
@@ -156,9 +158,9 @@ describe('Engine', () => {
     const stop = new AbortController();
     const decode = (promptIds: number[], signal?: AbortSignal) =>
       engine.run(
-        (scheduler) =>
+        () =>
           decodePlain(target, {
-            ...{ ...request, promptIds, scheduler },
+            ...{ ...request, promptIds, engine },
             ...(signal === undefined ? {} : { signal }),
           }),
         { signal },
@@ -181,7 +183,7 @@ describe('Engine', () => {
     const request = { maxNewTokens: 8, stopIds: [], sampling: { temperature: 0 }, seed: 0 };
     const engine = new Engine();
     const decode = (promptIds: number[]) =>
-      engine.run((scheduler) => decodePlain(target, { ...request, promptIds, scheduler }));
+      engine.run(() => decodePlain(target, { ...request, promptIds, engine }));
     const [good, bad, other] = await Promise.allSettled([
       decode([1, 2, 3]),
       decode([tiny.vocabularySize + 1]),
@@ -209,7 +211,7 @@ describe('Engine', () => {
     }) as Drafter;
     const engine = new Engine();
     const notices: string[] = [];
-    const decode = (index: number, drafter: Drafter, scheduler?: GenerationRequest['scheduler']) =>
+    const decode = (index: number, drafter: Drafter, engine?: Engine) =>
       decodeSpeculative(target, drafter, {
         ...{
           promptIds: randomTokens(`fail-${index}`, 6, tiny.vocabularySize),
@@ -220,12 +222,12 @@ describe('Engine', () => {
           sampling: { temperature: 0 },
           seed: 0,
           policy: always(resolveText('chain:3', whole)),
-          scheduler,
+          engine,
         },
         onNotice: (message) => notices.push(message),
       });
     const together = await Promise.all(
-      Array.from({ length: 8 }, (_, index) => engine.run((scheduler) => decode(index, failing, scheduler))),
+      Array.from({ length: 8 }, (_, index) => engine.run(() => decode(index, failing, engine))),
     );
     expect(together.map(({ drafterFailed }) => drafterFailed).filter(Boolean)).toHaveLength(1);
     expect(notices).toHaveLength(1);

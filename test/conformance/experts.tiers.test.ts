@@ -4,10 +4,10 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
-import { Engine } from '../../src/decode/engine/engine.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import { Engine } from '../../src/decode/engine.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import { gradient } from '../../src/graph/gradient.js';
 import { multiply } from '../../src/graph/operations/elementwise.js';
 import { input } from '../../src/graph/tensor.js';
@@ -68,9 +68,7 @@ describe('a target with experts', () => {
     const prompts = Array.from({ length: byTier({ quick: 5, full: 100 }) }, (_, index) => index);
     const together = await Promise.all(
       prompts.map((index) =>
-        engine.run((scheduler) =>
-          decodeSpeculative(target, drafter, { ...requestOf(index), policy, scheduler }),
-        ),
+        engine.run(() => decodeSpeculative(target, drafter, { ...requestOf(index), policy, engine })),
       ),
     );
     let accepted = 0;

@@ -1,9 +1,9 @@
 /** A runtime that could not compile once, for want of memory or disk, can the next time: no failure stays anywhere. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../src/core/errors.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
 import { tiny } from '../support/tiny-checkpoints.js';

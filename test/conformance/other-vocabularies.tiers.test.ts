@@ -8,11 +8,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/audit-request.js';
 import { toDistribution } from '../../src/core/sampling.js';
-import { Engine } from '../../src/decode/engine/engine.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import { Engine } from '../../src/decode/engine.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { prefill } from '../../src/decode/plain.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { prefill } from '../../src/decode/prompt-reading.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import type { OtherVocabulary } from '../../src/draft/draft-model/other-vocabulary.js';
 import { translateDrafter } from '../../src/draft/draft-model/other-vocabulary.js';
 import { findOtherVocabulary } from '../../src/draft/draft-model/vocabulary-match.js';
@@ -20,7 +20,9 @@ import type { Drafter } from '../../src/draft/drafter.js';
 import { inspectCheckpoint } from '../../src/draft/inspection.js';
 import { requireGraph } from '../../src/draft/reading/checks.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
-import { allocateHostRows } from '../../src/runtime/row-buffer.js';
+import { growTree } from '../../src/draft/tree/grow-tree.js';
+import type { AttentionDrafter } from '../../src/draft/programs/attention-drafter.js';
+import { withLevels } from '../support/level-sessions.js';
 import { findVocabularyDifference, loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { describeCuda } from '../support/emulated-suite.js';
@@ -90,10 +92,10 @@ describe.each(pairs)('$title', ({ from, to }) => {
     const engine = new Engine({ concurrency: 3 });
     const answers = await Promise.all(
       prompts.map(({ name, length }) =>
-        engine.run((scheduler) => {
+        engine.run(() => {
           const promptIds = randomTokens(name, length, words);
           const policy = always(resolveText('chain:3', drafter));
-          return decodeSpeculative(target, drafter, { ...greedy, promptIds, policy, scheduler });
+          return decodeSpeculative(target, drafter, { ...greedy, promptIds, policy, engine });
         }),
       ),
     );
@@ -194,7 +196,7 @@ describe('sampled drafts', () => {
     const targetFolder = writeTarget(onCpu.freshFolder(), tiniest, from);
     const folder = await writeTranslation(onCpu.freshFolder(), tiniest, { from, to });
     const target = await onCpu.loadModel(targetFolder);
-    const inner = await onCpu.loadDrafter(folder, await onCpu.loadModel(folder));
+    const inner = (await onCpu.loadDrafter(folder, await onCpu.loadModel(folder))) as AttentionDrafter;
     const sizes = { target: size, draft: to.pieces.length };
     const tokenizers = { target: await loadTokenizer(targetFolder), draft: await loadTokenizer(folder) };
     const difference = findVocabularyDifference(tokenizers.target, tokenizers.draft);
@@ -208,31 +210,13 @@ describe('sampled drafts', () => {
 
 /** Verification is told that a token was drawn evenly, whatever it was drawn from. */
 function misreport(drafter: Drafter, size: number): Drafter {
-  return {
-    ...drafter,
-    startSession(scheduler) {
-      const session = drafter.startSession(scheduler);
-      return {
-        room: Infinity,
-        observe: (verified) => {
-          session.observe(verified);
-        },
-        close: () => {
-          session.close();
-        },
-        expand: (...given) => session.expand(...given),
-        async drawChain(uniforms, sampling) {
-          const root = { tokens: [0], parents: [-1], depths: [0] };
-          const law = toDistribution((await session.expand(root, [0], 'logits')).logits(0), sampling);
-          const distributions = allocateHostRows(uniforms.length + 1, size);
-          distributions.write(new Float32Array(size * (uniforms.length + 1)).fill(1 / size));
-          let [token, left] = [0, uniforms[0]! - law[0]!];
-          while (left > 0 && token < size - 1) left -= law[(token += 1)]!;
-          return { tokens: [token], distributions };
-        },
-      };
+  return withLevels(drafter, ({ expand }) => ({
+    expand,
+    async chain(ask) {
+      const tree = await growTree({ expand }, ask);
+      return { ...tree, laws: Array.from(tree.tokens, () => new Float32Array(size).fill(1 / size)) };
     },
-  };
+  }));
 }
 
 function shiftMap({ shared, ...rest }: OtherVocabulary): OtherVocabulary {

@@ -8,9 +8,10 @@ import { passInputs, readPromptState } from '../../src/audit/search/prompt-state
 import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
-import { decodePlain, prefill } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/generate.js';
+import { prefill } from '../../src/decode/prompt-reading.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { input } from '../../src/graph/tensor.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
@@ -28,6 +29,7 @@ import {
   writeLetterTokenizer,
 } from '../support/tiny-checkpoints.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
+import { levelsIn } from '../support/level-sessions.js';
 
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());
@@ -167,7 +169,7 @@ describe.each(paddings)('$title', (padding) => {
       next: ids[read]!,
     });
     const root = { tokens: [ids[read]!], parents: [-1], depths: [0] };
-    const scores = (await session.expand(root, [0], 'logits')).logits(0);
+    const scores = (await levelsIn(session)!.expand(root, [0], 'logits')).logits(0);
     expect(scores).toHaveLength(Math.max(drafter.vocabularySize, vocabularySize));
     scores.forEach((score, token) => {
       if (token >= drafter.vocabularySize) expect(score).toBe(-Infinity);

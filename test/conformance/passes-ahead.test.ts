@@ -1,11 +1,13 @@
 /** Passes that start before the host knows their tokens, on an emulated GPU: the answers of passes that wait. */
 import { setImmediate } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { Engine } from '../../src/decode/engine/engine.js';
+import { Engine } from '../../src/decode/engine.js';
 import { always, type DraftChoice, type PolicyChooser } from '../../src/decode/policies/policy-chooser.js';
-import { decodePlain, type GenerationRequest } from '../../src/decode/plain.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { addLookup } from '../../src/draft/ngram/hybrid.js';
+import { decodePlain } from '../../src/decode/generate.js';
+import { type GenerationRequest } from '../../src/decode/request.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
+import { joinDrafters } from '../../src/draft/joined/joined.js';
+import { ngram } from '../../src/draft/ngram/ngram.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
@@ -114,11 +116,11 @@ describeEmulated('a pass that starts ahead', () => {
     const { models, target, drafter, seen } = await load(true);
     const promptIds = [...prompt, ...prompt];
     const expected = await plain(target, { promptIds });
-    const hybrid = addLookup('ngram:1,16', drafter);
+    const hybrid = joinDrafters([ngram.create('ngram:1,16', target), drafter]);
     const before = seen.ahead;
     expect((await draft(target, hybrid, { promptIds })).tokenIds).toEqual(expected.tokenIds);
     expect(seen.ahead).toBeGreaterThan(before);
-    for (const source of ['lookup', 'drafter'] as const) {
+    for (const source of ['lookup', undefined] as const) {
       const chosen = { policy: resolveText('chain:3', drafter), source };
       const policy = { chainLengths: [3], choose: () => chosen, learn: () => undefined };
       const { tokenIds } = await decodeSpeculative(target, hybrid, { ...request({ promptIds }), policy });
@@ -163,8 +165,8 @@ describeEmulated('a pass that starts ahead', () => {
     const engine = new Engine();
     const before = seen.ahead;
     const together = await Promise.all([
-      engine.run((scheduler) => decodePlain(target, request({ scheduler }))),
-      engine.run((scheduler) => draft(target, drafter, { promptIds: other, maxNewTokens: 5, scheduler })),
+      engine.run(() => decodePlain(target, request({ engine }))),
+      engine.run(() => draft(target, drafter, { promptIds: other, maxNewTokens: 5, engine })),
     ]);
     expect(together.map(({ tokenIds }) => tokenIds)).toEqual(alone.map(({ tokenIds }) => tokenIds));
     // The longer one goes on alone.

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';

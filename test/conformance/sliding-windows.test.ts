@@ -3,9 +3,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import { gatherRows } from '../../src/graph/operations/indexing.js';
 import { input } from '../../src/graph/tensor.js';
 import { attentionInputs } from '../../src/model/attention-inputs.js';
@@ -20,6 +20,7 @@ import {
 } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
+import { levelsIn } from '../support/level-sessions.js';
 
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());
@@ -156,7 +157,7 @@ it.each(['EAGLE-3 with d2t', 'P-EAGLE', 'EAGLE, torch file, with bias'])(
     });
     const draft = { tokens: [ids[end]!], parents: [-1], depths: [0] };
     for (let level = 0; level < depth; level++) {
-      const expected = (await session.expand(draft, [level], 'logits')).logits(0);
+      const expected = (await levelsIn(session)!.expand(draft, [level], 'logits')).logits(0);
       const size = result[`level${level}`]!.shape.at(-1)!;
       const row = floatsOf(result, `level${level}`).subarray((end - 1) * size, end * size);
       row.forEach((logit, token) => {

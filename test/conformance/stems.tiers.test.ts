@@ -7,11 +7,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { createRandom } from '../../src/core/random.js';
-import { Engine } from '../../src/decode/engine/engine.js';
-import { prefill, type ReadPrefix, readPrefix } from '../../src/decode/plain.js';
-import type { SpeculativeRequest } from '../../src/decode/speculative.js';
+import { Engine } from '../../src/decode/engine.js';
+import { prefill, type ReadPrefix, readPrefix } from '../../src/decode/prompt-reading.js';
+import type { SpeculativeRequest } from '../../src/decode/request.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
@@ -204,8 +204,8 @@ describe('an engine', () => {
             shared += forks.some(({ content, pool }) => content === 'rest' && pool.lanes > 1) ? 1 : 0;
           };
           const watched = prefix === undefined ? {} : { prefix: watch(prefix, forks) };
-          return engine.run((scheduler) =>
-            decode(drafter, { ...request, ...watched, scheduler, onToken, signal: stop.signal }),
+          return engine.run(() =>
+            decode(drafter, { ...request, ...watched, engine, onToken, signal: stop.signal }),
           );
         }),
       );
@@ -238,9 +238,9 @@ describe('an engine', () => {
     const engine = new Engine();
     const answers = await Promise.all(
       [1, 2, 3, 4, 5, 6].map((last) =>
-        engine.run((scheduler) =>
+        engine.run(() =>
           decode(drafter, {
-            ...{ promptIds: [...tokens, last], maxNewTokens: 20, scheduler, onToken },
+            ...{ promptIds: [...tokens, last], maxNewTokens: 20, engine, onToken },
             prefix: watch(prefix, forks),
           }),
         ),
@@ -251,6 +251,6 @@ describe('an engine', () => {
     expect(most).toBeGreaterThan(prefixBytes);
     expect(most).toBeLessThanOrEqual(prefixBytes + 6 * (32 + 1) * bytesPerPosition);
     const passes = answers.map(({ targetPasses }) => targetPasses);
-    expect(engine.counts.verifyRuns).toBeLessThanOrEqual(Math.max(...passes) + 1);
+    expect(engine.targetPasses).toBeLessThanOrEqual(Math.max(...passes) + 1);
   });
 });

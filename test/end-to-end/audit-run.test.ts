@@ -7,7 +7,7 @@ import { createRequest } from '../../src/audit/audit-request.js';
 import type { AuditEvents } from '../../src/audit/units/audit-unit.js';
 import type { PhaseTimes } from '../../src/audit/arms/phase-clock.js';
 import type { ArmName, AuditResult } from '../../src/audit/result.js';
-import { generateText } from '../../src/decode/target.js';
+import { generateText } from '../../src/decode/generate.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { rebuildResult, startAudit } from '../../src/audit/run-audit.js';
 import { judge } from '../../src/report/audit/verdict.js';

@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { createRequest, requestSchema } from '../../src/audit/audit-request.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
-import { settingsSchema } from '../../src/decode/engine/engine-messages.js';
+import { settingsSchema } from '../../src/decode/worker/engine-messages.js';
 import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { referenceModels } from '../support/model-folders.js';

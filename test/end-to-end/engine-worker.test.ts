@@ -3,13 +3,15 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { WorkerTokenEvent } from '../../src/decode/engine/engine-messages.js';
-import type * as engineWorker from '../../src/decode/engine/engine-worker.js';
+import type { WorkerTokenEvent } from '../../src/decode/worker/engine-messages.js';
+import type * as engineWorker from '../../src/decode/worker/engine-worker.js';
 import { bundledTarget } from '../../src/core/package-files.js';
 import { findDrafter } from '../../src/decode/find-drafter.js';
-import { generateSpeculatively } from '../../src/decode/speculative-text.js';
-import type { GenerateOptions, Target } from '../../src/decode/target.js';
-import { generateText, openTarget } from '../../src/decode/target.js';
+import { generateSpeculatively } from '../../src/decode/generate.js';
+import type { GenerateOptions } from '../../src/decode/generate.js';
+import type { Target } from '../../src/decode/target.js';
+import { generateText } from '../../src/decode/generate.js';
+import { openTarget } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter } from '../../src/draft/systems.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
@@ -24,7 +26,7 @@ let target: Target;
 const drafters = new Map<string, Drafter>();
 
 beforeAll(async () => {
-  const module: unknown = await import(pathToFileURL(join(build, 'src/decode/engine/engine-worker.js')).href);
+  const module: unknown = await import(pathToFileURL(join(build, 'src/decode/worker/engine-worker.js')).href);
   ({ createEngineWorker } = module as typeof engineWorker);
   worker = await createEngineWorker({
     ...{ target: bundledTarget, drafters: { small: 'sps', head: 'eagle3' }, threads: 1, concurrency: 4 },

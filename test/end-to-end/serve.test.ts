@@ -2,7 +2,8 @@
 import { request as httpRequest } from 'node:http';
 import { BadRequestError, NotFoundError } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { generateText, openTarget } from '../../src/decode/target.js';
+import { generateText } from '../../src/decode/generate.js';
+import { openTarget } from '../../src/decode/target.js';
 import type { Target } from '../../src/decode/target.js';
 import { bundledTarget } from '../../src/core/package-files.js';
 import { parsePrometheusText } from '../../src/guard/engines/counters.js';

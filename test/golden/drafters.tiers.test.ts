@@ -1,8 +1,8 @@
 import { resolve } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { always } from '../../src/decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { resolvePolicy } from '../../src/draft/tree/grow-tree.js';
+import { decodeSpeculative } from '../../src/decode/generate.js';
+import { resolvePolicy } from '../../src/draft/tree/policy.js';
 import { loadDrafter } from '../../src/draft/systems.js';
 import { parseDraftPolicy } from '../../src/draft/tree/policy.js';
 import { loadModel } from '../../src/model/causal-model.js';

@@ -16,7 +16,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { waitForFileTick } from '../support/checkpoint/cached-model.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import type { CacheOptions } from '../../src/checkpoint/cache/weight-cache.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { writeDecoder } from '../support/tiny-checkpoints.js';

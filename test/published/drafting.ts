@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { createRandom } from '../../src/core/random.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { growTree } from '../../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../../src/draft/systems.js';
 import { staticTrees } from '../../src/draft/tree/tree-shapes.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
@@ -99,7 +98,7 @@ export async function draftWithMistletoe(
       next: text[root]!,
     });
     read = root;
-    const { tokens, parents } = await growTree(session, {
+    const { tokens, parents } = await session.propose({
       root: text[root]!,
       policy: resolveText(policy, drafter),
       sampling: { temperature: 0 },

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { decodePlain } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/generate.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';

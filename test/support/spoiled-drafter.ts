@@ -1,6 +1,7 @@
 /** A drafter whose tokens are always replaced by others. Chains only. */
 import { createRandom } from '../../src/core/random.js';
 import type { Drafter } from '../../src/draft/drafter.js';
+import { chainTree } from '../../src/draft/tree/token-tree.js';
 
 export function spoilDrafter(inner: Drafter): Drafter {
   const { system, name, reads, maximumDepth, vocabularySize, taps, parameterCount } = inner;
@@ -18,15 +19,15 @@ export function spoilDrafter(inner: Drafter): Drafter {
         get room() {
           return session.room;
         },
-        isDeterministic: session.isDeterministic === true,
         observe: (verified) => {
           session.observe(verified);
         },
-        catchUp: async () => {
-          await session.catchUp?.();
+        catchUp: () => session.catchUp(),
+        suggest: (length) => session.suggest(length),
+        async propose(ask) {
+          const { tokens } = await session.propose(ask);
+          return chainTree(ask.root, Array.from(tokens.subarray(1), replace));
         },
-        expand: (draft, nodes, want) => session.expand(draft, nodes, want),
-        draftChain: async (length) => (await session.draftChain!(length)).map(replace),
         close: () => {
           session.close();
         },

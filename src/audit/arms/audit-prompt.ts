@@ -4,7 +4,8 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { firstDifference, perplexityOf } from '../../measure/kept-class.js';
-import { type Generation, decodePlain } from '../../decode/plain.js';
+import { type Generation } from '../../decode/request.js';
+import { decodePlain } from '../../decode/generate.js';
 import { type Target, refuseLongText } from '../../decode/target.js';
 import {
   encodeRaw,

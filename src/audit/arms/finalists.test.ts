@@ -5,6 +5,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { poolCounts, type StepCounts } from '../../measure/statistics.js';
+import type { Ask } from '../../draft/tree/grow-tree.js';
 import { applyPreset } from '../settings.js';
 import { listAllowedTokens } from './controls.js';
 import { decodeFreely } from './measure-arm.js';
@@ -21,10 +22,10 @@ function failFirstSession(drafter: Drafter, sessions: { started: number; open: n
     const fails = sessions.started++ === 0;
     sessions.open += 1;
     return Object.create(inner, {
-      draftChain: {
-        value: (length: number) => {
+      propose: {
+        value: (ask: Ask) => {
           if (fails) throw new MistletoeError('drafter', 'The drafter failed.');
-          return inner.draftChain!(length);
+          return inner.propose(ask);
         },
       },
       close: {

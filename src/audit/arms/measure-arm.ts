@@ -4,9 +4,11 @@
  */
 import type { AcceptanceRecord } from '../../decode/acceptance.js';
 import type { TokenOrigin } from '../../decode/answer.js';
-import { decodePlain, prefill, type ReadPrefix } from '../../decode/plain.js';
+import { decodePlain } from '../../decode/generate.js';
+import { prefill, type ReadPrefix } from '../../decode/prompt-reading.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
-import { type SpeculativeGeneration, decodeSpeculative } from '../../decode/speculative.js';
+import { type SpeculativeGeneration } from '../../decode/request.js';
+import { decodeSpeculative } from '../../decode/generate.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import {
@@ -17,7 +19,7 @@ import {
   satisfies,
   taskOf,
 } from '../../measure/kept-class.js';
-import type { PassScheduler } from '../../model/lanes/lane-program.js';
+import type { Engine } from '../../decode/engine.js';
 import { findAddedMarkers } from '../../text/template/chat-template.js';
 import { createTextStream } from '../../text/text-stream.js';
 import type {
@@ -167,7 +169,7 @@ export async function measureArm(
 /** What decodings of one prompt share, and the answer that they are held to. */
 interface DecodeOptions {
   readonly prefix?: ReadPrefix | undefined;
-  readonly scheduler?: PassScheduler | undefined;
+  readonly engine?: Engine | undefined;
   readonly held?: readonly number[];
 }
 

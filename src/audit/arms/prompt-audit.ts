@@ -4,9 +4,9 @@
  * prompt counts as without a suffix.
  */
 import { createRandom } from '../../core/random.js';
-import { Engine } from '../../decode/engine/engine.js';
-import { readPrefix } from '../../decode/plain.js';
-import type { SpeculativeGeneration } from '../../decode/speculative.js';
+import { Engine } from '../../decode/engine.js';
+import { readPrefix } from '../../decode/prompt-reading.js';
+import type { SpeculativeGeneration } from '../../decode/request.js';
 import { isSearched, type SearchedArm } from '../result.js';
 import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, drawStarts, fluentSuffix } from './controls.js';
@@ -145,9 +145,9 @@ async function chooseFinalist(
   const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
   const engine = new Engine({ concurrency: finalists.length + 1 });
   const hold = (suffixIds: readonly number[]): Promise<SpeculativeGeneration> =>
-    engine.run((scheduler) => decodeHeld(audit, suffixIds, { prefix, scheduler }));
+    engine.run(() => decodeHeld(audit, suffixIds, { prefix, engine }));
   const decodeAll = finalists.map(async ({ suffixIds }) => {
-    const free = await engine.run((scheduler) => decodeFreely(audit, suffixIds, { prefix, scheduler }));
+    const free = await engine.run(() => decodeFreely(audit, suffixIds, { prefix, engine }));
     const judged = judgeAnswer(prompt, free, settings);
     return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
   });

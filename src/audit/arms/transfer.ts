@@ -1,7 +1,6 @@
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
-import { Engine } from '../../decode/engine/engine.js';
-import type { PassScheduler } from '../../model/lanes/lane-program.js';
+import { Engine } from '../../decode/engine.js';
 import { transferSchema, type UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, preparePrompt } from './audit-prompt.js';
 import type { DrafterAudit } from './drafter-audit.js';
@@ -22,11 +21,11 @@ export async function countAlongAnswer(
   { target, drafter, policy, request }: DrafterAudit,
   prompt: AuditPrompt,
   suffixIds: readonly number[],
-  scheduler: PassScheduler,
+  engine: Engine,
 ): Promise<StepCounts> {
   const { settings, seed } = request;
   const setup = { target, drafter, policy, prompt, settings, seed };
-  const { acceptance } = await decodeHeld(setup, suffixIds, { scheduler });
+  const { acceptance } = await decodeHeld(setup, suffixIds, { engine });
   return { accepted: acceptance.accepted, steps: acceptance.steps };
 }
 
@@ -50,9 +49,7 @@ export async function measureTransfer(
     const counts = await Promise.all(
       batch.map(async (given, index) => {
         const prompt = await preparePrompt(target, given, { ...settings, seed });
-        return engine.run((scheduler) =>
-          countAlongAnswer(audit, prompt, suffixes[start + index]!, scheduler),
-        );
+        return engine.run(() => countAlongAnswer(audit, prompt, suffixes[start + index]!, engine));
       }),
     );
     batch.forEach(({ id }, index) => {

@@ -3,7 +3,7 @@
  * result is also measured on held-out prompts.
  */
 import { createRandom } from '../../core/random.js';
-import { Engine } from '../../decode/engine/engine.js';
+import { Engine } from '../../decode/engine.js';
 import { type StepCounts, testSignedRanks } from '../../measure/statistics.js';
 import type { UnitName } from '../units/audit-unit.js';
 import { type AuditPrompt, keepRoundTrips, preparePrompt } from './audit-prompt.js';
@@ -107,11 +107,11 @@ async function measureSplit(
   }
   const engine = new Engine();
   const countAlong = (prompt: AuditPrompt, ids: readonly number[]): Promise<StepCounts> =>
-    engine.run((scheduler) => countAlongAnswer(audit, prompt, ids, scheduler));
+    engine.run(() => countAlongAnswer(audit, prompt, ids, engine));
   const measure = async ({ prompt, divergence }: (typeof survivors)[number]) => {
     const setup = { target, drafter, policy, prompt, settings, seed };
     const [free, clean, attacked] = await Promise.all([
-      engine.run((scheduler) => decodeFreely(setup, suffixIds, { scheduler })),
+      engine.run(() => decodeFreely(setup, suffixIds, { engine })),
       countAlong(prompt, []),
       countAlong(prompt, suffixIds),
     ]);

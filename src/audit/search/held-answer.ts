@@ -22,9 +22,9 @@ import { logSoftmax, reduceMaximum } from '../../graph/operations/reductions.js'
 import { broadcast, reshape, slice } from '../../graph/operations/shaping.js';
 import { type NamedValues, float32, int32 } from '../../runtime/program.js';
 import type { ForcedPass } from './forced-pass.js';
-import type { Drafter, MatchLengths } from '../../draft/drafter.js';
-import { TextLookup } from '../../draft/ngram/text-lookup.js';
-import { requireGraph } from '../../draft/reading/checks.js';
+import { createRandom } from '../../core/random.js';
+import type { Drafter } from '../../draft/drafter.js';
+import { likelyTokens } from '../../draft/joined/joined.js';
 import type { StepCounts } from '../../measure/statistics.js';
 
 /** As many as the clean answer has, up to the window. */
@@ -143,34 +143,47 @@ export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCo
   return walkDrafts(answerLength, (root) => ratesFrom(table, root));
 }
 
-/** With a lookup beside the drafter: each step drafts as a fixed chain would (text-lookup.ts). */
-export function walkWithLookup(
+/**
+ * With lookups beside the drafter, in one tree (draft/joined/joined.ts). What they have right is accepted; after it, the
+ * drafter goes on where its own path is the answer: always if it was drawn along the answer.
+ */
+export function walkWithLookups(
   table: AcceptanceTable,
-  lengths: MatchLengths,
+  lookups: readonly Drafter[],
   promptIds: readonly number[],
   answerIds: readonly number[],
+  temperature: number,
 ): StepCounts {
-  const text = new TextLookup(lengths);
-  for (const token of promptIds) text.push(token);
-  let read = 0;
-  return walkDrafts(answerIds.length, (root, share) => {
-    while (read <= root) text.push(answerIds[read++]!);
-    const found = text.chooseTokens(table.length);
-    if (found.length > 0) return found.map((token, level) => Number(token === answerIds[root + 1 + level]));
-    const rates = ratesFrom(table, root);
-    text.learnDrafted(rates, share);
-    return rates;
+  const sessions = lookups.map((lookup) => lookup.startSession());
+  const read = (tokens: readonly number[], next: number): void => {
+    for (const session of sessions)
+      session.observe({ tokens: Int32Array.from(tokens), states: undefined, next });
+  };
+  let newest = 0;
+  read(promptIds, answerIds[0]!);
+  return walkDrafts(answerIds.length, (root) => {
+    if (root > newest) read(answerIds.slice(newest, root), answerIds[root]!);
+    newest = root;
+    const right = sessions.map((session) => {
+      const tokens = likelyTokens(session.suggest(table.length));
+      const wrong = tokens.findIndex((token, level) => token !== answerIds[root + 1 + level]);
+      return wrong < 0 ? tokens.length : wrong;
+    });
+    const found = Math.max(0, ...right);
+    let isOnPath = true;
+    return ratesFrom(table, root).map((rate, level) => {
+      const own = isOnPath || temperature > 0 ? rate : 0;
+      isOnPath &&= rate === 1;
+      return level < found ? 1 : own;
+    });
   });
 }
 
 const ratesFrom = (table: AcceptanceTable, root: number): readonly number[] =>
   table.map((row) => row[root] ?? 0);
 
-/** @param draftFrom the chance of each level's token, behind accepted ones, of the draft from a root that `share` of walks reach */
-function walkDrafts(
-  answerLength: number,
-  draftFrom: (root: number, share: number) => readonly number[],
-): StepCounts {
+/** @param draftFrom the chance of each level's token, after accepted ones, of the draft from a root */
+function walkDrafts(answerLength: number, draftFrom: (root: number) => readonly number[]): StepCounts {
   const reached = new Float64Array(Math.max(answerLength, 1));
   reached[0] = 1;
   let steps = 0;
@@ -179,7 +192,7 @@ function walkDrafts(
     const share = reached[root]!;
     if (share === 0) continue;
     steps += share;
-    const rates = draftFrom(root, share);
+    const rates = draftFrom(root);
     let survival = share;
     for (let level = 0; survival > 0; level++) {
       const next = root + 1 + level;
@@ -204,6 +217,7 @@ export async function countDraftsAlong(
   levels: number,
 ): Promise<StepCounts> {
   const session = drafter.startSession();
+  const random = createRandom(0); // nothing is drawn
   const read = (tokens: readonly number[], next: number): void => {
     session.observe({ tokens: Int32Array.from(tokens), states: undefined, next });
   };
@@ -212,7 +226,11 @@ export async function countDraftsAlong(
   try {
     read(promptIds, answerIds[0]!);
     while (root < answerIds.length - 1) {
-      const drafted = (await session.draftChain?.(levels)) ?? requireChain(drafter);
+      const { tokens } = await session.propose({
+        ...{ root: answerIds[root]!, policy: { kind: 'chain', length: levels }, depthLimit: levels },
+        ...{ sampling: { temperature: 0 }, random },
+      });
+      const drafted = tokens.subarray(1);
       const ahead = answerIds.slice(root + 1, root + 1 + drafted.length);
       const wrong = ahead.findIndex((token, level) => token !== drafted[level]);
       const kept = wrong < 0 ? ahead.length : wrong;
@@ -226,9 +244,4 @@ export async function countDraftsAlong(
     session.close();
   }
   return { steps, accepted };
-}
-
-function requireChain(drafter: Drafter): never {
-  requireGraph(drafter);
-  throw new Error(`${drafter.name} drafts no chains.`);
 }

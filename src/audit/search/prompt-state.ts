@@ -3,7 +3,7 @@
  * candidates.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { prefill } from '../../decode/plain.js';
+import { prefill } from '../../decode/prompt-reading.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { attentionInputs } from '../../model/attention-inputs.js';
 import type { CausalModel } from '../../model/causal-model.js';

@@ -19,7 +19,7 @@ import {
 } from './candidates.js';
 import { projectGradient } from './projection.js';
 import { fillPasses, type FullPass, groupByBeginning, PassRows, roundCopies } from './pass-rows.js';
-import { answerInputs, countDraftsAlong, walkAnswer, walkWithLookup } from './held-answer.js';
+import { answerInputs, countDraftsAlong, walkAnswer, walkWithLookups } from './held-answer.js';
 import { type PromptState, extendState, passInputs, releaseState } from './prompt-state.js';
 import { type SearchModels, type SearchPrograms, declaredOf, runDeclared } from './search-programs.js';
 import type { AnswerScore, Scored, SuffixScorer } from './search-problem.js';
@@ -145,11 +145,13 @@ export class Scorer implements SuffixScorer {
     const table = Array.from({ length: draftLevels }, (_, level) =>
       rowOf(outputs, `accepted${level}`, index, length - 1 - level),
     );
-    const { lookup } = models.drafter;
+    const { lookups = [] } = models.drafter;
+    const { temperature } = this.programs.settings;
+    const promptIds = joinPrompt(prompt, suffixIds);
     const counts =
-      lookup === undefined
+      lookups.length === 0
         ? walkAnswer(table, length)
-        : walkWithLookup(table, lookup, joinPrompt(prompt, suffixIds), prompt.windowIds);
+        : walkWithLookups(table, lookups, promptIds, prompt.windowIds, temperature);
     return {
       degradation: floatsOf(outputs, 'degradation')[index]!,
       length: acceptedLengthOf(counts),

@@ -7,7 +7,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import { openTarget, type Target } from '../../decode/target.js';
 import { loadDrafter } from '../../draft/systems.js';
-import { levelsOf, resolvePolicy } from '../../draft/tree/grow-tree.js';
+import { levelsOf, resolvePolicy } from '../../draft/tree/policy.js';
 import type { ProcessHooks, ProcessWork, UnitPart } from '../../runs/unit.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import type { RecordedDevice } from '../../runtime/device-choice.js';

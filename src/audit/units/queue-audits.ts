@@ -4,8 +4,8 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { nameModel, readHubSettings } from '../../checkpoint/hub/hub-settings.js';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../../core/package-files.js';
-import { parseHybrid, withLookup } from '../../draft/ngram/ngram.js';
-import { findWeightless } from '../../draft/systems.js';
+import { joinSources, splitSource } from '../../draft/joined/sources.js';
+import { findWeightless, foldersOf } from '../../draft/systems.js';
 import { identifyModel } from '../../runs/identity.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
 import { deviceSchema, noteCrowding, requireRoom } from '../../runs/run-device.js';
@@ -85,7 +85,7 @@ const nameKind = (device: { readonly kind: string; readonly name?: string }): st
 
 function describeMissing({ name, sha256 }: NeededModel, { modelFolders }: QueueAuditOptions): Refusal {
   const [first] = modelFolders;
-  const own = parseHybrid(name)?.behind ?? name;
+  const own = foldersOf(name).join(', ') || name;
   const where = first === undefined ? 'this machine and name the folder with --models' : join(first, own);
   return {
     refusal: `this worker does not have the model ${name} with the identity ${sha256.slice(0, 16)}`,
@@ -94,28 +94,35 @@ function describeMissing({ name, sha256 }: NeededModel, { modelFolders }: QueueA
 }
 
 /**
- * The source of the model with this hash. A name such as `ngram:1,16+eagle3` carries the settings of the lookup, and its
- * hash covers them and the hash of the drafter behind it; so that drafter is found like any other. Folders of the right
- * name come first: identifying a model means reading all of it once.
+ * The source of the model with this hash. The hash of joined drafters covers those of all, so each choice of folders is
+ * tried. Folders of the right name come first: identifying a model means reading all of it once.
  */
 async function findModel(
   { name, sha256 }: NeededModel,
-  { modelFolders, cacheFolder }: QueueAuditOptions,
+  options: QueueAuditOptions,
 ): Promise<string | undefined> {
-  const hybrid = parseHybrid(name);
-  const own = hybrid?.behind ?? name;
+  const choices = splitSource(name).map((part) => listCandidates(part, options));
+  for (const parts of combine(choices)) {
+    const source = joinSources(parts);
+    const identity = await identifyModel(source, options.cacheFolder).catch(() => undefined);
+    if (identity?.sha256 === sha256) return source;
+  }
+  return undefined;
+}
+
+function listCandidates(own: string, { modelFolders }: QueueAuditOptions): readonly string[] {
+  if (findWeightless(own) !== undefined) return [own];
   const given = modelFolders.flatMap((folder) => [folder, ...listFolders(folder)]);
   const bundled = [bundledTarget, ...bundledDrafters.map(bundledDrafterFolder)];
   const isNamed = (folder: string): boolean => nameModel(folder) === own;
   const found = [...given, ...bundled, ...listSnapshots(own)].filter(isNamed);
-  const others = given.filter((folder) => !isNamed(folder));
-  const candidates = findWeightless(own) === undefined ? [...found, ...others] : [own];
-  for (const candidate of candidates) {
-    const source = hybrid === undefined ? candidate : withLookup(hybrid.lookup, candidate);
-    const identity = await identifyModel(source, cacheFolder).catch(() => undefined);
-    if (identity?.sha256 === sha256) return source;
-  }
-  return undefined;
+  return [...found, ...given.filter((folder) => !isNamed(folder))];
+}
+
+function* combine(choices: readonly (readonly string[])[]): Generator<readonly string[]> {
+  const [first, ...rest] = choices;
+  if (first === undefined) yield [];
+  else for (const choice of first) for (const others of combine(rest)) yield [choice, ...others];
 }
 
 function listFolders(folder: string): string[] {

@@ -22,7 +22,7 @@ import { countText, durationText, formatBytes } from '../../core/number-text.js'
 import { bundledDrafters } from '../../core/package-files.js';
 import { findDrafter } from '../../decode/find-drafter.js';
 import { countGpuBytes } from '../../decode/gpu-fit.js';
-import { parseHybrid } from '../../draft/ngram/ngram.js';
+import { splitSource } from '../../draft/joined/sources.js';
 import { findWeightless } from '../../draft/systems.js';
 import { deviceOf } from '../../runs/run-device.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
@@ -104,10 +104,14 @@ async function planDownloads(flags: AuditFlags, terminal: Terminal) {
   const files: { name: string; bytes: number }[] = [];
   const parameters: number[] = []; // as far as the sizes of files say
   for (const given of [flags.target, ...flags.drafter]) {
-    const id = hubModel(parseHybrid(given)?.behind ?? given);
-    const bytes = id === undefined ? 0 : await measureDownload(id, settings);
-    if (id !== undefined) files.push({ name: formatHubId(id), bytes });
-    parameters.push(bytes > 0 ? bytes / halfBytes : await countStored(given, flags, terminal));
+    let count = 0;
+    for (const part of splitSource(given)) {
+      const id = hubModel(part);
+      const bytes = id === undefined ? 0 : await measureDownload(id, settings);
+      if (id !== undefined) files.push({ name: formatHubId(id), bytes });
+      count += bytes > 0 ? bytes / halfBytes : await countStored(part, flags, terminal);
+    }
+    parameters.push(count);
   }
   const [target = 0, ...drafters] = parameters;
   const modelBytes = files.reduce((sum, { bytes }) => sum + bytes, 0);
@@ -132,7 +136,7 @@ async function countStored(given: string, flags: AuditFlags, terminal: Terminal)
   const find = createModelFinder({ ...flags, download: undefined }, terminal);
   try {
     const folder = await find(findDrafter(given));
-    const { tensors } = await openCheckpoint(parseHybrid(folder)?.behind ?? folder);
+    const { tensors } = await openCheckpoint(folder);
     const counts = [...tensors.values()].map(({ shape }) =>
       shape.reduce((product, size) => product * size, 1),
     );

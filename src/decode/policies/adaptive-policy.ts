@@ -11,7 +11,7 @@
  * At temperature 0 tokens never depend on the clock. Above it they do (not their distribution), so fixed policies are
  * the default there.
  */
-import type { DraftSession } from '../../draft/drafter.js';
+import { type DraftSession, noSuggestion } from '../../draft/drafter.js';
 import { type AutoChoice, type DrafterTraits, listChoices, longestLookup } from './auto-choices.js';
 import { DraftAcceptance, lowerMedian } from './draft-estimates.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
@@ -97,7 +97,7 @@ export class AdaptivePolicy implements PolicyChooser {
     this.choices = listChoices(drafter);
     this.plain = this.current = this.choices[0]!;
     this.lastTried.set(this.plain, -Infinity);
-    this.hasLookup = drafter.lookup !== undefined;
+    this.hasLookup = (drafter.lookups ?? []).length > 0;
   }
 
   get chainLengths(): readonly number[] {
@@ -114,9 +114,9 @@ export class AdaptivePolicy implements PolicyChooser {
     this.costsOfBatch().forgetPace(newShare);
   }
 
-  choose(session?: Pick<DraftSession, 'lookUp'>): Decision {
+  choose(session?: Pick<DraftSession, 'suggest'>): Decision {
     if (!this.hasLookup) return (this.decision ??= this.decide());
-    const { survival } = session?.lookUp?.(longestLookup) ?? { survival: [] };
+    const { survival } = session?.suggest(longestLookup) ?? noSuggestion;
     this.suggestions.learn(survival, longestLookup, (length) => this.acceptance.expect(length));
     const decision = (this.decision ??= this.decide());
     const { levels, kind } = decision.choice;
@@ -125,7 +125,7 @@ export class AdaptivePolicy implements PolicyChooser {
       (kind === 'chain' &&
         !decision.isTrial &&
         this.suggestions.isBetter(levels, this.acceptance.expect(levels)));
-    return { ...decision, source: isLookup ? 'lookup' : 'drafter' };
+    return { ...decision, source: isLookup ? 'lookup' : undefined };
   }
 
   learn(made: DraftChoice, outcome: StepOutcome): void {

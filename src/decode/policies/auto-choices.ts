@@ -1,6 +1,6 @@
 /** What `auto` chooses from: plain steps, lookups in the text, chains of several lengths, and a small tree. */
 import type { Drafter } from '../../draft/drafter.js';
-import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
+import type { ResolvedPolicy } from '../../draft/tree/policy.js';
 import type { StepKind } from './step-costs.js';
 
 export interface AutoChoice {
@@ -14,7 +14,7 @@ export interface AutoChoice {
 
 export type DrafterTraits = Pick<
   Drafter,
-  'maximumDepth' | 'vocabularySize' | 'isChainOnly' | 'parameterCount' | 'lookup'
+  'maximumDepth' | 'vocabularySize' | 'isChainOnly' | 'parameterCount' | 'lookups'
 >;
 
 const defaultLengths = [1, 2, 3, 4];
@@ -24,14 +24,14 @@ const smallTree = { kind: 'dynamic', total: 8, depth: 2, topK: 2 } as const;
 
 /** The plain step is the first. */
 export function listChoices(drafter: DrafterTraits): readonly AutoChoice[] {
-  const { maximumDepth, vocabularySize, isChainOnly = false, parameterCount, lookup } = drafter;
+  const { maximumDepth, vocabularySize, isChainOnly = false, parameterCount, lookups: own = [] } = drafter;
   const isWeightless = parameterCount === 0;
   const chainOf = (kind: 'lookup' | 'chain', levels: number): AutoChoice => ({
     ...{ policy: { kind: 'chain', length: levels }, kind, levels, rows: levels + 1 },
     step: isWeightless || kind === 'lookup' ? 'read' : 'chain',
   });
   const plain: AutoChoice = { policy: undefined, kind: 'plain', levels: 0, rows: 1, step: 'read' };
-  const lookups = lookup === undefined ? [] : weightlessLengths.map((levels) => chainOf('lookup', levels));
+  const lookups = own.length > 0 ? weightlessLengths.map((levels) => chainOf('lookup', levels)) : [];
   const chains = (isWeightless ? weightlessLengths : defaultLengths)
     .filter((levels) => levels <= maximumDepth)
     .map((levels) => chainOf('chain', levels));

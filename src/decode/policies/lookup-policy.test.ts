@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
+import { ngram } from '../../draft/ngram/ngram.js';
+import type { CausalModel } from '../../model/causal-model.js';
 import { AdaptivePolicy } from './adaptive-policy.js';
 
 const hybrid = {
   ...{ maximumDepth: Infinity, vocabularySize: 100, parameterCount: 1000 },
-  lookup: { min: 1, max: 16 },
+  lookups: [ngram.create('ngram:1,16', { configuration: { vocabularySize: 100 } } as CausalModel)],
 };
 
 interface World {
@@ -27,7 +29,7 @@ function decode({ lanes = 1, drafted, found, levelMs = 0.1 }: World, steps: numb
     const choices = rates.map((rate) => {
       const survival = rate === 0 ? [] : Array.from({ length: 8 }, (_, level) => rate ** (level + 1));
       return policy.choose({
-        lookUp: (length) => ({
+        suggest: (length) => ({
           tokens: survival.slice(0, length).map(() => 1),
           survival: survival.slice(0, length),
         }),
@@ -42,7 +44,7 @@ function decode({ lanes = 1, drafted, found, levelMs = 0.1 }: World, steps: numb
       return { proposed: chosen?.kind === 'dynamic' ? chosen.total - 1 : depth, accepted, depth };
     });
     const rows = 1 + Math.max(...outcomes.map(({ proposed }) => proposed));
-    const levels = choices.map(({ source }, lane) => (source === 'drafter' ? outcomes[lane]!.depth : 0));
+    const levels = choices.map(({ source }, lane) => (source === 'lookup' ? 0 : outcomes[lane]!.depth));
     const draftMs = Math.max(...levels) === 0 ? 0 : 0.2 + levelMs * Math.max(...levels);
     const stepMs = 1 + 0.05 * lanes * (rows - 1) + draftMs;
     spentMs += stepMs;
@@ -54,7 +56,7 @@ function decode({ lanes = 1, drafted, found, levelMs = 0.1 }: World, steps: numb
     drafts.push(
       choices.map(({ source }, lane) => {
         const { depth } = outcomes[lane]!;
-        return depth === 0 ? 'plain' : `${source}:${depth}`;
+        return depth === 0 ? 'plain' : `${source ?? 'drafter'}:${depth}`;
       }),
     );
   }

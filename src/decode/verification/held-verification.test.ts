@@ -4,7 +4,7 @@ import { chainTree, createTree } from '../../draft/tree/token-tree.js';
 import { followDrawn, followTokens } from './verifier.js';
 import { hostChances } from './node-chances.js';
 import { acceptanceProbability } from '../../../test/support/decode/acceptance-probability.js';
-import { verifySampled } from './verification.js';
+import { verifyRejection } from './verification.js';
 
 describe('following given tokens', () => {
   it('accepts a chain up to the first token that is another', () => {
@@ -20,7 +20,6 @@ describe('following given tokens', () => {
     const tree = createTree({
       tokens: Int32Array.of(9, 1, 2, 3, 4, 3),
       parents: Int32Array.of(-1, 0, 0, 1, 2, 2),
-      origin: 'deterministic',
     });
     expect(followTokens(tree, [2, 3])).toEqual([2, 5]);
     expect(followTokens(tree, [1, 3])).toEqual([1, 3]);
@@ -35,8 +34,7 @@ describe('following an answer that was drawn', () => {
     createTree({
       tokens: Int32Array.of(9, token),
       parents: Int32Array.of(-1, 0),
-      origin: 'sampled',
-      draftDistributions: [draft],
+      laws: [draft],
     });
 
   it('accepts as often as speculative sampling accepts the token, given that it comes out', () => {
@@ -47,7 +45,7 @@ describe('following an answer that was drawn', () => {
       let through = 0;
       for (let draw = 0; draw < draws; draw++) {
         const tree = along(drawFrom(draft, random));
-        const { path, nextToken } = verifySampled(
+        const { path, nextToken } = verifyRejection(
           tree,
           hostChances(tree, () => target),
           random,
@@ -59,7 +57,7 @@ describe('following an answer that was drawn', () => {
       }
       let accepted = 0;
       for (let draw = 0; draw < draws; draw++)
-        accepted += followDrawn(along(token), () => target, random).length;
+        accepted += followDrawn(along(token), [token], () => target, random).length;
       expect(Math.abs(accepted / draws - through / came)).toBeLessThan(0.015);
     }
   });
@@ -68,8 +66,10 @@ describe('following an answer that was drawn', () => {
     const random = createRandom(4, 'mean');
     const draws = 40_000;
     let accepted = 0;
-    for (let draw = 0; draw < draws; draw++)
-      accepted += followDrawn(along(drawFrom(target, random)), () => target, random).length;
+    for (let draw = 0; draw < draws; draw++) {
+      const token = drawFrom(target, random);
+      accepted += followDrawn(along(token), [token], () => target, random).length;
+    }
     expect(Math.abs(accepted / draws - acceptanceProbability(target, draft))).toBeLessThan(0.01);
   });
 });

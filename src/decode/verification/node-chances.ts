@@ -1,22 +1,21 @@
 /**
- * What is left of the target's and the drafter's distributions at a node while its children are judged. The rules in
- * verification.ts need only this, so rows may be on the host or on a device that has judged all nodes at once.
+ * What is left of the target's distribution at a node while its children are tried. The rules in verification.ts need
+ * only this, so rows may be on the host or on a device that has judged all nodes at once.
  */
 import { drawFrom, type Random } from '../../core/random.js';
 import { sum } from '../../core/vector.js';
-import type { TokenTree } from '../../draft/tree/token-tree.js';
+import type { HostLaws, TokenTree, Trial } from '../../draft/tree/token-tree.js';
 import { minResidualMass, type JudgedNodes, type NodesToJudge } from '../../model/lanes/token-draws.js';
 
-/** Children are judged in order, each once. */
+/** Trials come in order, each once. */
 export interface NodeChances {
-  targetProbability(token: number): number;
-  draftProbability(token: number): number;
   /**
-   * Replaces the target's by norm(max(0, p - q / draftMass)); returns the drafter's mass of untried tokens.
+   * Accepts with probability min(1, p / q), where q is the trial's law without the tokens tried before, renormalized; a
+   * rejection replaces p by norm(max(0, p - q)). A certain token has q = 1: it leaves p without it.
    */
-  subtractDraft(token: number, draftMass: number): number;
-  strike(token: number): void;
-  draw(random: Random): number;
+  accepts(trial: Trial, random: Random): boolean;
+  /** The next token, from what is left. */
+  draw(uniform: number): number;
 }
 
 export type ChancesOf = (node: number) => NodeChances;
@@ -24,54 +23,64 @@ export type ChancesOf = (node: number) => NodeChances;
 /** [node] -> [vocabulary], of the token after the node. */
 export type TargetDistribution = (node: number) => Float32Array;
 
+type HostTree = Pick<TokenTree<HostLaws>, 'tokens' | 'laws'>;
+
 /** Distributions on the host; never written. */
 export const hostChances =
-  ({ draftDistributions }: TokenTree, targetDistribution: TargetDistribution): ChancesOf =>
+  (tree: HostTree, targetDistribution: TargetDistribution): ChancesOf =>
   (node) =>
-    new HostChances(targetDistribution(node), draftDistributions[node]);
+    new HostChances(tree, targetDistribution(node));
 
 class HostChances implements NodeChances {
   private left: Float32Array;
   private residual: Float32Array | undefined;
-  private untriedMass: number | undefined;
-  private readonly struck: number[] = [];
+  /** [law] Mass of the tokens that were not tried. */
+  private readonly untried = new Map<number, number>();
 
   constructor(
+    private readonly tree: HostTree,
     private readonly whole: Float32Array, // [vocabulary]
-    private readonly draft: Float32Array | undefined, // [vocabulary]
   ) {
     this.left = whole;
   }
 
-  targetProbability(token: number): number {
-    return this.left[token]!;
-  }
-
-  draftProbability(token: number): number {
-    return this.draft![token]!;
-  }
-
-  subtractDraft(token: number, draftMass: number): number {
-    const draft = this.draft!;
-    this.residual ??= new Float32Array(this.whole.length);
-    // A rejected token has p < q, so its residual is already 0.
+  accepts({ node, law }: Trial, random: Random): boolean {
+    const token = this.tree.tokens[node]!;
+    if (law === undefined) {
+      if (random.next() < this.left[token]!) return true;
+      this.left = subtractToken(this.left, token, (this.residual ??= this.newResidual())) ?? this.whole;
+      return false;
+    }
+    const draft = this.tree.laws[law]!;
+    const draftProbability = draft[token]!;
+    const draftMass = Math.max(this.untried.get(law) ?? 1, draftProbability);
+    if (random.next() * draftProbability < this.left[token]! * draftMass) return true;
+    // A rejected token has p < q, so its residual is 0.
+    this.residual ??= this.newResidual();
     this.left = subtractDistribution(this.left, draft, draftMass, this.residual) ?? this.whole;
     // Summed, not assumed to be 1: after a likely sibling, the rest is as small as the rounding error.
-    return (this.untriedMass = (this.untriedMass ?? sum(draft)) - draft[token]!);
+    this.untried.set(law, (this.untried.get(law) ?? sum(draft)) - draftProbability);
+    return false;
   }
 
-  strike(token: number): void {
-    this.struck.push(token);
+  draw(uniform: number): number {
+    return drawFrom(this.left, { next: () => uniform }, sum(this.left));
   }
 
-  draw(random: Random): number {
-    const { left, struck } = this;
-    if (struck.length === 0) return drawFrom(left, random);
-    const rest = left.slice();
-    for (const token of struck) rest[token] = 0;
-    const restMass = sum(rest);
-    return restMass > minResidualMass ? drawFrom(rest, random, restMass) : drawFrom(left, random);
+  private newResidual(): Float32Array {
+    return new Float32Array(this.whole.length);
   }
+}
+
+/** The distribution without a token, renormalized into `out`; undefined if only rounding noise is left. */
+function subtractToken(
+  distribution: Float32Array, // [vocabulary]
+  token: number,
+  out: Float32Array, // [vocabulary]
+): Float32Array | undefined {
+  out.set(distribution);
+  out[token] = 0;
+  return renormalize(out, sum(out));
 }
 
 /**
@@ -93,43 +102,39 @@ export function subtractDistribution(
     out[token] = kept;
     mass += kept;
   }
-  if (!(mass > minResidualMass)) return undefined;
-  const scale = 1 / mass;
-  for (let token = 0; token < length; token++) out[token]! *= scale;
-  return out;
+  return renormalize(out, mass);
 }
 
-/** Questions for the device. The random numbers are those that the rules will use; the stream is restored. */
-export function askAbout(tree: TokenTree, random: Random): Omit<NodesToJudge, 'drafted'> {
-  const { tokens, parents, origin } = tree;
-  const children = Array.from(tokens, (): number[] => []);
-  const tried = new Int32Array(tokens.length); // [node] children that were judged before it was reached
-  for (let node = 1; node < tokens.length; node++) {
-    const siblings = children[parents[node]!]!;
-    siblings.push(tokens[node]!);
-    tried[node] = tried[parents[node]!]! + siblings.length;
-  }
-  const places = children.map(({ length }, node) => tried[node]! + length);
-  const state = random.state();
-  const upcoming = Array.from({ length: 1 + Math.max(...places) }, () => random.next());
-  random.restore(state);
-  return { origin, children, uniforms: places.map((place) => upcoming[place]!) };
+function renormalize(weights: Float32Array, mass: number): Float32Array | undefined {
+  if (!(mass > minResidualMass)) return undefined;
+  const scale = 1 / mass;
+  for (let token = 0; token < weights.length; token++) weights[token]! *= scale;
+  return weights;
+}
+
+/** Questions for the device; undefined if trials of a node have several laws, which it can't judge. */
+export function askAbout(
+  { tokens, trials }: TokenTree,
+  uniform: number,
+): Omit<NodesToJudge, 'drafted'> | undefined {
+  const hasOneLaw = (own: readonly Trial[]): boolean =>
+    new Set(own.flatMap(({ law }) => law ?? [])).size <= 1;
+  if (!trials.every(hasOneLaw)) return undefined;
+  const trialsOf = trials.map((own) =>
+    own.map(({ node, law }) => ({ token: tokens[node]!, isCertain: law === undefined })),
+  );
+  return { trials: trialsOf, uniform };
 }
 
 export const judgedChances =
-  (judged: JudgedNodes): ChancesOf =>
+  ({ most, trials, drawn }: JudgedNodes): ChancesOf =>
   (node) => {
-    let place = node * judged.most;
+    let place = node * most;
     return {
-      targetProbability: () => judged.targetProbabilities[place]!,
-      draftProbability: () => judged.draftProbabilities[place]!,
-      subtractDraft: () => judged.untriedMasses[place++]!,
-      strike: () => {
-        place += 1;
+      accepts(_, random) {
+        const { targetProbability, draftProbability, draftMass } = trials(place++);
+        return random.next() * draftProbability < targetProbability * draftMass;
       },
-      draw(random) {
-        random.next(); // the number by which it was drawn
-        return judged.drawn[node]!;
-      },
+      draw: () => drawn[node]!,
     };
   };

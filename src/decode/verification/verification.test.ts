@@ -6,14 +6,7 @@ import { acceptanceProbability } from '../../../test/support/decode/acceptance-p
 import { childrenOf } from '../../../test/support/token-trees.js';
 import { chainTree, createTree } from '../../draft/tree/token-tree.js';
 import { hostChances, subtractDistribution } from './node-chances.js';
-import {
-  verificationRules,
-  verifyDeterministic,
-  verifyGreedy,
-  verifyRejection,
-  verifySampled,
-  verifyTypical,
-} from './verification.js';
+import { verificationRules, verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
 const VOCABULARY = 6;
 
@@ -48,12 +41,11 @@ const treeArbitrary = fc
         parents.push(node);
       }
     });
-    const parts = {
+    return createTree({
       tokens: Int32Array.from(tokens),
       parents: Int32Array.from(parents),
-      draftDistributions: distributions,
-    };
-    return createTree({ ...parts, origin: origin });
+      laws: origin === 'sampled' ? distributions : undefined,
+    });
   });
 
 describe('the identities of speculative sampling', () => {
@@ -110,7 +102,6 @@ describe('verifyGreedy', () => {
   const tree = createTree({
     tokens: Int32Array.of(9, 5, 3, 1, 2, 0),
     parents: Int32Array.of(-1, 0, 0, 2, 2, 4),
-    origin: 'deterministic',
   });
 
   it.each([
@@ -169,7 +160,6 @@ describe('every rule', () => {
         const targetDistribution = (node: number) => oneHot(tokens[node]!);
         const chances = hostChances(tree, targetDistribution);
         expect(verifyRejection(tree, chances, createRandom('certain'))).toEqual(expected);
-        expect(verifyDeterministic(tree, chances, createRandom('certain'))).toEqual(expected);
         expect(verifyTypical(tree, targetDistribution)).toEqual(expected);
       }),
       { numRuns: 300 },
@@ -188,7 +178,7 @@ describe('edges of the numbers', () => {
     for (let seed = 0; seed < 200; seed++) {
       const tree = chainTree(0, [seed % 3, (seed + 1) % 3], [distribution, distribution]);
       expect(
-        verifySampled(
+        verifyRejection(
           tree,
           hostChances(tree, () => distribution),
           createRandom(seed),
@@ -201,7 +191,7 @@ describe('edges of the numbers', () => {
     const tree = chainTree(0, [0], [Float32Array.of(0.8, 0.2)]);
     const chances = hostChances(tree, () => Float32Array.of(0.2, 0.8)); // the residual holds token 1 only
     for (let seed = 0; seed < 100; seed++) {
-      const { path, nextToken } = verifySampled(tree, chances, createRandom(seed));
+      const { path, nextToken } = verifyRejection(tree, chances, createRandom(seed));
       if (path.length === 0) expect(nextToken).toBe(1);
     }
   });
@@ -212,7 +202,7 @@ describe('edges of the numbers', () => {
     const draft = Float32Array.of(0.2500001, 0.7500001);
     const nearlyOne = { ...createRandom(0), next: () => 1 - 2 ** -53 };
     const tree = chainTree(0, [0], [draft]);
-    const { path, nextToken } = verifySampled(
+    const { path, nextToken } = verifyRejection(
       tree,
       hostChances(tree, () => target),
       nearlyOne,
@@ -225,11 +215,10 @@ describe('edges of the numbers', () => {
     const tree = createTree({
       tokens: Int32Array.of(2, 0, 2, 1),
       parents: Int32Array.of(-1, 0, 0, 0),
-      origin: 'deterministic',
     });
     for (let seed = 0; seed < 200; seed++) {
       expect([1, 3]).toContain(
-        verifyDeterministic(
+        verifyRejection(
           tree,
           hostChances(tree, () => target),
           createRandom(seed),
@@ -245,13 +234,12 @@ describe('edges of the numbers', () => {
     const tree = createTree({
       tokens: Int32Array.of(0, 0, 1),
       parents: Int32Array.of(-1, 0, 0),
-      origin: 'sampled',
-      draftDistributions: [draft],
+      laws: [draft],
     });
     const random = createRandom('tiny');
     let accepted = 0;
     for (let draw = 0; draw < 10_000; draw++)
-      accepted += verifySampled(
+      accepted += verifyRejection(
         tree,
         hostChances(tree, () => target),
         random,
@@ -276,7 +264,6 @@ describe('verifyTypical', () => {
     const tree = createTree({
       tokens: Int32Array.of(0, 0, 1, 1, 0),
       parents: Int32Array.of(-1, 0, 0, 1, 2),
-      origin: 'deterministic',
     });
     // Root: 0.6 / 0.4; after token 0: 0.5 / 0.5; after token 1: 0.9 / 0.1. Paths 0,1: 0.30 and 1,0: 0.36.
     const distributions = [Float32Array.of(0.6, 0.4), Float32Array.of(0.5, 0.5), Float32Array.of(0.9, 0.1)];

@@ -6,7 +6,7 @@
  */
 import { drawFrom, type Random } from '../../core/random.js';
 import { argmax, sum } from '../../core/vector.js';
-import { pathTo, type TokenTree } from '../../draft/tree/token-tree.js';
+import { type HostLaws, pathTo, type TokenTree } from '../../draft/tree/token-tree.js';
 import { minResidualMass } from '../../model/lanes/token-draws.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { ChancesOf, TargetDistribution } from './node-chances.js';
@@ -55,65 +55,26 @@ export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node]
   return { path, nextToken: targetArgmax[node]! };
 }
 
-export function verifyRejection(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
-  return tree.origin === 'sampled'
-    ? verifySampled(tree, chancesOf, random)
-    : verifyDeterministic(tree, chancesOf, random);
-}
-
 /**
- * Siblings drawn without replacement (EAGLE, arXiv 2401.15077; a chain is Leviathan et al., arXiv 2211.17192).
- * Sibling x is accepted with probability min(1, p(x) / q(x)), where q is the draft distribution without the siblings already
- * tried, renormalised; a rejection replaces p by norm(max(0, p - q)). What is left of p at the end gives the token.
+ * Rejection sampling (a chain is Leviathan et al., arXiv 2211.17192; siblings drawn without replacement are EAGLE's,
+ * arXiv 2401.15077; certain tokens EAGLE-2's, arXiv 2406.16858). Each trial of a node is accepted or changes what is left
+ * of the target's distribution there (node-chances.ts); what is left after the last one gives the next token.
+ * @param uniform draws the next token; there is one draw, at whichever node
  */
-export function verifySampled(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
-  const { tokens, parents } = tree;
+export function verifyRejection(
+  { trials }: Pick<TokenTree, 'trials'>,
+  chancesOf: ChancesOf,
+  random: Random,
+  uniform = random.next(),
+): Verification {
   const path: number[] = [];
-  let node = 0;
-  let chances = chancesOf(node);
-  let untriedMass = 1; // of the draft distribution at this node
-  for (let child = 1; child < tokens.length; child++) {
-    if (parents[child] !== node) continue;
-    const token = tokens[child]!;
-    const draftProbability = chances.draftProbability(token);
-    const draftMass = Math.max(untriedMass, draftProbability);
-    if (random.next() * draftProbability < chances.targetProbability(token) * draftMass) {
-      path.push(child);
-      node = child;
-      chances = chancesOf(node);
-      untriedMass = 1;
-    } else {
-      untriedMass = chances.subtractDraft(token, draftMass);
-    }
+  for (;;) {
+    const node = path.at(-1) ?? 0;
+    const chances = chancesOf(node);
+    const accepted = trials[node]!.find((trial) => chances.accepts(trial, random));
+    if (accepted === undefined) return { path, nextToken: chances.draw(uniform) };
+    path.push(accepted.node);
   }
-  return { path, nextToken: chances.draw(random) };
-}
-
-/**
- * Siblings that are the drafter's most likely tokens (EAGLE-2, arXiv 2406.16858). The draft distribution of a token that is
- * certain to be proposed is 1 there: accept x with probability p(x), otherwise strike x from p and renormalise.
- */
-export function verifyDeterministic(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
-  const { tokens, parents } = tree;
-  const path: number[] = [];
-  let node = 0;
-  let chances = chancesOf(node);
-  let remainingMass = 1;
-  for (let child = 1; child < tokens.length; child++) {
-    if (parents[child] !== node) continue;
-    const token = tokens[child]!;
-    const targetProbability = chances.targetProbability(token);
-    if (random.next() * remainingMass < targetProbability) {
-      path.push(child);
-      node = child;
-      chances = chancesOf(node);
-      remainingMass = 1;
-    } else {
-      chances.strike(token);
-      remainingMass = Math.max(0, remainingMass - targetProbability);
-    }
-  }
-  return { path, nextToken: chances.draw(random) };
 }
 
 /**
@@ -126,7 +87,7 @@ export function verifyDeterministic(tree: TokenTree, chancesOf: ChancesOf, rando
  * it, and the whole chain with w_n. The longest prefix that passes is kept, and the next token is drawn from that residual.
  */
 export function verifyBlock(
-  { tokens, draftDistributions }: TokenTree, // a chain: node i is the i-th token
+  { tokens, laws }: TokenTree<HostLaws>, // a drawn chain: node i is the i-th token
   targetDistribution: TargetDistribution,
   random: Random,
 ): Verification {
@@ -138,10 +99,10 @@ export function verifyBlock(
   for (let node = 0; node <= last; node++) {
     if (node > 0) {
       const token = tokens[node]!;
-      weight = Math.min(1, (weight * target[token]!) / draftDistributions[node - 1]![token]!);
+      weight = Math.min(1, (weight * target[token]!) / laws[node - 1]![token]!);
       target = targetDistribution(node);
     }
-    const draft = draftDistributions[node];
+    const draft = laws[node];
     const excessOf = (probability: number, token: number): number =>
       Math.max(0, weight * probability - draft![token]!);
     const residual = node < last ? target.map(excessOf) : target;

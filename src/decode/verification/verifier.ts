@@ -2,10 +2,12 @@
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
-import type { TokenTree } from '../../draft/tree/token-tree.js';
+import { splitRows } from '../../core/vector.js';
+import { type HostLaws, isDrawn, isOnDevice, type TokenTree } from '../../draft/tree/token-tree.js';
 import type { ForwardResult } from '../../model/forward.js';
-import type { LogitsOnDevice } from '../plain.js';
-import { askAbout, hostChances, judgedChances, type TargetDistribution } from './node-chances.js';
+import type { LogitsOnDevice } from './logits-location.js';
+import type { TargetDistribution } from './node-chances.js';
+import { askAbout, hostChances, judgedChances } from './node-chances.js';
 import type { Verification, VerificationRule } from './verification.js';
 import { verifyBlock, verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
@@ -21,30 +23,42 @@ export function followTokens({ tokens, parents }: TokenTree, answer: readonly nu
 }
 
 /**
- * For a chain drafted along the answer. Given that a token comes out, it came from an accepted draft with probability
- * min(p, q) / p = min(1, q / p). Over answers drawn from the target, this gives the accepted lengths of free
- * decoding.
+ * For drafts along the answer. Given that a token comes out, it came from an accepted draft with probability
+ * min(p, q) / p = min(1, q / p), where p is what the trials before it leave; a certain draft has q = 1. Over answers drawn
+ * from the target, this gives the accepted lengths of free decoding.
  */
 export function followDrawn(
-  { tokens, draftDistributions }: TokenTree,
+  { tokens, trials, laws }: TokenTree<HostLaws>,
+  answer: readonly number[],
   targetDistribution: TargetDistribution,
   random: Random,
 ): number[] {
   const path: number[] = [];
-  for (let node = 1; node < tokens.length; node++) {
-    const token = tokens[node]!;
-    const targetProbability = targetDistribution(node - 1)[token]!;
-    const draftProbability = draftDistributions[node - 1]![token]!;
-    if (random.next() * targetProbability >= draftProbability) break;
-    path.push(node);
+  for (;;) {
+    const node = path.at(-1) ?? 0;
+    const next = answer[path.length];
+    let leftMass = 1;
+    const accepted = trials[node]!.find((trial) => {
+      const token = tokens[trial.node]!;
+      const isNext = token === next;
+      if (trial.law === undefined && isNext) return true;
+      const targetProbability = targetDistribution(node)[token]!;
+      if (trial.law !== undefined)
+        return isNext && random.next() * targetProbability < laws[trial.law]![token]! * leftMass;
+      leftMass = Math.max(0, leftMass - targetProbability);
+      return false;
+    });
+    if (accepted === undefined) return path;
+    path.push(accepted.node);
   }
-  return path;
 }
+
+type JudgedOutputs = Pick<ForwardResult, 'argmax' | 'logits' | 'scores'>;
 
 export interface Verifier {
   readonly want: 'argmax' | 'logits' | 'scores';
   /** `emitted`: tokens of the answer so far, including the tree's root. */
-  judge(tree: TokenTree, result: ForwardResult, emitted: number): Verification | Promise<Verification>;
+  judge(tree: TokenTree, result: JudgedOutputs, emitted: number): Verification | Promise<Verification>;
 }
 
 export function createVerifier(
@@ -56,43 +70,44 @@ export function createVerifier(
   checkRule(rule, sampling);
   if (held !== undefined) return createHeldVerifier(held, sampling, random);
   if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
-  if (rule === 'rejection' && onDevice !== undefined) {
-    return {
-      want: 'scores',
-      async judge(tree, { scores }) {
-        const drafted = tree.origin === 'sampled' ? onDevice.draftedRows(tree) : undefined;
-        const asked = { ...askAbout(tree, random), drafted };
-        const judged = await onDevice.draws.judge(scores!, sampling, asked, onDevice.scheduler);
-        drafted?.free();
-        return verifyRejection(tree, judgedChances(judged), random);
-      },
-    };
-  }
+  const judgeOnHost = async (
+    tree: TokenTree,
+    logits: Float32Array,
+    uniform?: number,
+  ): Promise<Verification> => {
+    const distributions = distributionsOf(tree, logits, sampling);
+    if (rule === 'typical') return verifyTypical(tree, distributions);
+    const onHost = await bringToHost(tree);
+    // Siblings and drafts that were not drawn have no block form: rejection is the best there is.
+    const isChain = tree.parents.every((parent, node) => parent === node - 1);
+    return rule === 'block' && isDrawn(tree) && isChain
+      ? verifyBlock(onHost, distributions, random)
+      : verifyRejection(tree, hostChances(onHost, distributions), random, uniform);
+  };
+  if (rule !== 'rejection' || onDevice === undefined)
+    return { want: 'logits', judge: (tree, { logits }) => judgeOnHost(tree, logits!) };
   return {
-    want: 'logits',
-    async judge(tree, { logits }) {
-      const distributions = distributionsOf(tree, logits!, sampling);
-      if (rule === 'typical') return verifyTypical(tree, distributions);
-      const onHost = await bringToHost(tree);
-      // Siblings and drafts that were not drawn have no block form: rejection is the best there is.
-      const isChain = tree.parents.every((parent, node) => parent === node - 1);
-      return rule === 'block' && onHost.origin === 'sampled' && isChain
-        ? verifyBlock(onHost, distributions, random)
-        : verifyRejection(onHost, hostChances(onHost, distributions), random);
+    want: 'scores',
+    async judge(tree, { scores }) {
+      const uniform = random.next();
+      const asked = askAbout(tree, uniform);
+      if (asked === undefined) return judgeOnHost(tree, await onDevice.bringToHost(scores!), uniform);
+      const drafted = isDrawn(tree) ? onDevice.lawsByNode(tree) : undefined;
+      const judged = await onDevice.draws.judge(scores!, sampling, { ...asked, drafted }, onDevice.scheduler);
+      drafted?.free();
+      return verifyRejection(tree, judgedChances(judged), random, uniform);
     },
   };
 }
 
-/** The tree with the distributions that its tokens were drawn from, which a runtime may have kept. */
-async function bringToHost(tree: TokenTree): Promise<TokenTree> {
-  const { keptDistributions } = tree;
-  if (keptDistributions === undefined) return tree;
-  const [rows, { width, rowCount }] = [await keptDistributions.read(), keptDistributions];
-  keptDistributions.free();
-  const draftDistributions = Array.from({ length: rowCount }, (_, row) =>
-    rows.subarray(row * width, (row + 1) * width),
-  );
-  return { ...tree, draftDistributions, keptDistributions: undefined };
+/** The tree with the laws of its tokens, which a runtime may have kept. */
+async function bringToHost(tree: TokenTree): Promise<TokenTree<HostLaws>> {
+  const { laws } = tree;
+  if (!isOnDevice(laws)) return { ...tree, laws };
+  const rows = await laws.read();
+  const { width } = laws;
+  laws.free();
+  return { ...tree, laws: splitRows(rows, width) };
 }
 
 /** Judges drafts along a given answer, so that two prompts can be compared along the same answer. */
@@ -101,11 +116,11 @@ function createHeldVerifier(answer: readonly number[], sampling: SamplingOptions
   return {
     want: isGreedy ? 'argmax' : 'logits',
     judge(tree, { logits }, emitted) {
-      // A deterministic draft is accepted if it is the answer's token: min(1, q / p) with q = 1.
+      const left = answer.slice(emitted);
       const path =
-        isGreedy || tree.origin === 'deterministic'
-          ? followTokens(tree, answer.slice(emitted))
-          : followDrawn(tree, distributionsOf(tree, logits!, sampling), random);
+        isGreedy || isOnDevice(tree.laws)
+          ? followTokens(tree, left)
+          : followDrawn({ ...tree, laws: tree.laws }, left, distributionsOf(tree, logits!, sampling), random);
       return { path, nextToken: answer[emitted + path.length] ?? answer.at(-1)! };
     },
   };

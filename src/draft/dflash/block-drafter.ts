@@ -13,7 +13,7 @@ import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.j
 import { bufferOf, int32, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { Drafter, DraftSession, SiblingDrawer } from '../drafter.js';
+import { type Drafter, type DraftSession, noSuggestion } from '../drafter.js';
 import type { Chains, TokenChooser } from '../programs/chain-program.js';
 import { chainInputs, chainOutputs, createChains } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
@@ -21,6 +21,7 @@ import type { Vocabularies } from '../programs/scores.js';
 import { readScores, scoreAtOnce, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { NodeRows } from '../programs/states.js';
+import { draftByLevels, type Expand, type SiblingDrawer } from '../tree/grow-tree.js';
 import type { MarkovHead } from './markov-head.js';
 import {
   draftBlocks,
@@ -163,6 +164,10 @@ function startSession(
       return end < 0 ? logits.length : end;
     },
   };
+  const { chain } = programs.chains.start(
+    (program, names, _, { drawn } = {}) => run(program, names, drawn),
+    cutsChains(head) ? cut : undefined,
+  );
   return {
     get room() {
       const length = Math.max(1, memory.length);
@@ -175,12 +180,8 @@ function startSession(
     async catchUp() {
       await memory.catchUp(await programs.reader());
     },
-    expand: scores.expand,
-    siblings,
-    ...programs.chains.start(
-      (program, names, _, { drawn } = {}) => run(program, names, drawn),
-      cutsChains(head) ? cut : undefined,
-    ),
+    ...draftByLevels({ expand: scores.expand, siblings, chain }),
+    suggest: () => noSuggestion,
     close() {
       scores.free();
       memory.close();
@@ -203,7 +204,7 @@ function scoreSteps(
     features?.free();
     states.clear();
   };
-  const expand = async (...[draft, nodes, want]: Parameters<DraftSession['expand']>) => {
+  const expand: Expand = async (draft, nodes, want) => {
     const depth = draft.depths[nodes[0]!]!;
     if (depth === 0) {
       free();

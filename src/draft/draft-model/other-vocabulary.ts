@@ -6,8 +6,13 @@
  * - otherwise: it drafts from the tokens that both vocabularies have, with its probabilities renormalized over them (TLI,
  *   arXiv 2502.05202). These are the probabilities that the draft was drawn from, which is what verification needs.
  */
-import type { Drafter, DraftSession, VerifiedTokens } from '../drafter.js';
-import { type DraftScores, rankRow } from '../programs/scores.js';
+import type { Drafter, DraftSession, Suggestion, VerifiedTokens } from '../drafter.js';
+import { noSuggestion } from '../drafter.js';
+import type { AttentionDrafter, AttentionSession } from '../programs/attention-drafter.js';
+import { type Ask, type Expand, growTree } from '../tree/grow-tree.js';
+import { chainTree, type TokenTree } from '../tree/token-tree.js';
+import { rankRow } from '../programs/scores.js';
+import { type DraftScores } from '../tree/draft-scores.js';
 import { DraftText, encodeDraft } from './draft-text.js';
 import type { SharedTokens, VocabularyPair } from './vocabulary-match.js';
 
@@ -17,7 +22,7 @@ export interface OtherVocabulary extends VocabularyPair {
 }
 
 /** `inner`: the draft model with its own vocabulary. */
-export function translateDrafter(inner: Drafter, vocabulary: OtherVocabulary): Drafter {
+export function translateDrafter(inner: AttentionDrafter, vocabulary: OtherVocabulary): Drafter {
   const { system, name, parameterCount } = inner;
   return {
     ...{ system, name: `${name} (another vocabulary)`, parameterCount },
@@ -42,7 +47,7 @@ class TranslatedSession implements DraftSession {
   private read: readonly number[] = [];
 
   constructor(
-    private readonly inner: DraftSession,
+    private readonly inner: AttentionSession,
     private readonly vocabulary: OtherVocabulary,
   ) {
     const { target, draft, start } = vocabulary;
@@ -62,14 +67,32 @@ class TranslatedSession implements DraftSession {
 
   async catchUp(): Promise<void> {
     await this.readText();
-    if (this.room > 0) await this.inner.catchUp?.();
+    if (this.room > 0) await this.inner.catchUp();
   }
 
-  async draftChain(length: number): Promise<readonly number[]> {
+  propose(ask: Ask): Promise<TokenTree> {
+    const { root, sampling, depthLimit } = ask;
+    return growTree(
+      {
+        expand: (...given) => this.expand(...given),
+        chain: (_, length) =>
+          sampling.temperature > 0
+            ? undefined
+            : this.draftChain(length).then((tokens) => chainTree(root, tokens.slice(0, depthLimit))),
+      },
+      ask,
+    );
+  }
+
+  suggest(): Suggestion {
+    return noSuggestion;
+  }
+
+  private async draftChain(length: number): Promise<readonly number[]> {
     const { target, draft, shared } = this.vocabulary;
     const missing = await this.readText();
     if (this.room < 1) return [];
-    const chain = (await this.inner.draftChain!(ownLength(length))).slice(0, this.room);
+    const chain = (await this.inner.draftChain(ownLength(length))).slice(0, this.room);
     const special = chain.findIndex((token) => draft.tokenizer.isSpecial(token));
     const words = special < 0 ? chain : chain.slice(0, special);
     const drafted = words.map((token) => draft.of(token)).join('');
@@ -79,7 +102,7 @@ class TranslatedSession implements DraftSession {
     return [...tokens, ...(end < 0 ? [] : [end])].slice(0, length);
   }
 
-  async expand(...[draft, nodes]: Parameters<DraftSession['expand']>): Promise<DraftScores> {
+  private async expand(...[draft, nodes]: Parameters<Expand>): Promise<DraftScores> {
     const { targetTokens, draftTokens } = this.vocabulary.shared;
     if (draft.depths[nodes[0]!] === 0) await this.readText();
     if (this.room < 1)
@@ -99,7 +122,7 @@ class TranslatedSession implements DraftSession {
     const differing = tokens.findIndex((token, index) => this.read[index] !== token);
     // The newest token is read again if nothing is new: drafts start with its row.
     const kept = differing < 0 ? tokens.length - 1 : differing;
-    this.inner.replaceText!(kept, tokens.slice(kept));
+    this.inner.replaceText(kept, tokens.slice(kept));
     this.read = tokens;
     return missing;
   }

@@ -18,12 +18,13 @@ import { compileLanes, runDirectly, type PassScheduler } from '../../model/lanes
 import { bufferOf, int32, resident, type NamedTensors } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import { type DrafterOptions, type DraftSystem } from '../draft-system.js';
-import type { DraftedLogits, Drafter, GrowingDraft, TeacherForcing } from '../drafter.js';
+import { type DraftedLogits, type Drafter, noSuggestion, type TeacherForcing } from '../drafter.js';
 import { chainOutputs, createChains, type TokenChooser } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
+import { draftByLevels, type Expand, type GrowingDraft } from '../tree/grow-tree.js';
 import { countParameters, prepareDrafterWeights, requireWidth } from '../reading/checks.js';
 import type { HydraSizes } from './hydra-layout.js';
 import { createHydra, describeHydra, recogniseHydra, requireGroundedHeads, scope } from './hydra-layout.js';
@@ -177,8 +178,8 @@ async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promi
         : undefined,
       draftLogits: (teacher, depth) => draftHydraLogits(model, teacher, depth),
     },
-    async prepare({ chains } = {}) {
-      await compiledChains.prepare({ chains });
+    async prepare(drafts = {}) {
+      await compiledChains.prepare(drafts);
       for (let head = 0; head < sizes.heads; head++) await compileHead(head);
       if (sizes.hasPrefix) await compilePrefix();
     },
@@ -194,6 +195,19 @@ async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promi
             ? pending.takeLast()
             : bufferOf(await memory.read(await compilePrefix(), ['features', 'rows']), 'features');
       };
+      const expand: Expand = async (draft, nodes, want) => {
+        const depth = draft.depths[nodes[0]!]!;
+        if (depth === 0) await readFeature();
+        const program = await compileHead(depth);
+        const paths = nodes.flatMap((node) => tokensTo(draft, node));
+        const inputs = { feature: resident(feature), path: int32(paths, [nodes.length, depth + 1]) };
+        return readScores(await scheduler.run(program, { inputs }, scoreNames(want)), want, vocabularies);
+      };
+      const { chain } = compiledChains.start(async (program, names, _, { drawn = {} } = {}) => {
+        await readFeature();
+        const inputs = { feature: resident(feature), root: int32([root]), ...drawn };
+        return scheduler.run(program, { inputs }, names);
+      });
       return {
         room: Infinity,
         observe(verified) {
@@ -204,20 +218,8 @@ async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promi
         async catchUp() {
           if (memory !== undefined) await memory.catchUp(await compilePrefix());
         },
-        async expand(draft, nodes, want) {
-          const depth = draft.depths[nodes[0]!]!;
-          if (depth === 0) await readFeature();
-          const program = await compileHead(depth);
-          const paths = nodes.flatMap((node) => tokensTo(draft, node));
-          const inputs = { feature: resident(feature), path: int32(paths, [nodes.length, depth + 1]) };
-          return readScores(await scheduler.run(program, { inputs }, scoreNames(want)), want, vocabularies);
-        },
-        siblings: siblings?.(scheduler),
-        draftChain: compiledChains.start(async (program, names) => {
-          await readFeature();
-          const inputs = { feature: resident(feature), root: int32([root]) };
-          return scheduler.run(program, { inputs }, names);
-        }).draftChain,
+        ...draftByLevels({ expand, siblings: siblings?.(scheduler), chain }),
+        suggest: () => noSuggestion,
         close() {
           feature.free();
           pending.close();

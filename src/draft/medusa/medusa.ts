@@ -12,11 +12,12 @@ import { lanes } from '../../model/lanes/lane-graph.js';
 import { compileLanes, runDirectly, type LaneProgram } from '../../model/lanes/lane-program.js';
 import { resident, type MixedValues } from '../../runtime/program.js';
 import { type DrafterOptions, type DraftSystem } from '../draft-system.js';
-import type { Drafter } from '../drafter.js';
+import { type Drafter, noSuggestion } from '../drafter.js';
 import { chainOutputs, createChains } from '../programs/chain-program.js';
 import { scoreAtOnce, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
+import { draftByLevels } from '../tree/grow-tree.js';
 import { countParameters, prepareDrafterWeights, requireWidth } from '../reading/checks.js';
 import { createMedusa, describeMedusa, recogniseMedusa, scope, type MedusaSizes } from './medusa-layout.js';
 
@@ -88,26 +89,36 @@ async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Prom
         rows: [],
       }),
     },
-    async prepare({ chains } = {}) {
-      await Promise.all([compile(), compiledChains.prepare({ chains })]);
+    async prepare(drafts = {}) {
+      await Promise.all([compile(), compiledChains.prepare(drafts)]);
     },
     startSession(scheduler = runDirectly) {
       const pending = new PendingStates(runtime, hiddenSize);
-      const run = async (program: LaneProgram, names: readonly string[]): Promise<MixedValues> => {
+      const run = async (
+        program: LaneProgram,
+        names: readonly string[],
+        _?: number,
+        { drawn = {} }: { readonly drawn?: MixedValues } = {},
+      ): Promise<MixedValues> => {
         const feature = pending.takeLast();
-        const outputs = await scheduler.run(program, { inputs: { feature: resident(feature) } }, names);
+        const outputs = await scheduler.run(
+          program,
+          { inputs: { feature: resident(feature), ...drawn } },
+          names,
+        );
         feature.free();
         return outputs;
       };
       const scores = scoreAtOnce(runtime, vocabularies, async (names) => run(await compile(), names));
+      const { chain } = compiledChains.start(run);
       return {
         room: Infinity,
+        catchUp: () => Promise.resolve(),
         observe: (verified) => {
           pending.push(verified);
         },
-        expand: scores.expand,
-        siblings: siblings?.(scheduler),
-        draftChain: compiledChains.start(run).draftChain,
+        ...draftByLevels({ expand: scores.expand, siblings: siblings?.(scheduler), chain }),
+        suggest: () => noSuggestion,
         close: () => {
           scores.free();
           pending.close();

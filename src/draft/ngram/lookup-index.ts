@@ -2,7 +2,12 @@
  * A growing text in which its own last tokens are found again. Positions are chained by a hash of the `min` tokens before
  * them, so a search visits only the places where at least that many tokens can match.
  */
-import type { MatchLengths } from '../drafter.js';
+
+/** How many tokens of the text have to match. */
+export interface MatchLengths {
+  readonly min: number;
+  readonly max: number;
+}
 
 /** Bounds the time of a search where a text repeats a token thousands of times; the latest places count. */
 const maxPlaces = 1024;
@@ -43,17 +48,6 @@ export class LookupIndex {
     const hash = this.hashBefore(position);
     this.previous.push(this.latest.get(hash) ?? 0);
     this.latest.set(hash, position);
-  }
-
-  /** What followed the latest of the longest earlier occurrences of the last tokens, at most `count` tokens. */
-  findContinuation(count: number): readonly number[] {
-    let found: Place | undefined;
-    for (const place of this.findPlaces()) if (place.matched > (found?.matched ?? 0)) found = place;
-    if (found === undefined) return [];
-    const { start } = found;
-    // A continuation that reaches the end of the text continues with itself: a repeating text keeps repeating.
-    const period = this.text.length - start;
-    return Array.from({ length: count }, (_, ahead) => this.text[start + (ahead % period)]!);
   }
 
   /**

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { growTree, resolvePolicy } from '../tree/grow-tree.js';
-import type { MatchLengths } from '../drafter.js';
-import { LookupIndex } from './lookup-index.js';
+import { resolvePolicy } from '../tree/policy.js';
+import { isDrawn } from '../tree/token-tree.js';
+import { LookupIndex, type MatchLengths } from './lookup-index.js';
 import { ngram, parseNgram } from './ngram.js';
 import type { CausalModel } from '../../model/causal-model.js';
 
@@ -11,7 +11,7 @@ const lengths = (min: number, max: number): MatchLengths => ({ min, max });
 function lookUp(text: readonly number[], lengths: MatchLengths, count: number): readonly number[] {
   const index = new LookupIndex(lengths);
   for (const token of text) index.push(token);
-  return index.findContinuation(count);
+  return index.findVoted(count).map(({ token }) => token);
 }
 
 describe('a lookup finds', () => {
@@ -35,27 +35,6 @@ describe('a lookup finds', () => {
   ])('%s', (_, text, lengths, expected) => {
     expect(lookUp(text, lengths, 3)).toEqual(expected);
   });
-
-  it('what looking at every place finds', () => {
-    const random = createRandom(5, 'lookup');
-    for (let round = 0; round < 300; round++) {
-      const text = Array.from({ length: 2 + random.nextInteger(24) }, () => random.nextInteger(4));
-      const min = 1 + random.nextInteger(3);
-      const max = min + random.nextInteger(3);
-      expect(lookUp(text, { min, max }, 1)).toEqual(findPlainly(text, min, max));
-    }
-  });
-
-  /** The definition, word by word. */
-  function findPlainly(text: readonly number[], min: number, max: number): number[] {
-    for (let length = max; length >= min; length--) {
-      for (let start = text.length - length - 1; start >= 0; start--) {
-        const run = text.slice(start, start + length);
-        if (run.join() === text.slice(-length).join()) return [text[start + length]!];
-      }
-    }
-    return [];
-  }
 });
 
 describe('ngram', () => {
@@ -90,22 +69,11 @@ describe('ngram', () => {
         session.observe({ tokens: Int32Array.from(tokens), states: undefined, next });
       };
       read([1, 2, 3, 4, 5], 3);
-      expect([...(await growTree(session, request)).tokens]).toEqual([3, 4, 5]);
+      expect([...(await session.propose(request)).tokens]).toEqual([3, 4, 5]);
       read([3, 4], 7);
-      const empty = await growTree(session, { ...request, root: 7 });
+      const empty = await session.propose({ ...request, root: 7 });
       expect([...empty.tokens]).toEqual([7]);
-      expect(empty.origin).toBe('deterministic');
+      expect(isDrawn(empty)).toBe(false);
     },
   );
-
-  it('scores one token, or none', async () => {
-    const session = drafter.startSession();
-    session.observe({ tokens: Int32Array.of(1, 2), states: undefined, next: 1 });
-    const draft = { tokens: [1], parents: [-1], depths: [0] };
-    const scores = await session.expand(draft, [0], 'logits');
-    expect(scores.top(0, 5).tokens).toEqual([2]);
-    expect([...scores.logits(0)].filter(Number.isFinite)).toEqual([0]);
-    session.observe({ tokens: Int32Array.of(1), states: undefined, next: 6 });
-    expect((await session.expand({ ...draft, tokens: [6] }, [0], 'top')).top(0, 5).tokens).toEqual([]);
-  });
 });

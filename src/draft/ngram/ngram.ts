@@ -1,13 +1,14 @@
 /**
  * Prompt lookup, as vLLM's `ngram`, SGLang's `NGRAM` and llama.cpp's `lookup` draft: if the last tokens occurred in the
- * text before, it proposes what followed them then. The longest match wins, from `min` to `max` tokens; of equally long
- * ones, the latest. It has no weights and no gradient, and its drafts depend on the text alone, at any temperature.
+ * text before, it proposes what followed them then. All matches of `min` to `max` tokens vote. It has no weights and no gradient, and its drafts depend on the text alone, at any temperature.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import type { Drafter, MatchLengths, VerifiedTokens } from '../drafter.js';
-import { certainScores } from '../programs/scores.js';
-import { LookupIndex } from './lookup-index.js';
+import type { Drafter, VerifiedTokens } from '../drafter.js';
+import { levelsOf } from '../tree/policy.js';
+import { chainTree } from '../tree/token-tree.js';
+import type { LookupIndex, MatchLengths } from './lookup-index.js';
+import { TextLookup } from './text-lookup.js';
 
 /** Those of llama.cpp: a single token is often enough, and a wrong draft costs little. */
 const defaults: MatchLengths = { min: 1, max: 4 };
@@ -61,37 +62,20 @@ function createNgram(lengths: MatchLengths, { configuration: { vocabularySize } 
     graph: undefined,
     prepare: () => Promise.resolve(),
     startSession() {
-      const index = new LookupIndex(lengths);
+      const text = new TextLookup(lengths);
       return {
         room: Infinity,
-        isDeterministic: true,
         observe(verified) {
-          observeText(index, verified);
+          observeText(text, verified);
         },
-        draftChain: (length) => Promise.resolve(index.findContinuation(length)),
-        expand(draft, nodes) {
-          const depth = draft.depths[nodes[0]!]!;
-          return Promise.resolve(certainScores(index.findContinuation(depth + 1)[depth], vocabularySize));
+        catchUp: () => Promise.resolve(),
+        propose({ root, policy, depthLimit }) {
+          const { tokens } = text.lookUp(Math.min(levelsOf(policy), depthLimit));
+          return Promise.resolve(chainTree(root, tokens));
         },
+        suggest: (length) => text.lookUp(length),
         close: () => undefined,
       };
     },
   };
 }
-
-/** Of a lookup in front of a drafter (hybrid.ts), which weighs short matches itself. */
-const hybridDefaults: MatchLengths = { min: 1, max: 16 };
-
-/**
- * A lookup such as `ngram:1,16` and the drafter behind it, as a user writes it; undefined for a drafter alone. A folder
- * whose name begins with `ngram+` is written `./ngram+x`.
- */
-export function parseHybrid(source: string) {
-  const [, lookup, behind] = /^(ngram(?::[^+]*)?)\+(.+)$/s.exec(source) ?? [];
-  if (lookup === undefined || behind === undefined) return undefined;
-  return { lookup: formatNgram(parseHybridLookup(lookup)), behind };
-}
-
-export const parseHybridLookup = (lookup: string): MatchLengths => parseNgram(lookup, hybridDefaults);
-
-export const withLookup = (lookup: string, behind: string): string => `${lookup}+${behind}`;

@@ -1,20 +1,16 @@
 /**
- * A lookup in a text with an estimate of how likely each token is right, and the choice between it and a drafter. Both
- * estimates are learned from this text alone, so the same text gives the same drafts.
+ * A lookup in a text with an estimate of how likely each token is right, learned from this text alone: the same text
+ * gives the same drafts.
  */
-import { sum } from '../../core/vector.js';
-import type { LookupDraft, MatchLengths } from '../drafter.js';
+import type { Suggestion } from '../drafter.js';
 import { LevelRates } from '../level-rates.js';
-import { LookupIndex, type VotedToken } from './lookup-index.js';
+import { LookupIndex, type MatchLengths, type VotedToken } from './lookup-index.js';
 
 /** Shares of votes fall into bins. Each bin learns how often its tokens were right. */
 const bins = 10;
 /** How many tokens of a bin the share itself counts for. */
 const shareWeight = 8;
 const maxLevels = 16;
-const drafterDecay = 0.95;
-/** Duration of a drafter's step over that of a lookup's: a constant, because drafts must not depend on the clock. */
-const drafterCost = 1.4;
 
 interface Prediction {
   readonly voted: readonly VotedToken[];
@@ -25,7 +21,6 @@ interface Prediction {
 export class TextLookup {
   private readonly index: LookupIndex;
   private readonly right = new LevelRates(1); // [bin]
-  private readonly drafter = new LevelRates(drafterDecay);
   private newest: readonly VotedToken[] | undefined;
   private open: Prediction[] = [];
   private isAnswer = false;
@@ -48,34 +43,14 @@ export class TextLookup {
     this.newest = undefined;
   }
 
-  lookUp(length: number): LookupDraft {
+  lookUp(length: number): Suggestion {
     this.isAnswer = true;
-    const voted = this.find().slice(0, length);
+    const voted = length > maxLevels ? this.index.findVoted(length) : this.find().slice(0, length);
     let reached = 1;
     const survival = voted.map(
       ({ share }) => (reached *= this.right.rateOf(binOf(share), share, shareWeight)),
     );
     return { tokens: voted.map(({ token }) => token), survival };
-  }
-
-  /** The lookup's tokens if they should bring at least as many tokens for their cost as the drafter's; else none. */
-  chooseTokens(length: number): readonly number[] {
-    const { tokens, survival } = this.lookUp(length);
-    return (1 + sum(survival)) * drafterCost >= 1 + this.expectDrafted(length) ? tokens : [];
-  }
-
-  /** @param rates [level] the share accepted of those reached, up to the first 0 */
-  learnDrafted(rates: readonly number[], weight = 1): void {
-    let reached = weight;
-    for (let level = 0; level < rates.length && reached > 0; level++) {
-      this.drafter.count(level, rates[level]!, reached);
-      reached *= rates[level]!;
-    }
-  }
-
-  private expectDrafted(length: number): number {
-    let reached = 1;
-    return sum(this.drafter.listRates(length).map((rate) => (reached *= rate)));
   }
 
   private find(): readonly VotedToken[] {

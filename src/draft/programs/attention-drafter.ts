@@ -10,7 +10,9 @@ import { KvCache } from '../../model/cache/kv-cache.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import { type MixedValues, bufferOf, int32, resident } from '../../runtime/program.js';
-import type { Drafter, DraftSession, SiblingDrawer, TreeSize } from '../drafter.js';
+import { type Drafter, type DraftSession, noSuggestion } from '../drafter.js';
+import type { Expand, SiblingDrawer, TreeLevel, TreeSize } from '../tree/grow-tree.js';
+import { draftByLevels } from '../tree/grow-tree.js';
 import { buildChain, buildDynamicTree, buildLevel, feedDrafted, feedVerified } from './attention-graphs.js';
 import type { AttentionHead, FedRows } from './attention-head.js';
 import { chainInputs, createChains, type Chains } from './chain-program.js';
@@ -28,7 +30,19 @@ interface HeadPrograms {
   readonly tree: (size: TreeSize) => Promise<LaneProgram>;
 }
 
-export function createAttentionDrafter(head: AttentionHead): Drafter {
+export interface AttentionSession extends DraftSession {
+  readonly expand: Expand;
+  /** The most likely tokens; may be fewer. */
+  draftChain(length: number): Promise<readonly number[]>;
+  /** Keeps the first `kept` tokens of the text and reads these after them; only if it reads tokens alone. */
+  replaceText(kept: number, tokens: readonly number[]): void;
+}
+
+export interface AttentionDrafter extends Drafter {
+  startSession(scheduler?: PassScheduler): AttentionSession;
+}
+
+export function createAttentionDrafter(head: AttentionHead): AttentionDrafter {
   const { runtime, weights, sizes, rotary, vocabularies, window, windowEnd } = head;
   const { system, name, reads, taps, parameterCount } = head;
   const compile = (feed: (head: AttentionHead) => FedRows): (() => Promise<LaneProgram>) =>
@@ -80,7 +94,7 @@ function startSession(
   programs: HeadPrograms,
   scheduler: PassScheduler,
   siblings: SiblingDrawer | undefined,
-): DraftSession {
+): AttentionSession {
   const { runtime, vocabularies, featureWidth, windowEnd } = head;
   const memory = new DraftMemory({ ...head, cache: new KvCache(head.sizes, runtime), scheduler });
   let unknown: number | undefined; // a token of the text that it has no embedding for
@@ -91,6 +105,51 @@ function startSession(
   const features = new NodeRows(runtime, featureWidth);
   const keepFeatures = (outputs: MixedValues, nodes: readonly number[]): void => {
     if (featureWidth > 0) features.keep(bufferOf(outputs, 'features'), nodes);
+  };
+
+  const expand: Expand = async (draft, nodes, want) => {
+    const names = [...scoreNames(want), 'rows', ...(featureWidth === 0 ? [] : ['features'])];
+    const depth = draft.depths[nodes[0]!]!;
+    if (depth === 0) {
+      features.clear();
+      const last = await memory.read(await readVerifiedBy(), names);
+      keepFeatures(last, nodes);
+      return readScores(last, want, vocabularies);
+    }
+    const program = await programs.drafted();
+    const states =
+      featureWidth === 0 ? undefined : features.gather(nodes.map((node) => draft.parents[node]!));
+    const outputs = await memory.run(
+      program,
+      {
+        ...(states === undefined ? {} : { states: resident(states) }),
+        tokens: int32(nodes.map((node) => draft.tokens[node]!)),
+        select: rowNumbers(nodes.map((_, row) => row)),
+        ...memory.attention.draftedInputs(draft, nodes, depth - 1),
+      },
+      names,
+    );
+    states?.free();
+    const rows = bufferOf(outputs, 'rows');
+    memory.attention.keepDrafted(rows, nodes);
+    rows.free();
+    keepFeatures(outputs, nodes);
+    return readScores(outputs, want, vocabularies);
+  };
+  const { chain, draftChain } = programs.chains.start(
+    async (program, names, length, { drawn = {}, into } = {}) => {
+      const behind = (inputs: MixedValues, start: number) => ({
+        ...chainInputs(inputs, head, start, length),
+        ...drawn,
+      });
+      const kept = scheduler.isAlone ? into : undefined;
+      return memory.draft(await readVerifiedBy(), program, names, behind, kept);
+    },
+  );
+  const tree = async (size: TreeSize): Promise<readonly TreeLevel[]> => {
+    const program = await programs.tree(size);
+    const behind = (inputs: MixedValues, start: number) => treeInputs(inputs, head, start, size);
+    return readTree(await memory.draft(await readVerifiedBy(), program, treeNames(size), behind), size);
   };
 
   return {
@@ -108,54 +167,10 @@ function startSession(
     async catchUp() {
       if (unknown === undefined) await memory.catchUp(await programs.verified()); // else the first draft fails
     },
-    async expand(draft, nodes, want) {
-      const names = [...scoreNames(want), 'rows', ...(featureWidth === 0 ? [] : ['features'])];
-      const depth = draft.depths[nodes[0]!]!;
-      if (depth === 0) {
-        features.clear();
-        const last = await memory.read(await readVerifiedBy(), names);
-        keepFeatures(last, nodes);
-        return readScores(last, want, vocabularies);
-      }
-      const program = await programs.drafted();
-      const states =
-        featureWidth === 0 ? undefined : features.gather(nodes.map((node) => draft.parents[node]!));
-      const outputs = await memory.run(
-        program,
-        {
-          ...(states === undefined ? {} : { states: resident(states) }),
-          tokens: int32(nodes.map((node) => draft.tokens[node]!)),
-          select: rowNumbers(nodes.map((_, row) => row)),
-          ...memory.attention.draftedInputs(draft, nodes, depth - 1),
-        },
-        names,
-      );
-      states?.free();
-      const rows = bufferOf(outputs, 'rows');
-      memory.attention.keepDrafted(rows, nodes);
-      rows.free();
-      keepFeatures(outputs, nodes);
-      return readScores(outputs, want, vocabularies);
-    },
-    siblings,
-    ...programs.chains.start(async (program, names, length, { drawn = {}, into } = {}) => {
-      const behind = (inputs: MixedValues, start: number) => ({
-        ...chainInputs(inputs, head, start, length),
-        ...drawn,
-      });
-      return memory.draft(
-        await readVerifiedBy(),
-        program,
-        names,
-        behind,
-        scheduler.isAlone ? into : undefined,
-      );
-    }),
-    async draftTree(size) {
-      const program = await programs.tree(size);
-      const behind = (inputs: MixedValues, start: number) => treeInputs(inputs, head, start, size);
-      return readTree(await memory.draft(await readVerifiedBy(), program, treeNames(size), behind), size);
-    },
+    expand,
+    draftChain,
+    ...draftByLevels({ expand, siblings, chain, tree }),
+    suggest: () => noSuggestion,
     close() {
       features.clear();
       memory.close();

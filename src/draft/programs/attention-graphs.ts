@@ -7,7 +7,7 @@ import { blocked } from '../../model/attention-inputs.js';
 import { joinRows, type AttentionContext } from '../../model/decoder.js';
 import * as lane from '../../model/lanes/lane-graph.js';
 import type { NamedTensors } from '../../runtime/program.js';
-import type { TreeSize } from '../drafter.js';
+import type { TreeSize } from '../tree/grow-tree.js';
 import { type AttentionHead, type FedRows, fillWithMasks, type MaskRow } from './attention-head.js';
 import { chainOutputs, declareChainContexts, type TokenChooser } from './chain-program.js';
 import { scoreOutputs } from './scores.js';

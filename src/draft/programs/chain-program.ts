@@ -17,7 +17,9 @@ import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.j
 import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { DraftSession, PreparedDrafts } from '../drafter.js';
+import type { PreparedDrafts } from '../drafter.js';
+import type { Ask, LevelPrograms } from '../tree/grow-tree.js';
+import { chainTree, type TokenTree } from '../tree/token-tree.js';
 import { requireScore, spreadTokens, type Vocabularies } from './scores.js';
 
 /** `token` [1, lanes] is the target's id; `total`, the sum of the scores, reveals NaN. */
@@ -186,7 +188,13 @@ type RunChain = (
 export interface Chains {
   prepare(drafts: PreparedDrafts): Promise<unknown>;
   /** @param cut shortens a greedy chain by further outputs of its program */
-  start(run: RunChain, cut?: ChainCut): Required<Pick<DraftSession, 'draftChain' | 'drawChain'>>;
+  start(run: RunChain, cut?: ChainCut): StartedChains;
+}
+
+interface StartedChains {
+  readonly chain: NonNullable<LevelPrograms['chain']>;
+  /** The most likely tokens; may be fewer. */
+  draftChain(length: number, onTokens?: Ask['onTokens']): Promise<readonly number[]>;
 }
 
 interface ChainCut {
@@ -213,8 +221,8 @@ export function createChains(
   return {
     prepare: ({ chains = [], drawnChains = [] }) =>
       Promise.all([...chains.map(greedy), ...(canDraw ? drawnChains.map(sampled) : [])]),
-    start: (run, cut) => ({
-      async draftChain(length, onTokens) {
+    start(run, cut) {
+      const draftChain: StartedChains['draftChain'] = async (length, onTokens) => {
         const names = cut === undefined ? chainNames : [...chainNames, cut.output];
         const mayKeep = runtime.keepsTokens === true && cut === undefined && onTokens !== undefined;
         const into = mayKeep ? ({ chain: 'runtime', chainScores: 'runtime' } as const) : undefined;
@@ -222,20 +230,30 @@ export function createChains(
         if ('buffer' in outputs.chain!) return readKeptChain(outputs, onTokens!);
         const tokens = readChain(outputs);
         return cut === undefined ? tokens : tokens.slice(0, cut.countKept(floatsOf(outputs, cut.output)));
-      },
-      drawChain: canDraw
-        ? async (uniforms, sampling) => {
-            const { length } = uniforms;
-            const drawn = {
-              uniforms: float32(Float32Array.from(uniforms), [length]),
-              ...samplingInputs(sampling, vocabularies.targetSize),
-            };
-            const names = [...chainNames, 'distributions'];
-            const outputs = await run(await sampled(length), names, length, { drawn });
-            return { tokens: readChain(outputs), distributions: bufferOf(outputs, 'distributions') };
-          }
-        : undefined,
-    }),
+      };
+      /** Uses the same random numbers as drawing level by level. */
+      const drawChain = async (ask: Ask, length: number): Promise<TokenTree> => {
+        const { root, random, depthLimit } = ask;
+        const levels = Math.min(length, depthLimit);
+        const uniforms = Float32Array.from({ length }, (_, level) => (level < levels ? random.next() : 0));
+        const drawn = {
+          uniforms: float32(uniforms, [length]),
+          ...samplingInputs(ask.sampling, vocabularies.targetSize),
+        };
+        const outputs = await run(await sampled(length), [...chainNames, 'distributions'], length, { drawn });
+        const laws = bufferOf(outputs, 'distributions').rows(0, levels + 1);
+        return chainTree(root, readChain(outputs).slice(0, levels), laws);
+      };
+      return {
+        draftChain,
+        chain(ask, length) {
+          if (ask.sampling.temperature > 0) return canDraw ? drawChain(ask, length) : undefined;
+          return draftChain(length, ask.onTokens).then((tokens) =>
+            chainTree(ask.root, tokens.slice(0, ask.depthLimit)),
+          );
+        },
+      };
+    },
   };
 }
 

@@ -15,7 +15,8 @@ import {
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import { bufferOf, int32, type MixedValues, type NamedValues, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { GrowingDraft, VerifiedTokens } from '../drafter.js';
+import type { VerifiedTokens } from '../drafter.js';
+import type { GrowingDraft } from '../tree/grow-tree.js';
 import { PendingStates } from './states.js';
 
 /**

@@ -2,7 +2,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { input } from '../../graph/tensor.js';
 import { type NamedValues, float32 } from '../../runtime/program.js';
 import { createOnnxRuntime } from '../../runtime/onnx/onnx-runtime.js';
-import { type ScoreDetail, detailFor, readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
+import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
+import { type ScoreDetail, detailFor } from '../tree/draft-scores.js';
 
 const runtime = createOnnxRuntime({ threads: 1 });
 afterAll(() => runtime.dispose());

@@ -9,26 +9,7 @@ import { broadcast, concatenate, reshape, transpose } from '../../graph/operatio
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, floatsOf, integersOf, pickRows } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-
-/** `top`: the best few per row; `logits`: also the whole vocabulary; `kept`: rows stay on the device. */
-export type ScoreDetail = 'top' | 'logits' | 'kept';
-
-export interface TopTokens {
-  readonly tokens: ArrayLike<number>; // [count] descending
-  readonly logProbabilities: ArrayLike<number>; // [count]
-}
-
-export interface DraftScores {
-  /** Fewer if the draft vocabulary is smaller. */
-  top(row: number, count: number): TopTokens;
-  /** -Infinity for tokens that cannot be proposed. Needs detail 'logits'. */
-  logits(row: number): Float32Array; // [vocabulary]
-  /** One row per node. Needs detail 'kept'. */
-  kept?(nodes: number): RowBuffer; // [node, draft vocabulary]
-}
-
-/** Enough for every published tree without reading whole rows. */
-const rankedInGraph = 10;
+import { type DraftScores, rankedInGraph, type ScoreDetail, type TopTokens } from '../tree/draft-scores.js';
 
 /** logits [row, draft vocabulary] */
 export function scoreOutputs(
@@ -125,23 +106,6 @@ export function repeatRow(scores: DraftScores, row: number, runtime: Runtime): D
   const kept = (nodes: number): RowBuffer =>
     pickRows(runtime, scores.kept!(nodes), new Int32Array(nodes).fill(row));
   return { top: (_, count) => scores.top(row, count), logits: () => scores.logits(row), kept };
-}
-
-/** All on one token, or on none. */
-export function certainScores(token: number | undefined, vocabularySize: number): DraftScores {
-  const chosen = token === undefined ? [] : [token];
-  return {
-    top: () => ({ tokens: chosen, logProbabilities: chosen.map(() => 0) }),
-    logits() {
-      const whole = new Float32Array(vocabularySize).fill(-Infinity);
-      for (const only of chosen) whole[only] = 0;
-      return whole;
-    },
-  };
-}
-
-export function detailFor(ranks: number): ScoreDetail {
-  return ranks > rankedInGraph ? 'logits' : 'top';
 }
 
 export function rankRow(logits: Float32Array, count: number, toTarget: (token: number) => number): TopTokens {

@@ -14,7 +14,7 @@ import { declareSampling, distributionOf, samplingInputs } from '../../model/lan
 import type { NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { DrawnSiblings, SiblingDrawer } from '../drafter.js';
+import type { DrawnSiblings, SiblingDrawer } from '../tree/grow-tree.js';
 import { requireScore, spreadTokens, type Vocabularies } from './scores.js';
 
 /** One per drafter, so that sessions draw together. Undefined if the runtime does not draw in programs. */

@@ -18,7 +18,7 @@ import { floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { ChainPlaces, ChainSizes } from './chain-program.js';
 import { chainInputs, declareVerifiedMask, draftedColumns, toTarget } from './chain-program.js';
-import type { TreeLevel, TreeSize } from '../drafter.js';
+import type { TreeLevel, TreeSize } from '../tree/grow-tree.js';
 import { requireScore, type Vocabularies } from './scores.js';
 
 export interface TreeRound {

@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { chiSquareExcess } from '../../../test/chi-square.js';
 import { createRandom } from '../../core/random.js';
 import { logSumExp, topIndices } from '../../core/vector.js';
-import type { DraftSession, GrowingDraft } from '../drafter.js';
-import type { DraftRequest, ResolvedPolicy } from './grow-tree.js';
-import { growTree, resolvePolicy } from './grow-tree.js';
-import type { DraftScores, ScoreDetail } from '../programs/scores.js';
-import { pathTo } from './token-tree.js';
+import type { DraftScores, ScoreDetail } from '../tree/draft-scores.js';
+import type { Ask, GrowingDraft, LevelPrograms } from './grow-tree.js';
+import { growTree } from './grow-tree.js';
+import { type ResolvedPolicy, resolvePolicy } from './policy.js';
+import { type HostLaws, isDrawn, pathTo } from './token-tree.js';
 import { namedShape, shapeFromPaths } from './tree-shapes.js';
 
 interface Call {
@@ -18,13 +18,10 @@ interface Call {
 /** Scores of the token behind a path of tokens, root included. [vocabulary] */
 type Script = (path: readonly number[]) => Float32Array;
 
-function scriptedSession(script: Script): DraftSession & { readonly calls: Call[] } {
+function scriptedSession(script: Script): LevelPrograms & { readonly calls: Call[] } {
   const calls: Call[] = [];
   return {
     calls,
-    room: Infinity,
-    observe: () => undefined,
-    close: () => undefined,
     expand(draft, nodes, want): Promise<DraftScores> {
       calls.push({ nodes, depths: nodes.map((node) => draft.depths[node]!), want });
       const rows = nodes.map((node) => script(tokensTo(draft, node)));
@@ -56,7 +53,7 @@ const random: Script = (path) => {
   return Float32Array.from({ length: vocabularySize }, () => 4 * source.next());
 };
 
-function request(policy: ResolvedPolicy, changes: Partial<DraftRequest> = {}): DraftRequest {
+function request(policy: ResolvedPolicy, changes: Partial<Ask> = {}): Ask {
   const sampling = { temperature: 0 };
   return { root, policy, sampling, random: createRandom(1), depthLimit: Infinity, ...changes };
 }
@@ -78,7 +75,7 @@ describe('a chain', () => {
     for (let level = 0; level < 4; level++) path.push(topIndices(random(path), 1)[0]!);
     expect([...tree.tokens]).toEqual(path);
     expect([...tree.parents]).toEqual([-1, 0, 1, 2, 3]);
-    expect(tree.origin).toBe('deterministic');
+    expect(isDrawn(tree)).toBe(false);
     expect(session.calls.map(({ want }) => want)).toEqual(['top', 'top', 'top', 'top']);
   });
 
@@ -138,16 +135,17 @@ describe('a drawn tree', () => {
   it('keeps the distribution that the children of each node were drawn from', async () => {
     const policy = shape([0], [1], [2], [0, 0], [1, 0]);
     const tree = await growTree(scriptedSession(random), request(policy, { sampling }));
-    expect(tree.origin).toBe('sampled');
+    expect(isDrawn(tree)).toBe(true);
     expect(tree.tokens).toHaveLength(6);
     const scores = random([root]);
     const total = logSumExp(scores);
-    tree.draftDistributions[0]!.forEach((probability, token) => {
+    const laws = tree.laws as HostLaws;
+    laws[0]!.forEach((probability, token) => {
       expect(probability).toBeCloseTo(Math.exp(scores[token]! - total), 5);
     });
-    expect(tree.draftDistributions[1]).toBeDefined();
-    expect(tree.draftDistributions[2]).toBeDefined();
-    expect(tree.draftDistributions[3]).toBeUndefined();
+    expect(laws[1]).toBeDefined();
+    expect(laws[2]).toBeDefined();
+    expect(laws[3]).toBeUndefined();
   });
 
   it('is smaller where the distribution has fewer tokens than the shape has siblings', async () => {
@@ -226,7 +224,7 @@ describe('a dynamic tree', () => {
     const session = scriptedSession(random);
     const tree = await growTree(session, request({ kind: 'dynamic', ...sizes }));
     expect([...tokenPaths(tree)].sort()).toEqual(oracle(sizes).sort());
-    expect(tree.origin).toBe('deterministic');
+    expect(isDrawn(tree)).toBe(false);
     expect(session.calls).toHaveLength(sizes.depth + 1);
   });
 

@@ -1,22 +1,148 @@
 /**
- * How scores become a tree. A chain takes one token per level; a static tree fills a shape by rank; a dynamic tree
- * follows the drafter's confidence (token-tree.ts). Above temperature 0 chains and static trees draw without
- * replacement from the drafter's processed distribution, which verification needs.
+ * How a drafter's scores become a tree, level by level. A chain takes one token per level, a static tree fills a shape by
+ * rank, and a dynamic tree expands the likeliest paths (EAGLE-2, arXiv 2406.16858, section 4). Above temperature 0 chains
+ * and static trees draw without replacement from the drafter's processed distribution, which verification needs.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { drawWithoutReplacement, type Random } from '../../core/random.js';
 import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
+import { topIndices } from '../../core/vector.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { Drafter, DraftSession, GrowingDraft, SiblingDrawer } from '../drafter.js';
-import { detailFor } from '../programs/scores.js';
-import type { TokenTree } from './token-tree.js';
-import { addPath, chainTree, Draft, finishTree, growDynamicTree, isGrownAtOnce } from './token-tree.js';
-import { formatDraftPolicy, loadTreeShape, type DraftPolicy, type DynamicPolicy } from './policy.js';
+import { detailFor, type DraftScores, type ScoreDetail } from './draft-scores.js';
+import { createTree, type Laws, type TokenTree } from './token-tree.js';
+import type { DynamicPolicy, ResolvedPolicy } from './policy.js';
 import type { TreeShape } from './tree-shapes.js';
 
-type Expand = DraftSession['expand'];
+/** What a drafter is asked to propose after the newest token of a text. */
+export interface Ask {
+  readonly root: number;
+  readonly policy: ResolvedPolicy;
+  readonly sampling: SamplingOptions;
+  readonly random: Random;
+  /** Levels that fit the contexts of target and drafter. */
+  readonly depthLimit: number;
+  /** Ask only lookups; default: all. */
+  readonly source?: 'lookup' | undefined;
+  /** Follow these tokens instead of drawing; chains only. */
+  readonly along?: readonly number[] | undefined;
+  /** Called with the drafter's passes, as if each level were a pass. */
+  readonly onPasses?: ((count: number) => void) | undefined;
+  /**
+   * Called with all tokens of a most likely chain, if they are in the runtime before the host knows them: [level], int32
+   * bits.
+   */
+  readonly onTokens?: ((tokens: RowBuffer) => void) | undefined;
+}
 
-/** Chooses the siblings of a static tree: by rank, or drawn without replacement on the host or the device. */
+/** Nodes with their parents and depths, while a tree grows. */
+export interface GrowingDraft {
+  readonly tokens: readonly number[]; // [node]
+  readonly parents: readonly number[]; // [node]
+  readonly depths: readonly number[]; // [node]
+}
+
+class Draft implements GrowingDraft {
+  readonly tokens: number[];
+  readonly parents: number[] = [-1];
+  readonly depths: number[] = [0];
+
+  constructor(root: number) {
+    this.tokens = [root];
+  }
+
+  add(token: number, parent: number): number {
+    this.parents.push(parent);
+    this.depths.push(this.depths[parent]! + 1);
+    return this.tokens.push(token) - 1;
+  }
+
+  finish(laws?: Laws): TokenTree {
+    return createTree({ tokens: Int32Array.from(this.tokens), parents: Int32Array.from(this.parents), laws });
+  }
+}
+
+/**
+ * Scores of the tokens after each node. Node 0 is the root; the nodes of a call have one depth, and their parents were
+ * expanded since the last observe.
+ */
+export type Expand = (
+  draft: GrowingDraft,
+  nodes: readonly number[],
+  want: ScoreDetail,
+) => Promise<DraftScores>;
+
+export interface TreeSize {
+  /** Rounds of expansion after the root's, at least one. */
+  readonly depth: number;
+  /** Expanded nodes per round, and children of each. */
+  readonly topK: number;
+}
+
+/** Children of the expanded nodes, `topK` each. */
+export interface TreeLevel {
+  readonly tokens: Int32Array;
+  readonly scores: Float32Array;
+  /** Children expanded next; empty in the last level. */
+  readonly chosen: ArrayLike<number>;
+}
+
+/** Deeper trees would need too large a program. */
+export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;
+
+/** The parts that a tree grows from; the others are the same in fewer passes. */
+export interface LevelPrograms {
+  readonly expand: Expand;
+  /** Draws siblings from scores of detail `kept`; only if the runtime draws in programs. */
+  readonly siblings?: SiblingDrawer | undefined;
+  /** A whole chain; undefined if the programs can't draw it so. */
+  readonly chain?: ((ask: Ask, length: number) => Promise<TokenTree> | undefined) | undefined;
+  /** All levels of a dynamic tree. */
+  readonly tree?: ((size: TreeSize) => Promise<readonly TreeLevel[]>) | undefined;
+}
+
+/** The part of a session that drafts, level by level. */
+export const draftByLevels = (levels: LevelPrograms) => ({
+  levels,
+  propose: (ask: Ask): Promise<TokenTree> => growTree(levels, ask),
+});
+
+export async function growTree(programs: LevelPrograms, ask: Ask): Promise<TokenTree> {
+  const { policy, depthLimit, along, onPasses = () => undefined } = ask;
+  if (depthLimit < 1) return new Draft(ask.root).finish();
+  const expand: Expand = (...given) => {
+    onPasses(1);
+    return programs.expand(...given);
+  };
+  if (along !== undefined && policy.kind !== 'chain') throw notAChain(policy);
+  if (policy.kind === 'dynamic') {
+    const isAtOnce = isGrownAtOnce(policy) && programs.tree !== undefined;
+    if (isAtOnce) onPasses(policy.depth + 1);
+    return growDynamicTree(expand, isAtOnce ? await programs.tree!(policy) : undefined, policy, ask);
+  }
+  if (policy.kind === 'tree') return growStaticTree(programs, expand, ask, policy.shape);
+  const chain = along === undefined ? programs.chain?.(ask, policy.length) : undefined;
+  if (chain === undefined) return growStaticTree(programs, expand, ask, chainShape(policy.length));
+  onPasses(policy.length);
+  return chain;
+}
+
+function notAChain({ kind }: ResolvedPolicy): MistletoeError {
+  return new MistletoeError('usage', `A draft along given tokens is a chain; the policy is ${kind}.`, {
+    hint: 'Use for example --draft chain:4.',
+  });
+}
+
+function chainShape(length: number): TreeShape {
+  const nodes = Array.from({ length: length + 1 }, (_, node) => node);
+  return {
+    name: `chain:${length}`,
+    parents: Int32Array.from(nodes, (node) => node - 1),
+    ranks: Int32Array.from(nodes, (node) => (node === 0 ? -1 : 0)),
+    depths: Int32Array.from(nodes),
+  };
+}
+
+/** Chooses the children of a static tree's nodes. */
 interface SiblingChooser {
   /** [node] Fewer tokens than requested if there are no more. */
   choose(
@@ -24,7 +150,7 @@ interface SiblingChooser {
     nodes: readonly number[],
     counts: readonly number[],
   ): Promise<readonly ArrayLike<number>[]>;
-  finish(draft: GrowingDraft): TokenTree;
+  laws?(nodes: number): Laws;
 }
 
 /** @param ranks max ranks of any node, because some heads run once for the whole tree */
@@ -34,35 +160,32 @@ function rankSiblings(expand: Expand, ranks: number): SiblingChooser {
       const scores = await expand(draft, nodes, detailFor(ranks));
       return counts.map((count, row) => scores.top(row, count).tokens);
     },
-    finish: (draft) => finishTree(draft, undefined),
   };
 }
 
-interface DrawSettings {
-  readonly sampling: SamplingOptions;
-  readonly random: Random;
-  readonly nodes: number;
-}
-
-function drawOnHost(expand: Expand, { sampling, random }: DrawSettings): SiblingChooser {
-  const distributions: (Float32Array | undefined)[] = [];
+/** Drawn, or taken from `along` as if drawn: a token with probability 0 ends the chain. */
+function drawOnHost(expand: Expand, { sampling, random, along }: Ask): SiblingChooser {
+  const laws: (Float32Array | undefined)[] = [];
   return {
     async choose(draft, nodes, counts) {
       const scores = await expand(draft, nodes, 'logits');
       return counts.map((count, row) => {
-        const distribution = toDistribution(scores.logits(row), sampling);
-        distributions[nodes[row]!] = distribution;
-        return drawWithoutReplacement(distribution, count, random);
+        const node = nodes[row]!;
+        const law = (laws[node] = toDistribution(scores.logits(row), sampling));
+        if (along === undefined) return drawWithoutReplacement(law, count, random);
+        const token = along[draft.depths[node]!];
+        return token === undefined || law[token] === 0 ? [] : [token];
       });
     },
-    finish: (draft) => finishTree(draft, distributions),
+    laws: () => laws,
   };
 }
 
 function drawInPrograms(
   expand: Expand,
   siblings: SiblingDrawer,
-  { sampling, random, nodes: most }: DrawSettings,
+  { sampling, random }: Ask,
+  most: number,
 ): SiblingChooser {
   let kept: RowBuffer | undefined;
   return {
@@ -80,185 +203,24 @@ function drawInPrograms(
       distributions.free();
       return tokens;
     },
-    finish: (draft) => finishTree(draft, kept?.rows(0, draft.tokens.length)),
-  };
-}
-
-/** Checked against its drafter, with files read. */
-export type ResolvedPolicy =
-  | { readonly kind: 'chain'; readonly length: number }
-  | { readonly kind: 'tree'; readonly shape: TreeShape }
-  | DynamicPolicy;
-
-export function resolvePolicy(
-  policy: Exclude<DraftPolicy, { kind: 'auto' }>,
-  drafter: Pick<Drafter, 'name' | 'maximumDepth' | 'vocabularySize' | 'isChainOnly'>,
-): ResolvedPolicy {
-  const { name, maximumDepth, vocabularySize, isChainOnly = false } = drafter;
-  if (isChainOnly && policy.kind !== 'chain') {
-    throw new MistletoeError(
-      'usage',
-      `The draft policy is ${formatDraftPolicy(policy)}; ${name} has one token to propose at a time, which makes chains.`,
-      { hint: 'Use for example chain:4.' },
-    );
-  }
-  const levels = policy.kind === 'tree' ? 0 : levelsOf(policy);
-  if (levels > maximumDepth) {
-    throw new MistletoeError(
-      'usage',
-      `The draft policy asks for ${levels} levels; ${name} has ${maximumDepth} heads.`,
-      { hint: `Use a policy of at most ${maximumDepth} levels, for example chain:${maximumDepth}.` },
-    );
-  }
-  if (policy.kind === 'dynamic' && policy.topK > vocabularySize) {
-    throw new MistletoeError(
-      'usage',
-      `The draft policy asks for the best ${policy.topK} of ${vocabularySize} tokens.`,
-      { hint: 'Lower TOPK in dynamic:TOTAL,DEPTH,TOPK.' },
-    );
-  }
-  return policy.kind === 'tree'
-    ? { kind: 'tree', shape: loadTreeShape(policy.source, { maximumDepth, vocabularySize }) }
-    : policy;
-}
-
-export function levelsOf(policy: ResolvedPolicy): number {
-  if (policy.kind === 'tree') return policy.shape.depths.at(-1)!;
-  return policy.kind === 'chain' ? policy.length : policy.depth + 1;
-}
-
-/** Less likely tokens of a lookup are not worth a place in a tree. */
-const minSurvival = 0.3;
-
-/** Of a drafter with a lookup beside it. */
-export type DraftSource = 'lookup' | 'drafter';
-
-export interface DraftRequest {
-  readonly root: number;
-  readonly policy: ResolvedPolicy;
-  readonly sampling: SamplingOptions;
-  readonly random: Random;
-  /** Levels that fit the contexts of target and drafter. */
-  readonly depthLimit: number;
-  /** Default: for a chain, the one that should bring more tokens for its cost; for a tree, both. */
-  readonly source?: DraftSource | undefined;
-  /** Follow these tokens instead of drawing; chains only. */
-  readonly along?: readonly number[] | undefined;
-  /** Called with the drafter's passes, as if each level were a pass. */
-  readonly onPasses?: ((count: number) => void) | undefined;
-  /** As for draftChain. */
-  readonly onTokens?: ((tokens: RowBuffer) => void) | undefined;
-}
-
-export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
-  const { root, policy, sampling, depthLimit, source } = request;
-  const levels = Math.min(levelsOf(policy), depthLimit);
-  if (levels < 1 || source === 'drafter') return growDrafted(session, request);
-  if (source === 'lookup') return chainTree(root, session.lookUp?.(levels).tokens ?? []);
-  // Siblings that were drawn can't be mixed with one that wasn't.
-  const isDrawn = policy.kind === 'tree' && sampling.temperature > 0;
-  if (policy.kind === 'chain' || isDrawn) {
-    const found = session.lookUpInstead?.(levels) ?? [];
-    return found.length > 0 ? chainTree(root, found) : growDrafted(session, request);
-  }
-  const found = session.lookUp?.(levels);
-  const likely = found?.tokens.filter((_, level) => found.survival[level]! >= minSurvival) ?? [];
-  const tree = await growDrafted(session, request);
-  return likely.length > 0 ? addPath(tree, likely) : tree;
-}
-
-async function growDrafted(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
-  const { policy, along, onPasses = () => undefined } = request;
-  const { isDeterministic = false } = session;
-  const expand: Expand = (...given) => {
-    onPasses(1);
-    return session.expand(...given);
-  };
-  if (along !== undefined && !isDeterministic) return growAlong(expand, request, along);
-  if (policy.kind === 'dynamic') {
-    const { depth, topK } = policy;
-    const isAtOnce = isGrownAtOnce(policy) && request.depthLimit > 0 && session.draftTree !== undefined;
-    if (isAtOnce) onPasses(depth + 1);
-    const levels = isAtOnce ? await session.draftTree?.({ depth, topK }) : undefined;
-    return growDynamicTree(expand, levels, policy, request);
-  }
-  const isCertain = isDeterministic || request.sampling.temperature === 0;
-  if (policy.kind === 'chain' && isCertain && session.draftChain !== undefined) {
-    if (request.depthLimit < 1) return chainTree(request.root, []);
-    onPasses(policy.length);
-    const tokens = await session.draftChain(policy.length, request.onTokens);
-    return chainTree(request.root, tokens.slice(0, request.depthLimit));
-  }
-  if (policy.kind === 'chain' && session.drawChain !== undefined)
-    return drawChain(session.drawChain.bind(session), request, policy.length);
-  const shape = policy.kind === 'chain' ? chainShape(policy.length) : policy.shape;
-  return growStaticTree(expand, session.siblings, request, shape);
-}
-
-/** Uses the same random numbers as drawing level by level. */
-async function drawChain(
-  draw: NonNullable<DraftSession['drawChain']>,
-  { root, sampling, random, depthLimit, onPasses }: DraftRequest,
-  length: number,
-): Promise<TokenTree> {
-  const levels = Math.min(length, depthLimit);
-  if (levels < 1) return chainTree(root, []);
-  const uniforms = Array.from({ length }, (_, level) => (level < levels ? random.next() : 0));
-  onPasses?.(length);
-  const { tokens, distributions } = await draw(uniforms, sampling);
-  return chainTree(root, tokens.slice(0, levels), distributions.rows(0, levels + 1));
-}
-
-/** The chain that sampling would give if it drew these tokens. */
-async function growAlong(
-  expand: Expand,
-  { root, policy, sampling, depthLimit }: DraftRequest,
-  tokens: readonly number[],
-): Promise<TokenTree> {
-  if (policy.kind !== 'chain') {
-    throw new MistletoeError(
-      'usage',
-      `A draft along given tokens is a chain; the policy is ${policy.kind}.`,
-      { hint: 'Use for example --draft chain:4.' },
-    );
-  }
-  const draft = new Draft(root);
-  const distributions: Float32Array[] = [];
-  const levels = Math.min(policy.length, depthLimit, tokens.length);
-  for (let node = 0; node < levels; node++) {
-    const scores = await expand(draft, [node], 'logits');
-    const distribution = toDistribution(scores.logits(0), sampling);
-    // A token with probability 0 ends the chain.
-    if (distribution[tokens[node]!] === 0) break;
-    distributions.push(distribution);
-    draft.add(tokens[node]!, node);
-  }
-  return finishTree(draft, distributions);
-}
-
-function chainShape(length: number): TreeShape {
-  const nodes = Array.from({ length: length + 1 }, (_, node) => node);
-  return {
-    name: `chain:${length}`,
-    parents: Int32Array.from(nodes, (node) => node - 1),
-    ranks: Int32Array.from(nodes, (node) => (node === 0 ? -1 : 0)),
-    depths: Int32Array.from(nodes),
+    laws: (nodes) => kept!.rows(0, nodes),
   };
 }
 
 async function growStaticTree(
+  { siblings }: LevelPrograms,
   expand: Expand,
-  siblings: SiblingDrawer | undefined,
-  request: DraftRequest,
+  ask: Ask,
   shape: TreeShape,
 ): Promise<TokenTree> {
-  const { sampling, random, depthLimit } = request;
-  const isSampled = sampling.temperature > 0;
-  const settings = { sampling, random, nodes: shape.parents.length };
-  const draw =
-    siblings === undefined ? drawOnHost(expand, settings) : drawInPrograms(expand, siblings, settings);
-  const chooser = isSampled ? draw : rankSiblings(expand, 1 + Math.max(...shape.ranks));
-  const draft = new Draft(request.root);
+  const { sampling, depthLimit, along } = ask;
+  const isDrawn = sampling.temperature > 0;
+  const chooser = !isDrawn
+    ? rankSiblings(expand, 1 + Math.max(...shape.ranks))
+    : siblings === undefined || along !== undefined
+      ? drawOnHost(expand, ask)
+      : drawInPrograms(expand, siblings, ask, shape.parents.length);
+  const draft = new Draft(ask.root);
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;
   for (let depth = 0; next < shape.parents.length && depth < depthLimit; depth++) {
@@ -273,17 +235,83 @@ async function growStaticTree(
     const frontier = [...children.keys()].map((node) => placed.get(node)!);
     const groups = [...children.values()];
     // Skipping a drawn sibling would bias later ones, so gaps in the shape are ignored.
-    const places = groups.map((siblings) =>
-      siblings.map((sibling, index) => (isSampled ? index : shape.ranks[sibling]!)),
-    );
+    const places = groups.map((own) => own.map((node, index) => (isDrawn ? index : shape.ranks[node]!)));
     const counts = places.map((own) => own.at(-1)! + 1);
     const tokens = await chooser.choose(draft, frontier, counts);
-    groups.forEach((siblings, row) => {
-      siblings.forEach((sibling, index) => {
+    groups.forEach((own, row) => {
+      own.forEach((node, index) => {
         const token = tokens[row]![places[row]![index]!];
-        if (token !== undefined) placed.set(sibling, draft.add(token, frontier[row]!));
+        if (token !== undefined) placed.set(node, draft.add(token, frontier[row]!));
       });
     });
   }
-  return chooser.finish(draft);
+  return draft.finish(chooser.laws?.(draft.tokens.length));
+}
+
+/** The best of all nodes are kept. */
+async function growDynamicTree(
+  expand: Expand,
+  levels: readonly TreeLevel[] | undefined,
+  { total, depth, topK }: DynamicPolicy,
+  { root, depthLimit }: Ask,
+): Promise<TokenTree> {
+  const draft = new Draft(root);
+  const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
+  let frontier = [0];
+  for (let level = 0; level <= depth && level < depthLimit; level++) {
+    const { tokens, scores: reached, chosen } = levels?.[level] ?? (await expandLevel());
+    const first = draft.tokens.length;
+    const width = tokens.length / frontier.length;
+    tokens.forEach((token, child) => {
+      draft.add(token, frontier[Math.floor(child / width)]!);
+      scores.push(reached[child]!);
+    });
+    frontier = Array.from(chosen, (child) => first + child);
+  }
+
+  async function expandLevel(): Promise<TreeLevel> {
+    const expanded = await expand(draft, frontier, detailFor(topK));
+    const best = frontier.map((_, row) => expanded.top(row, topK));
+    const tokens = best.flatMap((own) => Array.from(own.tokens));
+    const reached = best.flatMap(({ logProbabilities }, row) =>
+      Array.from(logProbabilities, (logProbability) => scores[frontier[row]!]! + logProbability),
+    );
+    // Programs add in float32.
+    const rounded = Float32Array.from(reached);
+    return { tokens: Int32Array.from(tokens), scores: rounded, chosen: topIndices(rounded, topK) };
+  }
+
+  // A child never scores above its parent and comes later, so the best nodes are connected.
+  const candidates = Float64Array.from(scores.slice(1));
+  const kept = Array.from(
+    topIndices(candidates, Math.min(total - 1, candidates.length)),
+    (index) => index + 1,
+  );
+  kept.sort((left, right) => left - right);
+  const selected = new Draft(root);
+  const placed = new Map<number, number>([[0, 0]]);
+  for (const node of kept) {
+    placed.set(node, selected.add(draft.tokens[node]!, placed.get(draft.parents[node]!)!));
+  }
+  return selected.finish();
+}
+
+export interface DrawnSiblings {
+  /** [node] Fewer than requested if no more were possible. */
+  readonly tokens: readonly (readonly number[])[];
+  /** [node, vocabulary] */
+  readonly distributions: RowBuffer;
+}
+
+/** Draws siblings without replacement on the device. */
+export interface SiblingDrawer {
+  /** `counts`: [node] siblings per row. */
+  draw(
+    scores: RowBuffer, // [node, draft vocabulary]
+    counts: readonly number[],
+    sampling: SamplingOptions,
+    random: Random,
+  ): Promise<DrawnSiblings>;
+  /** Zeros. [count, vocabulary] */
+  newRows(count: number): RowBuffer;
 }

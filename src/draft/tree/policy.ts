@@ -118,3 +118,53 @@ function badPolicy(text: string, expected: string): MistletoeError {
     hint: 'Examples: chain:4, tree:mc_sim_7b_63, tree:my-tree.json, dynamic:60,5,10, auto.',
   });
 }
+
+/** A policy checked against its drafter, with files read. */
+export type ResolvedPolicy =
+  | { readonly kind: 'chain'; readonly length: number }
+  | { readonly kind: 'tree'; readonly shape: TreeShape }
+  | DynamicPolicy;
+
+export interface DrafterLimits {
+  readonly name: string;
+  readonly maximumDepth: number;
+  readonly vocabularySize: number;
+  readonly isChainOnly?: boolean | undefined;
+}
+
+export function resolvePolicy(
+  policy: Exclude<DraftPolicy, { kind: 'auto' }>,
+  drafter: DrafterLimits,
+): ResolvedPolicy {
+  const { name, maximumDepth, vocabularySize, isChainOnly = false } = drafter;
+  if (isChainOnly && policy.kind !== 'chain') {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy is ${formatDraftPolicy(policy)}; ${name} has one token to propose at a time, which makes chains.`,
+      { hint: 'Use for example chain:4.' },
+    );
+  }
+  const levels = policy.kind === 'tree' ? 0 : levelsOf(policy);
+  if (levels > maximumDepth) {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy asks for ${levels} levels; ${name} has ${maximumDepth} heads.`,
+      { hint: `Use a policy of at most ${maximumDepth} levels, for example chain:${maximumDepth}.` },
+    );
+  }
+  if (policy.kind === 'dynamic' && policy.topK > vocabularySize) {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy asks for the best ${policy.topK} of ${vocabularySize} tokens.`,
+      { hint: 'Lower TOPK in dynamic:TOTAL,DEPTH,TOPK.' },
+    );
+  }
+  return policy.kind === 'tree'
+    ? { kind: 'tree', shape: loadTreeShape(policy.source, { maximumDepth, vocabularySize }) }
+    : policy;
+}
+
+export function levelsOf(policy: ResolvedPolicy): number {
+  if (policy.kind === 'tree') return policy.shape.depths.at(-1)!;
+  return policy.kind === 'chain' ? policy.length : policy.depth + 1;
+}

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { childrenOf, leafPaths } from '../../../test/support/token-trees.js';
-import { chainTree, createTree, pathTo } from './token-tree.js';
+import { chainTree, createTree, isDrawn, joinTrees, pathTo } from './token-tree.js';
 
 //        0
 //      /   \
@@ -9,7 +9,7 @@ import { chainTree, createTree, pathTo } from './token-tree.js';
 //    / \     \
 //   3   4     5
 const parents = Int32Array.of(-1, 0, 0, 1, 1, 2);
-const tree = createTree({ tokens: Int32Array.of(7, 1, 2, 1, 2, 1), parents, origin: 'deterministic' });
+const tree = createTree({ tokens: Int32Array.of(7, 1, 2, 1, 2, 1), parents });
 
 /** Parent arrays of random trees, with node indexes as tokens so that siblings differ. */
 const randomParents = fc
@@ -28,15 +28,15 @@ describe('chainTree', () => {
     expect([...chain.tokens]).toEqual([9, 4, 5, 6]);
     expect([...chain.parents]).toEqual([-1, 0, 1, 2]);
     expect([...chain.depths]).toEqual([0, 1, 2, 3]);
-    expect(chain.origin).toBe('deterministic');
+    expect(isDrawn(chain)).toBe(false);
     expect(chainTree(9, []).tokens).toHaveLength(1);
   });
 
   it('is sampled when it has distributions', () => {
     const distributions = [Float32Array.of(0.5, 0.5), Float32Array.of(0.1, 0.9)];
     const chain = chainTree(0, [0, 1], distributions);
-    expect(chain.origin).toBe('sampled');
-    expect(chain.draftDistributions).toEqual(distributions);
+    expect(isDrawn(chain)).toBe(true);
+    expect(chain.laws).toEqual(distributions);
   });
 });
 
@@ -59,7 +59,7 @@ describe('walking', () => {
     fc.assert(
       fc.property(randomParents, (someParents) => {
         const tokens = someParents.map((_, node) => node);
-        const some = createTree({ tokens, parents: someParents, origin: 'deterministic' });
+        const some = createTree({ tokens, parents: someParents });
         for (const node of tokens) {
           const ancestors = [0, ...pathTo(some, node)];
           expect(ancestors.slice(0, -1)).toEqual(ancestors.slice(1).map((each) => someParents[each]));
@@ -69,5 +69,46 @@ describe('walking', () => {
         expect(leaves).toEqual([...tokens].filter((node) => childrenOf(some, node).length === 0));
       }),
     );
+  });
+});
+
+describe('joinTrees', () => {
+  const law = Float32Array.of(0.5, 0.25, 0.25);
+
+  it('shares nodes of equal paths, and tries each proposal with its own law', () => {
+    const certain = chainTree(9, [1, 2]);
+    const drawn = chainTree(9, [1, 0], [law, law]);
+    const joined = joinTrees([certain, drawn]);
+    expect([...joined.tokens]).toEqual([9, 1, 2, 0]);
+    expect([...joined.parents]).toEqual([-1, 0, 1, 1]);
+    expect([...joined.depths]).toEqual([0, 1, 2, 2]);
+    expect(joined.trials).toEqual([
+      [
+        { node: 1, law: undefined },
+        { node: 1, law: 0 },
+      ],
+      [
+        { node: 2, law: undefined },
+        { node: 3, law: 1 },
+      ],
+      [],
+      [],
+    ]);
+  });
+
+  it('keeps the laws of several drawn trees apart', () => {
+    const other = Float32Array.of(0, 0, 1);
+    const joined = joinTrees([chainTree(9, [0], [law]), chainTree(9, [2], [other])]);
+    expect(joined.laws).toEqual([law, other]);
+    expect(joined.trials[0]).toEqual([
+      { node: 1, law: 0 },
+      { node: 2, law: 1 },
+    ]);
+  });
+
+  it('is the only tree that proposes something', () => {
+    const tree = chainTree(9, [1]);
+    expect(joinTrees([chainTree(9, []), tree])).toBe(tree);
+    expect([...joinTrees([chainTree(9, []), chainTree(9, [])]).tokens]).toEqual([9]);
   });
 });

@@ -1,150 +1,109 @@
 /**
- * The draft type: a tree of candidate continuations, verified in one target pass. Node 0 is the last emitted token.
- * Parents come before children. A chain is a tree.
+ * A draft is a token tree. Node 0 is the root, the newest token of the text; a chain is a tree. Each edge is a trial: a
+ * token that was certain to be proposed, or one drawn from a law. Above temperature 0 a node's trials are judged in
+ * order, each with its own law.
  */
 import type { RowBuffer } from '../../runtime/row-buffer.js';
-import type { DraftSession, GrowingDraft, TreeLevel, TreeSize } from '../drafter.js';
-import { topIndices } from '../../core/vector.js';
-import type { DynamicPolicy } from './policy.js';
-import { detailFor } from '../programs/scores.js';
 
-export class Draft implements GrowingDraft {
-  readonly tokens: number[];
-  readonly parents: number[] = [-1];
-  readonly depths: number[] = [0];
-
-  constructor(root: number) {
-    this.tokens = [root];
-  }
-
-  add(token: number, parent: number): number {
-    this.parents.push(parent);
-    this.depths.push(this.depths[parent]! + 1);
-    return this.tokens.push(token) - 1;
-  }
+export interface Trial {
+  readonly node: number;
+  /** What its token was drawn from, an index of the tree's laws; undefined if it was certain to be proposed. */
+  readonly law: number | undefined;
 }
 
-/** `distributions`: of nodes whose children were drawn. */
-export function finishTree(
-  draft: Pick<GrowingDraft, 'tokens' | 'parents'>,
-  distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
-): TokenTree {
-  const isKept = distributions !== undefined && 'rowCount' in distributions;
-  return createTree({
-    tokens: Int32Array.from(draft.tokens),
-    parents: Int32Array.from(draft.parents),
-    origin: distributions === undefined ? 'deterministic' : 'sampled',
-    draftDistributions: isKept ? [] : (distributions ?? []),
-    keptDistributions: isKept ? distributions : undefined,
-  });
-}
+export type HostLaws = readonly (Float32Array | undefined)[];
+/** Siblings of one law were drawn from it without replacement. On the device: rows of a buffer. */
+export type Laws = HostLaws | RowBuffer; // [law] -> [vocabulary]
 
-/**
- * How siblings were chosen: drawn without replacement, or the most likely tokens. Verification depends on it.
- */
-export type TreeOrigin = 'sampled' | 'deterministic';
-
-export interface TokenTree {
+export interface TokenTree<Own extends Laws = Laws> {
   readonly tokens: Int32Array; // [node]
   readonly parents: Int32Array; // [node] parents[0] = -1, parents[node] < node
   readonly depths: Int32Array; // [node] depths[0] = 0
-  readonly origin: TreeOrigin;
-  /** [node] -> [vocabulary] Needed if origin is 'sampled'. */
-  readonly draftDistributions: readonly (Float32Array | undefined)[];
-  /** On the device. [node, vocabulary] */
-  readonly keptDistributions?: RowBuffer | undefined;
+  /** [node] Of its children, in the order of judging. Joined trees try a child once for each that proposed it. */
+  readonly trials: readonly (readonly Trial[])[];
+  readonly laws: Own;
 }
 
-/** Keeps the given arrays. Siblings are tried in node order. */
-export function createTree({
-  draftDistributions = [],
-  ...parts
-}: Omit<TokenTree, 'depths' | 'draftDistributions'> &
-  Partial<Pick<TokenTree, 'draftDistributions'>>): TokenTree {
-  const depths = new Int32Array(parts.parents.length);
-  for (let node = 1; node < depths.length; node++) depths[node] = depths[parts.parents[node]!]! + 1;
-  return { ...parts, depths, draftDistributions };
+export interface TreeParts<Own extends Laws = Laws> {
+  readonly tokens: Int32Array; // [node]
+  readonly parents: Int32Array; // [node]
+  /** [node] What the node's children were drawn from; absent if all tokens were certain. */
+  readonly laws?: Own | undefined;
 }
 
-/** `distributions[i]`: of `tokens[i]`; without them the chain is deterministic. */
-export function chainTree(
+export const isOnDevice = (laws: Laws): laws is RowBuffer => 'rowCount' in laws;
+
+/** Keeps the given arrays. Each node is tried once, in node order. */
+export function createTree<Own extends Laws = HostLaws>({
+  tokens,
+  parents,
+  laws,
+}: TreeParts<Own>): TokenTree<Own | HostLaws> {
+  const depths = new Int32Array(parents.length);
+  const trials = Array.from(parents, (): Trial[] => []);
+  for (let node = 1; node < parents.length; node++) {
+    const parent = parents[node]!;
+    depths[node] = depths[parent]! + 1;
+    trials[parent]!.push({ node, law: laws === undefined ? undefined : parent });
+  }
+  return { tokens, parents, depths, trials, laws: laws ?? [] };
+}
+
+/** `laws[i]`: of `tokens[i]`; without them the tokens were certain. */
+export function chainTree<Own extends Laws = HostLaws>(
   root: number,
   tokens: ArrayLike<number>, // [draft]
-  distributions?: readonly Float32Array[] | RowBuffer, // [draft] -> [vocabulary]
-): TokenTree {
-  const nodes = [root, ...Array.from(tokens)];
-  return finishTree({ tokens: nodes, parents: nodes.map((_, node) => node - 1) }, distributions);
+  laws?: Own,
+): TokenTree<Own | HostLaws> {
+  const nodes = Int32Array.of(root, ...Array.from(tokens));
+  return createTree({ tokens: nodes, parents: nodes.map((_, node) => node - 1), laws });
 }
 
-/** The tree with a path of these tokens below its root, which shares the nodes that are there already. */
-export function addPath(tree: TokenTree, tokens: readonly number[]): TokenTree {
-  const draft = { tokens: [...tree.tokens], parents: [...tree.parents] };
-  let node = 0;
-  for (const token of tokens) {
-    const parent = node;
-    node = draft.tokens.findIndex((other, child) => other === token && draft.parents[child] === parent);
-    if (node >= 0) continue;
-    draft.parents.push(parent);
-    node = draft.tokens.push(token) - 1;
+export const isDrawn = ({ trials }: TokenTree): boolean =>
+  trials.some((own) => own.some(({ law }) => law !== undefined));
+
+/**
+ * One tree of all. Equal paths share nodes, and so the rows that the target reads, but never a trial: trying what two
+ * drafters proposed only once would change the distribution of the answer. A parent's trials are in the order of the
+ * trees. Laws have to be on the host, or of one tree only.
+ */
+export function joinTrees(trees: readonly TokenTree[]): TokenTree {
+  const drafts = trees.filter(({ tokens }) => tokens.length > 1);
+  if (drafts.length < 2) return drafts[0] ?? trees[0]!;
+  const tokens = [drafts[0]!.tokens[0]!];
+  const parents = [-1];
+  const trials: Trial[][] = [[]];
+  const places = new Map<string, number>();
+  const laws: (Float32Array | undefined)[] = [];
+  for (const tree of drafts) {
+    const firstLaw = laws.length;
+    const placed = [0]; // [node of the tree]
+    for (let node = 1; node < tree.tokens.length; node++) {
+      const [parent, token] = [placed[tree.parents[node]!]!, tree.tokens[node]!];
+      const key = `${parent} ${token}`;
+      const place = places.get(key) ?? tokens.length;
+      placed.push(place);
+      if (place < tokens.length) continue;
+      places.set(key, place);
+      tokens.push(token);
+      parents.push(parent);
+      trials.push([]);
+    }
+    tree.trials.forEach((own, parent) => {
+      for (const { node, law } of own) {
+        const joined = law === undefined ? undefined : firstLaw + law;
+        trials[placed[parent]!]!.push({ node: placed[node]!, law: joined });
+      }
+    });
+    if (!isOnDevice(tree.laws)) laws.push(...tree.laws);
   }
-  return finishTree(draft, undefined);
+  const kept = drafts.find((tree) => isOnDevice(tree.laws));
+  const joined = createTree({ tokens: Int32Array.from(tokens), parents: Int32Array.from(parents) });
+  return { ...joined, trials, laws: kept?.laws ?? laws };
 }
 
 export function pathTo({ parents, depths }: Pick<TokenTree, 'parents' | 'depths'>, node: number): number[] {
   const path = new Array<number>(depths[node]!);
   for (let current = node; current > 0; current = parents[current]!) path[depths[current]! - 1] = current;
   return path;
-}
-
-// Dynamic trees (EAGLE-2, arXiv 2406.16858, section 4): each level expands the most likely nodes, and the best of all
-// nodes are kept.
-
-/** Deeper trees would need too large a program. */
-export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;
-
-export async function growDynamicTree(
-  expand: DraftSession['expand'],
-  levels: readonly TreeLevel[] | undefined,
-  { total, depth, topK }: DynamicPolicy,
-  { root, depthLimit }: { readonly root: number; readonly depthLimit: number },
-): Promise<TokenTree> {
-  const draft = new Draft(root);
-  const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
-  let frontier = [0];
-  for (let level = 0; level <= depth && level < depthLimit; level++) {
-    const { tokens, scores: reached, chosen } = levels?.[level] ?? (await expandLevel());
-    const first = draft.tokens.length;
-    const width = tokens.length / frontier.length;
-    tokens.forEach((token, child) => {
-      draft.add(token, frontier[Math.floor(child / width)]!);
-      scores.push(reached[child]!);
-    });
-    frontier = Array.from(chosen, (child) => first + child);
-  }
-
-  async function expandLevel(): Promise<TreeLevel> {
-    const expanded = await expand(draft, frontier, detailFor(topK));
-    const best = frontier.map((_, row) => expanded.top(row, topK));
-    const tokens = best.flatMap((own) => Array.from(own.tokens));
-    const reached = best.flatMap(({ logProbabilities }, row) =>
-      Array.from(logProbabilities, (logProbability) => scores[frontier[row]!]! + logProbability),
-    );
-    // Programs add in float32.
-    const rounded = Float32Array.from(reached);
-    return { tokens: Int32Array.from(tokens), scores: rounded, chosen: topIndices(rounded, topK) };
-  }
-
-  // A child never scores above its parent and comes later, so the best nodes are connected.
-  const candidates = Float64Array.from(scores.slice(1));
-  const kept = Array.from(
-    topIndices(candidates, Math.min(total - 1, candidates.length)),
-    (index) => index + 1,
-  );
-  kept.sort((left, right) => left - right);
-  const selected = new Draft(root);
-  const placed = new Map<number, number>([[0, 0]]);
-  for (const node of kept) {
-    placed.set(node, selected.add(draft.tokens[node]!, placed.get(draft.parents[node]!)!));
-  }
-  return finishTree(selected, undefined);
 }

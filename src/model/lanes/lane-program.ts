@@ -33,10 +33,7 @@ import {
   takeLane,
 } from './lane-values.js';
 
-/**
- * Schedules passes. An engine waits until all its sequences have asked and runs equal programs together
- * (decode/engine/engine.ts).
- */
+/** The step that a sequence made together with others. */
 export interface BatchStep {
   /** Sequences that share a pass have the same number. */
   readonly pass: number;
@@ -47,16 +44,7 @@ export interface BatchStep {
   readonly stepMs: number;
 }
 
-interface PassLog {
-  /** Without waiting. */
-  readonly ms: number;
-  /** Undefined before the first target pass. */
-  readonly step: BatchStep | undefined;
-}
-
 export interface PassScheduler {
-  /** Undefined for a single sequence. */
-  readonly log?: PassLog | undefined;
   run(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues>;
   /** Whether no other sequence is running: only then may passes start ahead of their results. */
   readonly isAlone: boolean;

@@ -6,8 +6,8 @@
 import { lazilyBy } from '../../core/promises.js';
 import { checkSamplingOptions, type SamplingOptions } from '../../core/sampling.js';
 import { draw, keepLikeliest, oneHot, pick } from '../../graph/operations/indexing.js';
-import { divide, greater, maximum, multiply, select, subtract } from '../../graph/operations/elementwise.js';
-import { input, type Tensor } from '../../graph/tensor.js';
+import { divide, greater, maximum, select, subtract } from '../../graph/operations/elementwise.js';
+import { constant, input, type Tensor } from '../../graph/tensor.js';
 import { softmax, sum } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { MixedValues, NamedTensors, NamedValues, Runtime } from '../../runtime/program.js';
@@ -52,27 +52,27 @@ export function samplingInputs(sampling: SamplingOptions, vocabularySize: number
   };
 }
 
-export type JudgedOrigin = 'sampled' | 'deterministic';
-
 export interface NodesToJudge {
-  readonly origin: JudgedOrigin;
   /** [node] In the order of judging. */
-  readonly children: readonly (readonly number[])[];
-  /** [node] Random number for the token after it, if all children are rejected. */
-  readonly uniforms: ArrayLike<number>;
-  /** [node, vocabulary] Draft distributions, if children were drawn. */
+  readonly trials: readonly (readonly { readonly token: number; readonly isCertain: boolean }[])[];
+  /** Draws the token after a node, if all its trials are rejected. */
+  readonly uniform: number;
+  /** What a node's drawn children were drawn from; absent if all tokens were certain. [node, vocabulary] */
   readonly drafted?: RowBuffer | undefined;
 }
 
+/** A trial in what those before it leave of the target's distribution and of the draft's. */
+export interface JudgedTrial {
+  readonly targetProbability: number;
+  readonly draftProbability: number;
+  readonly draftMass: number;
+}
+
 export interface JudgedNodes {
+  /** Places of each node. */
   readonly most: number;
-  /** [node, most] In what rejected siblings leave of the target's distribution. */
-  readonly targetProbabilities: Float32Array;
-  /** [node, most] Empty if nothing was drawn. */
-  readonly draftProbabilities: Float32Array;
-  /** [node, most] The drafter's mass without the children up to this one; empty if nothing was drawn. */
-  readonly untriedMasses: Float32Array;
-  readonly drawn: Int32Array;
+  trials(place: number): JudgedTrial;
+  readonly drawn: Int32Array; // [node]
 }
 
 /** Smaller residuals are rounding noise; the target's distribution is used instead. */
@@ -89,61 +89,45 @@ export class TokenDraws {
   }
 
   async prepare(): Promise<void> {
-    await Promise.all(['draw', 'sampled 1', 'deterministic 1'].map((key) => this.compile(key)));
-  }
-
-  async draw(
-    scores: KeptScores,
-    sampling: SamplingOptions,
-    uniforms: readonly number[],
-    scheduler: PassScheduler,
-  ): Promise<Int32Array> {
-    const outputs = await scheduler.run(
-      await this.compile('draw'),
-      {
-        inputs: {
-          ...this.inputs(scores, sampling),
-          uniforms: float32(Float32Array.from(uniforms), [uniforms.length]),
-        },
-      },
-      ['drawn', 'total'],
-    );
-    scores.release(floatsOf(outputs, 'total'));
-    return integersOf(outputs, 'drawn');
+    await Promise.all(['certain 0', 'certain 1', 'drawn 1'].map((key) => this.compile(key)));
   }
 
   async judge(
     scores: KeptScores,
     sampling: SamplingOptions,
-    { origin, children, uniforms, drafted }: NodesToJudge,
+    { trials, uniform, drafted }: NodesToJudge,
     scheduler: PassScheduler,
   ): Promise<JudgedNodes> {
-    const widest = Math.max(1, ...children.map(({ length }) => length));
-    const most = 2 ** Math.ceil(Math.log2(widest)); // few programs for many trees
-    const count = children.length;
+    const widest = Math.max(0, ...trials.map(({ length }) => length));
+    const most = widest === 0 ? 0 : 2 ** Math.ceil(Math.log2(widest)); // few programs for many trees
+    const count = trials.length;
     const tokens = new Int32Array(count * most);
-    const isChild = new Float32Array(count * most);
-    children.forEach((own, node) => {
-      tokens.set(own, node * most);
-      isChild.fill(1, node * most, node * most + own.length);
+    const kinds = new Float32Array(count * most); // 0 where no trial is
+    trials.forEach((own, node) => {
+      own.forEach(({ token, isCertain }, place) => {
+        tokens[node * most + place] = token;
+        kinds[node * most + place] = isCertain ? certainKind : drawnKind;
+      });
     });
-    const isSampled = origin === 'sampled';
     const inputs = {
       ...this.inputs(scores, sampling),
-      children: int32(tokens, [count, most]),
-      isChild: float32(isChild, [count, most]),
-      uniforms: float32(Float32Array.from(uniforms), [count]),
-      ...(isSampled ? { drafted: resident(drafted!) } : {}),
+      ...(most === 0 ? {} : { children: int32(tokens, [count, most]), kinds: float32(kinds, [count, most]) }),
+      uniforms: float32(new Float32Array(count).fill(uniform), [count]),
+      ...(drafted === undefined ? {} : { drafted: resident(drafted) }),
     };
-    const names = ['drawn', 'total', 'target', ...(isSampled ? ['draft', 'untried'] : [])];
-    const outputs = await scheduler.run(await this.compile(`${origin} ${most}`), { inputs }, names);
+    const names = ['drawn', 'total', ...(most === 0 ? [] : ['target', 'draft', 'mass'])];
+    const key = `${drafted === undefined ? 'certain' : 'drawn'} ${most}`;
+    const outputs = await scheduler.run(await this.compile(key), { inputs }, names);
     scores.release(floatsOf(outputs, 'total'));
-    const none = new Float32Array(0);
+    const values = (name: string): Float32Array => (most === 0 ? noValues : floatsOf(outputs, name));
+    const [target, draft, mass] = [values('target'), values('draft'), values('mass')];
     return {
       most,
-      targetProbabilities: floatsOf(outputs, 'target'),
-      draftProbabilities: isSampled ? floatsOf(outputs, 'draft') : none,
-      untriedMasses: isSampled ? floatsOf(outputs, 'untried') : none,
+      trials: (place) => ({
+        targetProbability: target[place]!,
+        draftProbability: draft[place]!,
+        draftMass: mass[place]!,
+      }),
       drawn: integersOf(outputs, 'drawn'),
     };
   }
@@ -157,70 +141,55 @@ export class TokenDraws {
     const scores = input('scores', [row, lanes, this.vocabularySize]);
     const whole = distributionOf(scores, declareSampling());
     // NaN and infinities show in the sum.
-    const total = sum(scores, [-1]);
-    if (kind === 'sampled') return { ...judgeSampled(whole, Number(most)), total };
-    if (kind === 'deterministic') return { ...judgeDeterministic(whole, Number(most)), total };
-    return { drawn: draw(whole, input('uniforms', [row, lanes])), total };
+    return { ...judgeTrials(whole, Number(most), kind === 'drawn'), total: sum(scores, [-1]) };
   }
 }
 
-function* declareChildren(most: number) {
-  const children = input('children', [row, lanes, most], 'int32');
-  const isChild = input('isChild', [row, lanes, most]);
+const noValues = new Float32Array(0);
+const [drawnKind, certainKind] = [1, 2];
+
+function* declareTrials(most: number) {
+  const children = most === 0 ? undefined : input('children', [row, lanes, most], 'int32');
+  const kinds = most === 0 ? undefined : input('kinds', [row, lanes, most]);
   for (let place = 0; place < most; place++) {
-    const token = reshape(slice(children, -1, place, place + 1), [row, lanes]);
-    yield { token, isThere: slice(isChild, -1, place, place + 1) };
+    const token = reshape(slice(children!, -1, place, place + 1), [row, lanes]);
+    const kind = slice(kinds!, -1, place, place + 1);
+    yield { token, isThere: greater(kind, 0), isCertain: greater(kind, drawnKind) };
   }
+}
+
+/**
+ * The rule of decode/verification/node-chances.ts for all nodes at once: a rejected trial leaves norm(max(0, p - q)),
+ * where q is the law without the tokens tried before it, renormalized, or all mass on a certain token.
+ */
+function judgeTrials(whole: Tensor, most: number, hasLaws: boolean): NamedTensors {
+  const law = hasLaws ? input('drafted', whole.shape) : undefined;
+  const [targets, drafts, masses]: [Tensor[], Tensor[], Tensor[]] = [[], [], []];
+  let left = whole;
+  let untried = law;
+  let untriedMass: Tensor | undefined;
+  for (const { token, isThere, isCertain } of declareTrials(most)) {
+    const certain = oneHot(token, whole.shape.at(-1) as number);
+    const probability = law && pickColumn(law, token);
+    const mass = probability && maximum(untriedMass ?? 1, probability);
+    targets.push(pickColumn(left, token));
+    drafts.push(probability === undefined ? onesLike(isCertain) : select(isCertain, 1, probability));
+    masses.push(mass === undefined ? onesLike(isCertain) : select(isCertain, 1, mass));
+    const draft = law === undefined ? certain : select(isCertain, certain, divide(law, mass!));
+    const excess = maximum(subtract(left, draft), 0);
+    const excessMass = sum(excess, [-1]);
+    const rest = select(greater(excessMass, minResidualMass), divide(excess, excessMass), whole);
+    left = select(isThere, rest, left);
+    if (untried === undefined) continue;
+    // Summed again: after a likely child, a difference would be rounding noise.
+    untried = select(isCertain, untried, select(greater(certain, 0), 0, untried));
+    untriedMass = sum(untried, [-1]);
+  }
+  const drawn = draw(left, input('uniforms', [row, lanes]));
+  if (most === 0) return { drawn };
+  const joined = (parts: readonly Tensor[]): Tensor => concatenate(parts, -1);
+  return { drawn, target: joined(targets), draft: joined(drafts), mass: joined(masses) };
 }
 
 const pickColumn = (x: Tensor, token: Tensor): Tensor => reshape(pick(x, token), [row, lanes, 1]);
-
-/** [row, lanes, vocabulary] */
-function markToken(token: Tensor, isThere: Tensor, like: Tensor): Tensor {
-  return multiply(oneHot(token, like.shape.at(-1) as number), isThere);
-}
-
-/** A rejected child leaves norm(max(0, p - q / mass)) with the mass of untried tokens. */
-function judgeSampled(whole: Tensor, most: number): NamedTensors {
-  const drafted = input('drafted', whole.shape);
-  let left = whole;
-  let untriedDraft = drafted;
-  let mass: Tensor | undefined;
-  const targets: Tensor[] = [];
-  const drafts: Tensor[] = [];
-  const masses: Tensor[] = [];
-  for (const { token, isThere } of declareChildren(most)) {
-    const draftProbability = pickColumn(drafted, token);
-    targets.push(pickColumn(left, token));
-    drafts.push(draftProbability);
-    const excess = maximum(subtract(left, divide(drafted, maximum(mass ?? 1, draftProbability))), 0);
-    const excessMass = sum(excess, [-1]);
-    const rest = select(greater(excessMass, minResidualMass), divide(excess, excessMass), whole);
-    left = select(greater(isThere, 0), rest, left);
-    // Summed again: after a likely child, a difference would be rounding noise.
-    untriedDraft = select(greater(markToken(token, isThere, whole), 0), 0, untriedDraft);
-    mass = sum(untriedDraft, [-1]);
-    masses.push(mass);
-  }
-  return {
-    target: concatenate(targets, -1),
-    draft: concatenate(drafts, -1),
-    untried: concatenate(masses, -1),
-    drawn: draw(left, input('uniforms', [row, lanes])),
-  };
-}
-
-/** A rejected child is removed from the target's distribution. */
-function judgeDeterministic(whole: Tensor, most: number): NamedTensors {
-  let rest = whole;
-  const targets: Tensor[] = [];
-  for (const { token, isThere } of declareChildren(most)) {
-    targets.push(pickColumn(whole, token));
-    rest = select(greater(markToken(token, isThere, whole), 0), 0, rest);
-  }
-  const isUsable = greater(sum(rest, [-1]), minResidualMass);
-  return {
-    target: concatenate(targets, -1),
-    drawn: draw(select(isUsable, rest, whole), input('uniforms', [row, lanes])),
-  };
-}
+const onesLike = (x: Tensor): Tensor => broadcast(constant(1), x.shape);

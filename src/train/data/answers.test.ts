@@ -1,6 +1,7 @@
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { generateText, type Target } from '../../decode/target.js';
+import { generateText } from '../../decode/generate.js';
+import { type Target } from '../../decode/target.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
 import type { AnswersRequest } from './answers.js';
 import { answerConversations, refuseUnanswered } from './answers.js';

@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { totalmem } from 'node:os';
 import { MistletoeError } from '../../core/errors.js';
 import type { SamplingOptions } from '../../core/sampling.js';
-import { Engine } from '../../decode/engine/engine.js';
+import { Engine } from '../../decode/engine.js';
 import type { Target } from '../../decode/target.js';
 import { AnswersFile } from './answers-file.js';
 import { type Answering, answerConversation } from './conversation-answering.js';

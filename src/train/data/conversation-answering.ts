@@ -7,9 +7,10 @@
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
-import { type Engine, sequenceBytes } from '../../decode/engine/engine.js';
-import { decodePlain } from '../../decode/plain.js';
-import { type Target, completeRequest, encodePrompt, refuseLongText } from '../../decode/target.js';
+import { type Engine, sequenceBytes } from '../../decode/engine.js';
+import { decodePlain } from '../../decode/generate.js';
+import { type Target, encodePrompt, refuseLongText } from '../../decode/target.js';
+import { completeRequest } from '../../decode/generate.js';
 import { firstDifference } from '../../measure/kept-class.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
 import { encodeRaw, encodeRendered, renderChat } from '../../text/template/chat-template.js';
@@ -103,10 +104,7 @@ async function write(
 ): Promise<WrittenAnswer | undefined> {
   const request = completeRequest(target, ids, { maxNewTokens, sampling, seed, signal });
   const room = { bytes: Math.min(sequenceBytes(request, target.model), memoryBytes), signal };
-  const generation = await engine.run(
-    (scheduler) => decodePlain(target.model, { ...request, scheduler }),
-    room,
-  );
+  const generation = await engine.run(() => decodePlain(target.model, { ...request, engine }), room);
   const { tokenIds, finishReason, text } = generation;
   if (finishReason === 'aborted' || finishReason === 'stop-string') return undefined;
   // Many templates write a space where the answer's first token has its own.

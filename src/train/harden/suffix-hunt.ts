@@ -15,8 +15,8 @@ import { type AuditSettings, attackSearch } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
-import { Engine, sequenceBytes } from '../../decode/engine/engine.js';
-import { decodePlain } from '../../decode/plain.js';
+import { Engine, sequenceBytes } from '../../decode/engine.js';
+import { decodePlain } from '../../decode/generate.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
 import type { Drafter } from '../../draft/drafter.js';
@@ -185,10 +185,7 @@ export async function huntPrompt(
     joined.map(async ({ promptIds, length }) => {
       const answering = { promptIds, maxNewTokens, sampling, seed, stopIds, tokenizer, signal };
       const room = { bytes: sequenceBytes(answering, model), signal };
-      const { tokenIds } = await engine.run(
-        (scheduler) => decodePlain(model, { ...answering, scheduler }),
-        room,
-      );
+      const { tokenIds } = await engine.run(() => decodePlain(model, { ...answering, engine }), room);
       return { promptIds, answerIds: [...tokenIds], length };
     }),
   );

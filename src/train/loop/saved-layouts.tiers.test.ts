@@ -10,7 +10,7 @@ import { randomTokens, resolveText, TinyModels } from '../../../test/support/tin
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { bundledDrafterFolder, bundledDrafters } from '../../core/package-files.js';
 import { always } from '../../decode/policies/policy-chooser.js';
-import { decodeSpeculative } from '../../decode/speculative.js';
+import { decodeSpeculative } from '../../decode/generate.js';
 import { inspectCheckpoint } from '../../draft/inspection.js';
 import { recogniseCheckpoint } from '../../draft/systems.js';
 import { saveDrafter } from './train-drafter.js';

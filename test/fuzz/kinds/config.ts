@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MistletoeError } from '../../../src/core/errors.js';
 import { createRandom } from '../../../src/core/random.js';
-import { decodePlain } from '../../../src/decode/plain.js';
+import { decodePlain } from '../../../src/decode/generate.js';
 import { inspectCheckpoint } from '../../../src/draft/inspection.js';
 import { loadModel } from '../../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../../src/runtime/onnx/onnx-runtime.js';

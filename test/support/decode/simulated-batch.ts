@@ -68,14 +68,12 @@ export function runBatch(chooser: PolicyChooser, world: BatchWorld, steps: numbe
       tokens += accepted + 1;
       const ownDraftMs = choice.policy === undefined ? 0 : draftMs;
       const waitMs = draftMs - ownDraftMs; // whoever does not draft waits for those who do
-      const own = { draftMs: ownDraftMs, verifyMs };
       chooser.learn(choice, {
         proposed,
         accepted,
         depth,
         draftMs: ownDraftMs,
         verifyMs: verifyMs + waitMs,
-        own,
         batch,
         isCold,
       });

@@ -34,7 +34,7 @@ export function createScriptedApp(options: ScriptedAppOptions = {}): ScriptedApp
   const scripted = createScriptedWorker(script, isChat);
   const host = new EngineHost({
     worker: scripted.worker,
-    model: { name: 'tiny', contextLength: 2048, drafters, draft: 'chain:4', guarded: false },
+    model: { name: 'tiny', contextLength: 2048, drafters, draft: 'chain:4' },
     limits: { ...defaultLimits, ...limits },
     concurrency,
     hiddenPaths: ['/home/operator/tiny'],

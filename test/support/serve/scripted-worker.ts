@@ -1,8 +1,8 @@
 /** An engine whose answers are written by the test, so that routes can be tried by the thousand without a model. */
-import type { AnswerProgress } from '../../../src/decode/engine/engine-messages.js';
-import type { EngineWorker, WorkerGenerateOptions } from '../../../src/decode/engine/engine-worker.js';
-import type { Generation } from '../../../src/decode/plain.js';
-import type { SpeculativeGeneration } from '../../../src/decode/speculative.js';
+import type { AnswerProgress } from '../../../src/decode/worker/engine-messages.js';
+import type { EngineWorker, WorkerGenerateOptions } from '../../../src/decode/worker/engine-worker.js';
+import type { Generation } from '../../../src/decode/request.js';
+import type { SpeculativeGeneration } from '../../../src/decode/request.js';
 import { summariseAcceptance } from '../../../src/decode/acceptance.js';
 import type { HostOptions } from '../../../src/serve/engine-host.js';
 

@@ -12,9 +12,9 @@ import { spellToken, type TokenSpelling } from '../../text/text-stream.js';
 import type { Tokenizer } from '../../text/tokenizer/tokenizer.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
-import type { Generation } from '../plain.js';
-import type { SpeculativeGeneration } from '../speculative.js';
-import type { EngineLoad } from './engine.js';
+import type { Generation } from '../request.js';
+import type { SpeculativeGeneration } from '../request.js';
+import type { EngineLoad } from '../engine.js';
 import type { VerificationRule } from '../verification/verification.js';
 
 const count = z.number().int().positive();
@@ -38,14 +38,6 @@ export const settingsSchema = z.strictObject({
   chat: z.boolean().optional(),
   chatTemplate: z.union([z.string(), templateText]).optional(),
   date: z.string().optional(),
-  /** For guarded tasks (budgeted-drafting.ts). */
-  guarding: z
-    .strictObject({
-      slowdown: z.number().positive().optional(),
-      floor: z.number().min(0).max(1).optional(),
-      ladder: z.array(z.string()).optional(),
-    })
-    .optional(),
 });
 export type EngineSettings = z.infer<typeof settingsSchema>;
 
@@ -63,8 +55,6 @@ export const taskSchema = z.strictObject({
   drafter: z.string().optional(),
   policy: z.string().optional(),
   rule: z.enum(rules).optional(),
-  /** Whether to switch to other drafters or plain steps when drafts do not pay. */
-  guarded: z.boolean().optional(),
   maxNewTokens: count.max(maxNewTokensLimit).optional(),
   /**
    * Whether to refuse a prompt that leaves too little context for maxNewTokens; otherwise the answer ends with the
@@ -132,8 +122,8 @@ export class ProgressReport {
     });
   };
 
-  readonly addStep = ({ proposed, accepted, depth, drafter }: StepRecord): void => {
-    this.gather().steps.push({ proposed, accepted, depth, drafter });
+  readonly addStep = ({ proposed, accepted, depth }: StepRecord): void => {
+    this.gather().steps.push({ proposed, accepted, depth });
   };
 
   readonly flush = (): void => {

@@ -8,7 +8,7 @@ import type * as z from '../../core/schema.js';
 import { MistletoeError } from '../../core/errors.js';
 import { disableTelemetry } from '../../runtime/onnx/load-onnxruntime.js';
 import type { ChatMessage } from '../../text/template/chat-template.js';
-import type { EngineLoad } from './engine.js';
+import type { EngineLoad } from '../engine.js';
 import type {
   AnswerProgress,
   EngineAnswer,
@@ -18,8 +18,8 @@ import type {
   WorkerTokenEvent,
 } from './engine-messages.js';
 import { createFailure, settingsSchema, taskSchema } from './engine-messages.js';
-import type { Generation } from '../plain.js';
-import type { SpeculativeGeneration } from '../speculative.js';
+import type { Generation } from '../request.js';
+import type { SpeculativeGeneration } from '../request.js';
 
 export interface EngineWorkerOptions extends Omit<EngineSettings, 'drafters'> {
   /** Name in requests -> folder, bundled name, or a system without weights such as `ngram`. */

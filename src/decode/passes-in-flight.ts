@@ -6,35 +6,34 @@ import type { Drafter } from '../draft/drafter.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { allocatePass, type ForwardResult, freePass, type KeptPass, readChosen } from '../model/forward.js';
-import { type PassScheduler, runDirectly } from '../model/lanes/lane-program.js';
+import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Runtime } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 
 /** What a drafter reads of a pass; it belongs to the caller. */
-export function statesOf({ reads }: Pick<Drafter, 'reads'>, result: ForwardResult): RowBuffer | undefined {
+export function statesOf(
+  { reads }: Pick<Drafter, 'reads'>,
+  result: Pick<ForwardResult, 'features' | 'taps'>,
+): RowBuffer | undefined {
   return reads === 'tokens' ? undefined : result[reads]!;
 }
 
-interface Pass {
-  /** Undefined if the runtime keeps it. */
-  readonly token: number | undefined;
-  readonly states: RowBuffer | undefined;
-}
+/** Without an argmax if the runtime keeps it. */
+type Pass = Pick<ForwardResult, 'argmax' | 'features' | 'taps'>;
 
 /** Plain decoding: a pass over one token each. */
 export class PassesAhead {
-  private readonly kept: KeptPass | undefined;
+  private readonly kept: KeptPass;
   /** The pass over a token that `next` has not been called with. */
   private ahead: Pass | undefined;
 
   constructor(
     private readonly model: CausalModel,
     private readonly cache: KvCache,
-    private readonly scheduler: PassScheduler = runDirectly,
-    private readonly reader: Pick<Drafter, 'reads' | 'taps'> = { reads: 'tokens', taps: [] },
+    private readonly scheduler: PassScheduler,
+    private readonly reader: Pick<Drafter, 'reads' | 'taps'>,
   ) {
-    const { runtime, configuration } = model;
-    if (runtime.keepsTokens === true) this.kept = allocatePass(runtime, configuration);
+    this.kept = allocatePass(model.runtime, model.configuration);
   }
 
   get isAhead(): boolean {
@@ -50,24 +49,25 @@ export class PassesAhead {
    * The token after `token`, which the call before returned, and what the reader reads of the pass. `mayGoOn`: another
    * one will be asked for, as far as known.
    */
-  async next(token: number, mayGoOn: boolean): Promise<Pass & { readonly token: number }> {
+  async next(token: number, mayGoOn: boolean): Promise<Pass> {
     const { kept, scheduler, cache, model } = this;
     const into = scheduler.isAlone ? kept : undefined;
-    const { token: known, states } = this.ahead ?? (await this.start(Int32Array.of(token), into));
+    const pass = this.ahead ?? (await this.start(Int32Array.of(token), into));
     this.ahead = undefined;
-    if (known !== undefined) return { token: known, states };
-    const before = { tokens: kept!.argmax, cache: { length: cache.length - 1 } };
-    const reading = readChosen(model.name, kept!, before);
+    if (pass.argmax !== undefined) return pass;
+    const before = { tokens: kept.argmax, cache: { length: cache.length - 1 } };
+    const reading = readChosen(model.name, kept, before);
     if (mayGoOn && scheduler.isAlone && cache.length < model.configuration.contextLength) {
       reading.catch(() => undefined); // thrown below, unless this throws first
-      this.ahead = await this.start(kept!.argmax, kept);
+      this.ahead = await this.start(kept.argmax, kept);
     }
-    return { token: await reading, states };
+    return { ...pass, argmax: Int32Array.of(await reading) };
   }
 
   free(): void {
-    this.ahead?.states?.free();
-    if (this.kept !== undefined) freePass(this.kept);
+    this.ahead?.features?.free();
+    this.ahead?.taps?.free();
+    freePass(this.kept);
   }
 
   private async start(tokens: Int32Array | RowBuffer, into: KeptPass | undefined): Promise<Pass> {
@@ -77,7 +77,7 @@ export class PassesAhead {
     const result = await model.forward({ tokens, cache, want, taps, scheduler, into });
     cache.appendAll(result.rows, 1);
     if (result.rows !== into?.rows) result.rows.free();
-    return { token: result.argmax?.[0], states: statesOf(reader, result) };
+    return result;
   }
 }
 

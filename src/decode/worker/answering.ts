@@ -4,34 +4,23 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { PassScheduler } from '../../model/lanes/lane-program.js';
-import type { Generation, GenerationRequest, ReadPrefix } from '../plain.js';
-import { decodePlain, readPrefix } from '../plain.js';
-import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
+import { Engine, sequenceBytes } from '../engine.js';
+import { choosePolicy, completeRequest, decodePlain, decodeSpeculative, requestFor } from '../generate.js';
 import type { PolicyChooser } from '../policies/policy-chooser.js';
-import { choosePolicy } from '../speculative-text.js';
-import { decodeSpeculative } from '../speculative.js';
-import { completeRequest, requestFor, type Target } from '../target.js';
+import { readPrefix, type ReadPrefix } from '../prompt-reading.js';
+import type { Generation, GenerationRequest } from '../request.js';
+import type { Target } from '../target.js';
 import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages.js';
 import { describeFailure, ProgressReport } from './engine-messages.js';
-import { Engine, sequenceBytes } from './engine.js';
 
 export interface OpenedModels {
   readonly target: Target;
   readonly drafters: ReadonlyMap<string, Drafter>;
-  readonly guarding: BudgetedDrafting;
 }
 
 interface Drafting {
   readonly drafter: Drafter;
-  /** All drafters that keep state for the request. */
-  readonly members: readonly Drafter[];
-  /** Called per answer; `end` exists if the answer is guarded. */
-  readonly begin: (hasSharedPrompt: boolean) => {
-    readonly drafter: Drafter;
-    readonly policy: PolicyChooser;
-    readonly end?: BudgetedRequest['end'];
-  };
+  readonly policy: PolicyChooser;
 }
 
 interface PreparedTask {
@@ -133,9 +122,9 @@ export class Answering {
     return { request, drafting, rule };
   }
 
-  private findDrafting({ drafter: name, policy, guarded, sampling }: EngineTask): Drafting | undefined {
+  private findDrafting({ drafter: name, policy, sampling }: EngineTask): Drafting | undefined {
     if (name === undefined) return undefined;
-    const { drafters, guarding } = this.models;
+    const { drafters } = this.models;
     const drafter = drafters.get(name);
     if (drafter === undefined) {
       const known = drafters.size === 0 ? 'It has none.' : `It has ${[...drafters.keys()].join(', ')}.`;
@@ -144,13 +133,6 @@ export class Answering {
       });
     }
     const isGreedy = (sampling?.temperature ?? 0) === 0;
-    if (guarded === true) {
-      return {
-        drafter,
-        members: guarding.membersOf(name),
-        begin: (hasSharedPrompt) => guarding.begin({ name, policy, isGreedy, hasSharedPrompt }),
-      };
-    }
     const key = `${name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`;
     const { runtime } = this.models.target.model;
     const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, runtime, { sampling });
@@ -158,7 +140,7 @@ export class Answering {
     this.policies.set(key, chooser);
     const [oldest] = this.policies.keys();
     if (this.policies.size > maxPolicies) this.policies.delete(oldest!);
-    return { drafter, members: [drafter], begin: () => ({ drafter, policy: chooser }) };
+    return { drafter, policy: chooser };
   }
 
   /** Without the last token, whose logits each answer needs. */
@@ -172,11 +154,12 @@ export class Answering {
     const signal = whenAll(signals);
     const { model } = this.models.target;
     const reader = drafting?.drafter ?? { reads: 'tokens', taps: [] };
-    const bytes = sequenceBytes({ promptIds, maxNewTokens: 0 }, model, drafting?.members);
-    const read = await this.engine.run(
-      (scheduler) => readPrefix(model, reader, promptIds, { scheduler, signal }),
-      { bytes, signal },
-    );
+    const bytes = sequenceBytes({ promptIds, maxNewTokens: 0 }, model, drafting?.drafter);
+    const { engine } = this;
+    const read = await engine.run(() => readPrefix(model, reader, promptIds, { engine, signal }), {
+      bytes,
+      signal,
+    });
     return read.cache.length === 0 ? undefined : read;
   }
 
@@ -193,16 +176,15 @@ export class Answering {
     const onNotice = (text: string): void => {
       this.post({ kind: 'notice', id, text });
     };
-    const own = { ...request, seed: request.seed + index, prefix, signal, onToken };
-    const decode = async (scheduler: PassScheduler) => {
-      if (drafting === undefined) return decodePlain(model, { ...own, scheduler });
-      const { drafter, policy, end } = drafting.begin(prefix !== undefined);
-      const drafted = { ...own, scheduler, policy, rule, onNotice, onStep };
-      const generation = await decodeSpeculative(model, drafter, drafted);
-      return end === undefined ? generation : { ...generation, guarding: end(generation.steps) };
+    const { engine } = this;
+    const own = { ...request, seed: request.seed + index, engine, prefix, signal, onToken };
+    const decode = async (): Promise<Generation> => {
+      if (drafting === undefined) return decodePlain(model, own);
+      const { drafter, policy } = drafting;
+      return decodeSpeculative(model, drafter, { ...own, policy, rule, onNotice, onStep });
     };
-    const bytes = sequenceBytes(request, model, drafting?.members);
-    const generation = await this.engine.run(decode, { bytes, signal });
+    const bytes = sequenceBytes(request, model, drafting?.drafter);
+    const generation = await engine.run(decode, { bytes, signal });
     report.flush();
     return generation;
   }

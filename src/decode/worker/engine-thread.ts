@@ -10,7 +10,6 @@ import type { EngineAnswer, EngineRequest, EngineSettings } from './engine-messa
 import { describeFailure } from './engine-messages.js';
 import { findDrafter } from '../find-drafter.js';
 import { settleDevice } from '../gpu-fit.js';
-import { BudgetedDrafting } from '../policies/budgeted-drafting.js';
 import { openTarget } from '../target.js';
 
 async function openModels(
@@ -27,9 +26,7 @@ async function openModels(
     const options = { target: target.model, tokenizer: target.tokenizer, ...loading, taps };
     drafters.set(name, await loadDrafter(findDrafter(source), options));
   }
-  const guarding = new BudgetedDrafting(drafters, target.model, settings.guarding);
-  if (settings.guarding !== undefined) guarding.misfits.forEach(onNotice);
-  return { target, drafters, guarding };
+  return { target, drafters };
 }
 
 async function serve(port: MessagePort): Promise<void> {

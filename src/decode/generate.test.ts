@@ -6,14 +6,9 @@ import { loadDrafter } from '../draft/systems.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { bundledDrafterFolder, bundledTarget } from '../core/package-files.js';
 import type { PolicyChooser } from './policies/policy-chooser.js';
-import {
-  createPolicy,
-  defaultDraftPolicy,
-  generateSpeculatively,
-  isSpeculative,
-} from './speculative-text.js';
-import type { Target } from './target.js';
-import { generateText, openTarget } from './target.js';
+import { createPolicy, defaultDraftPolicy, generateSpeculatively, generateText } from './generate.js';
+import { isSpeculative } from './request.js';
+import { openTarget, type Target } from './target.js';
 
 const temporary = makeTemporaryFolder();
 const runtime = createOnnxRuntime({ threads: 1 });
