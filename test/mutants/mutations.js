@@ -232,7 +232,7 @@ export const mutations = [
   },
   {
     name: 'the drafter reads the states of rejected drafts',
-    file: 'src/decode/speculative.ts',
+    file: 'src/decode/sequence.ts',
     search: 'pickRows(model.runtime, states, accepted)',
     replace: 'pickRows(model.runtime, states, Int32Array.from(accepted, (_, row) => row))',
     tests: ['test/golden/drafters.tiers.test.ts'],
@@ -245,11 +245,19 @@ export const mutations = [
     tests: ['src/decode/acceptance.test.ts'],
   },
   {
-    name: 'guarded drafting ignores evidence of a collapse',
-    file: 'src/decode/policies/budgeted-policy.ts',
-    search: '>= 1 / this.level)',
-    replace: '>= Infinity)',
-    tests: ['src/decode/policies/budgeted-policy.test.ts'],
+    name: 'a joined tree tries a shared node once',
+    file: 'src/draft/tree/token-tree.ts',
+    search: 'const joined = law === undefined ? undefined : firstLaw + law;',
+    replace:
+      'const joined = law === undefined ? undefined : firstLaw + law; if (trials[placed[parent]].some((trial) => trial.node === placed[node])) continue;',
+    tests: ['src/draft/tree/token-tree.test.ts'],
+  },
+  {
+    name: 'the answer of one sequence in a batch ends with the failure of another',
+    file: 'src/decode/shared-passes.ts',
+    search: 'else for (const ask of group) await runTogether([ask]);',
+    replace: 'else for (const ask of group) ask.reject(cause);',
+    tests: ['test/conformance/engine.test.ts'],
   },
   // measure
   {
