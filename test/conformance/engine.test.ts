@@ -205,7 +205,7 @@ describe('Engine', () => {
           const session = whole.startSession(scheduler);
           if ((sessions += 1) !== 2) return session;
           const fail = () => Promise.reject(new MistletoeError('drafter', 'The drafter returned NaN.'));
-          return { ...session, room: 100, expand: fail, draftChain: fail };
+          return Object.assign(Object.create(session) as typeof session, { propose: fail });
         },
       },
     }) as Drafter;

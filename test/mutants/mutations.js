@@ -257,7 +257,7 @@ export const mutations = [
     file: 'src/decode/shared-passes.ts',
     search: 'else for (const ask of group) await runTogether([ask]);',
     replace: 'else for (const ask of group) ask.reject(cause);',
-    tests: ['test/conformance/engine.test.ts'],
+    tests: ['src/decode/shared-passes.test.ts'],
   },
   // measure
   {
