@@ -2,21 +2,13 @@
  * Greedy passes that start before the host knows the tokens they read: these stay in the runtime. That hides what the
  * host does between passes. A pass may be in vain: the last one of an answer, or one over a chain that is not kept.
  */
-import type { Drafter } from '../draft/drafter.js';
+import { outputsFor, type StateReader } from '../draft/joined/target-states.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { allocatePass, type ForwardResult, freePass, type KeptPass, readChosen } from '../model/forward.js';
 import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { Runtime } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
-
-/** What a drafter reads of a pass; it belongs to the caller. */
-export function statesOf(
-  { reads }: Pick<Drafter, 'reads'>,
-  result: Pick<ForwardResult, 'features' | 'taps'>,
-): RowBuffer | undefined {
-  return reads === 'tokens' ? undefined : result[reads]!;
-}
 
 /** Without an argmax if the runtime keeps it. */
 type Pass = Pick<ForwardResult, 'argmax' | 'features' | 'taps'>;
@@ -31,7 +23,7 @@ export class PassesAhead {
     private readonly model: CausalModel,
     private readonly cache: KvCache,
     private readonly scheduler: PassScheduler,
-    private readonly reader: Pick<Drafter, 'reads' | 'taps'>,
+    private readonly reader: StateReader,
   ) {
     this.kept = allocatePass(model.runtime, model.configuration);
   }
@@ -72,9 +64,8 @@ export class PassesAhead {
 
   private async start(tokens: Int32Array | RowBuffer, into: KeptPass | undefined): Promise<Pass> {
     const { model, cache, scheduler, reader } = this;
-    const { reads, taps } = reader;
-    const want = ['argmax' as const, ...(reads === 'tokens' ? [] : [reads])];
-    const result = await model.forward({ tokens, cache, want, taps, scheduler, into });
+    const want = ['argmax' as const, ...outputsFor(reader)];
+    const result = await model.forward({ tokens, cache, want, taps: reader.taps, scheduler, into });
     cache.appendAll(result.rows, 1);
     if (result.rows !== into?.rows) result.rows.free();
     return result;

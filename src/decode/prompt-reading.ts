@@ -1,6 +1,6 @@
 /** A prompt that the target reads in chunks, which bounds the size of attention scores. */
 import { MistletoeError } from '../core/errors.js';
-import type { Drafter } from '../draft/drafter.js';
+import { outputsFor, type StateReader, statesOf } from '../draft/joined/target-states.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { contextError, type ForwardOutput, type ForwardResult } from '../model/forward.js';
@@ -111,7 +111,7 @@ export interface ReadPrefix {
 /** If aborted, holds what was read so far. Without an engine, its passes run at once. */
 export async function readPrefix(
   model: CausalModel,
-  { reads, taps }: Pick<Drafter, 'reads' | 'taps'>,
+  reader: StateReader,
   tokenIds: readonly number[],
   { engine, signal }: { readonly engine?: Steps | undefined; readonly signal?: AbortSignal | undefined } = {},
 ): Promise<ReadPrefix> {
@@ -119,11 +119,12 @@ export async function readPrefix(
   const parts: RowBuffer[] = [];
   if (tokenIds.length > 0) {
     const reading = new PromptReading(model, cache, tokenIds, {
-      want: reads === 'tokens' ? [] : [reads],
-      taps,
+      want: outputsFor(reader),
+      taps: reader.taps,
       signal,
       onChunk(_, result) {
-        if (reads !== 'tokens') parts.push(result[reads]!);
+        const states = statesOf(model.runtime, reader, result);
+        if (states !== undefined) parts.push(states);
       },
     });
     if (engine === undefined) while (!reading.isDone) await reading.readOn();

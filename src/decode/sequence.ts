@@ -7,6 +7,7 @@ import { describeCause, MistletoeError } from '../core/errors.js';
 import { createRandom, type Random } from '../core/random.js';
 import { sum } from '../core/vector.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
+import { outputsFor, type StateReader, statesOf } from '../draft/joined/target-states.js';
 import { isGrownAtOnce } from '../draft/tree/grow-tree.js';
 import { levelsOf } from '../draft/tree/policy.js';
 import { chainTree, type TokenTree } from '../draft/tree/token-tree.js';
@@ -19,7 +20,7 @@ import type { RowBuffer } from '../runtime/row-buffer.js';
 import { summariseAcceptance } from './acceptance.js';
 import { Answer, createLikelihoodReader, type LikelihoodReader, type TokenEvent } from './answer.js';
 import { GenerationClock } from './generation-clock.js';
-import { ChainAhead, PassesAhead, statesOf } from './passes-in-flight.js';
+import { ChainAhead, PassesAhead } from './passes-in-flight.js';
 import type { DraftChoice, StepOutcome } from './policies/policy-chooser.js';
 import { PromptReading } from './prompt-reading.js';
 import type { Generation, GenerationRequest, SpeculativeGeneration, SpeculativeRequest } from './request.js';
@@ -32,7 +33,7 @@ interface Root extends Pick<TokenEvent, 'origin' | 'likelihood'> {
   readonly token: number;
 }
 
-const withoutDrafter: Pick<Drafter, 'reads' | 'taps'> = { reads: 'tokens', taps: [] };
+const withoutDrafter: StateReader = { reads: 'tokens', taps: [] };
 const plainChoice: DraftChoice = { policy: undefined };
 
 export class Sequence implements StepMember {
@@ -44,7 +45,7 @@ export class Sequence implements StepMember {
   private readonly draftRandom: Random;
   private readonly cache: KvCache;
   private readonly answer: Answer;
-  private readonly reader: Pick<Drafter, 'reads' | 'taps'>;
+  private readonly reader: StateReader;
   /** Undefined once the drafter has failed. */
   private session: DraftSession | undefined;
   private readonly chainAhead: ChainAhead;
@@ -123,7 +124,7 @@ export class Sequence implements StepMember {
       onChunk: async (tokens, result) => {
         readCount += tokens.length;
         const next = promptIds[readCount] ?? held?.[0] ?? (await this.choose(tokens.at(-1)!, result));
-        const states = statesOf(reader, result);
+        const states = statesOf(model.runtime, reader, result);
         session?.observe({ tokens, states, next });
         states?.free();
         if (readCount === promptIds.length)
@@ -217,9 +218,7 @@ export class Sequence implements StepMember {
 
   private get outputs(): readonly ForwardOutput[] {
     const { verifier, likelihoods, reader } = this;
-    return [
-      ...new Set([verifier.want, ...likelihoods.want, ...(reader.reads === 'tokens' ? [] : [reader.reads])]),
-    ];
+    return [...new Set([verifier.want, ...likelihoods.want, ...outputsFor(reader)])];
   }
 
   async judge(tree: TokenTree, { result }: TreePass): Promise<Verification> {
@@ -233,7 +232,7 @@ export class Sequence implements StepMember {
     const accepted = [0, ...path];
     if (pass.rows !== undefined) cache.append(pass.rows, accepted);
     pass.rows?.free();
-    const states = statesOf(reader, pass.result);
+    const states = statesOf(model.runtime, reader, pass.result);
     const kept = states && pickRows(model.runtime, states, accepted);
     session?.observe({
       tokens: Int32Array.from(accepted, (node) => tree.tokens[node]!),

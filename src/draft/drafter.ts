@@ -18,7 +18,7 @@ export interface Drafter {
   readonly system: string;
   readonly name: string;
   /** What it reads of the target besides tokens. */
-  readonly reads: 'tokens' | 'features' | 'taps';
+  readonly reads: 'tokens' | 'features' | 'taps' | 'both';
   readonly maximumDepth: number;
   readonly vocabularySize: number;
   readonly isChainOnly?: boolean | undefined;
@@ -28,6 +28,8 @@ export interface Drafter {
   readonly parameterCount: number;
   /** Of its keys and values, if it has no graph that says so. */
   readonly cacheSizes?: CacheSizes | undefined;
+  /** Of joined drafters, the one that has the graph. */
+  readonly lead?: Drafter | undefined;
   /** Lookups that propose beside it; their sessions suggest tokens before a policy decides on more. */
   readonly lookups?: readonly Drafter[] | undefined;
   prepare(drafts?: PreparedDrafts): Promise<void>;
@@ -63,7 +65,7 @@ export interface DraftSession {
 export interface VerifiedTokens {
   /** [row] Newly read by the target: the prompt, later the old root and the accepted path. */
   readonly tokens: Int32Array;
-  /** [row, width] Features or taps; undefined for drafters that read tokens only. */
+  /** [row, width] Features, taps, or features and taps; undefined for drafters that read tokens only. */
   readonly states: RowBuffer | undefined;
   /** The first token of the next chunk, or the root of the next draft. */
   readonly next: number;

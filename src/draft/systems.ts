@@ -42,7 +42,10 @@ export function nameDrafter(source: string): string {
 async function openDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
   const parts = splitSource(source);
   if (parts.length > 1)
-    return joinDrafters(await Promise.all(parts.map((part) => openDrafter(part, options))));
+    return joinDrafters(
+      await Promise.all(parts.map((part) => openDrafter(part, options))),
+      options.target.runtime,
+    );
   const weightless = findWeightless(source);
   if (weightless !== undefined) return weightless.create(source, options.target);
   const checkpoint = await openCheckpoint(source);

@@ -2,6 +2,7 @@
  * A drafter exists twice: as a session that decodes and as a graph that gradients flow through. Both must be the same
  * drafter, at every depth: along known tokens the graph's logits are those that the session gives.
  */
+import { outputsFor, statesOf } from '../../src/draft/joined/target-states.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildForcedPass, embedIds } from '../../src/audit/search/forced-pass.js';
 import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
@@ -53,10 +54,9 @@ async function scoreByGraph({ target, drafter }: TinyPair, { prompt, lead, answe
 /** The same by one session that drafts along the answer from every position, beside nodes that lead astray. */
 async function scoreBySession({ target, drafter }: TinyPair, { prompt, lead, answer }: Text) {
   const ids = [...prompt, ...lead, ...answer];
-  const reads = drafter.reads === 'tokens' ? undefined : drafter.reads;
-  const want = reads === undefined ? [] : [reads];
+  const want = outputsFor(drafter);
   const pass = (await prefill(target, target.createCache(), ids, { want, taps: drafter.taps }))!;
-  const states = reads === undefined ? undefined : pass[reads]!;
+  const states = statesOf(target.runtime, drafter, pass);
   const session = drafter.startSession();
   const scores: Float32Array[][] = Array.from({ length: depth }, () => []);
   let heard = 0;

@@ -1,4 +1,5 @@
 /** What every drafter does alike in every layout. draft-policies.ts has the policies. */
+import { outputsFor, statesOf } from '../../src/draft/joined/target-states.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { createRandom } from '../../src/core/random.js';
@@ -142,10 +143,10 @@ describe.each(cases)('$name', (variant) => {
           const cache = target.createCache();
           for (const length of [7, 1, 3]) {
             const tokens = Int32Array.from(randomTokens(`${text} ${length}`, length, vocabularySize));
-            const want = drafter.reads === 'tokens' ? [] : [drafter.reads];
+            const want = outputsFor(drafter);
             const result = await target.forward({ tokens, cache, want, taps: drafter.taps });
             cache.appendAll(result.rows, length);
-            const states = drafter.reads === 'tokens' ? undefined : result[drafter.reads];
+            const states = statesOf(target.runtime, drafter, result);
             session.observe({ tokens, states, next: length });
             const depthLimit = length === 1 ? 2 : Infinity;
             const request = { root: length, policy, random: createRandom(0), depthLimit };

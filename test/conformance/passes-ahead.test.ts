@@ -116,7 +116,7 @@ describeEmulated('a pass that starts ahead', () => {
     const { models, target, drafter, seen } = await load(true);
     const promptIds = [...prompt, ...prompt];
     const expected = await plain(target, { promptIds });
-    const hybrid = joinDrafters([ngram.create('ngram:1,16', target), drafter]);
+    const hybrid = joinDrafters([ngram.create('ngram:1,16', target), drafter], target.runtime);
     const before = seen.ahead;
     expect((await draft(target, hybrid, { promptIds })).tokenIds).toEqual(expected.tokenIds);
     expect(seen.ahead).toBeGreaterThan(before);

@@ -1,3 +1,4 @@
+import { outputsFor, statesOf } from '../../src/draft/joined/target-states.js';
 /** Drives a published drafter and its reference over the same texts. */
 import { join } from 'node:path';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
@@ -80,14 +81,13 @@ export async function draftWithMistletoe(
   text: readonly number[],
   policy: PolicyText,
 ): Promise<Tree[]> {
-  const { reads } = drafter;
   const pass = await target.forward({
     tokens: Int32Array.from(text),
     cache: target.createCache(),
-    want: reads === 'tokens' ? [] : [reads],
+    want: outputsFor(drafter),
     taps: drafter.taps,
   });
-  const states = reads === 'tokens' ? undefined : pass[reads]!;
+  const states = statesOf(target.runtime, drafter, pass);
   const session = drafter.startSession();
   const trees: Tree[] = [];
   let read = 0;

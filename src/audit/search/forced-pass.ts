@@ -85,7 +85,7 @@ export function buildForcedPass(parts: PassParts): ForcedPass {
   const decoded = runDecoder(configuration, scope, embedWith(embeddingTable(configuration, scope)), {
     context: declareAngles('', configuration.headSize, mask),
     past: declareCache('past', configuration),
-    taps: drafter?.taps ?? [],
+    taps: (drafter?.lead ?? drafter)?.taps ?? [],
   });
   const targetLogits = scaled(projectToVocabulary(configuration, scope, slice(decoded.features, 1, lead)));
   const graph = drafter?.graph;

@@ -4,6 +4,7 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { prefill } from '../../decode/prompt-reading.js';
+import { outputsFor, statesOf } from '../../draft/joined/target-states.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { attentionInputs } from '../../model/attention-inputs.js';
 import type { CausalModel } from '../../model/causal-model.js';
@@ -61,14 +62,14 @@ async function readOn(
   tokens: readonly number[],
 ): Promise<void> {
   if (tokens.length < 2) return;
-  const reads = drafter.reads === 'tokens' ? undefined : drafter.reads;
+  const reader = drafter.lead ?? drafter;
   let read = 0;
   await prefill(target, state.targetCache, tokens.slice(0, -1), {
-    want: reads === undefined ? [] : [reads],
-    taps: drafter.taps,
+    want: outputsFor(reader),
+    taps: reader.taps,
     async onChunk(chunk, result) {
       read += chunk.length;
-      const states = reads === undefined ? undefined : result[reads]!;
+      const states = statesOf(target.runtime, reader, result);
       const verified = { tokens: chunk, states, next: tokens[read]! };
       if (state.draftCache !== undefined)
         await drafter.graph!.attention!.readPrefix(verified, state.draftCache);

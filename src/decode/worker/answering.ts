@@ -153,7 +153,7 @@ export class Answering {
     const promptIds = request.promptIds.slice(0, -1);
     const signal = whenAll(signals);
     const { model } = this.models.target;
-    const reader = drafting?.drafter ?? { reads: 'tokens', taps: [] };
+    const reader = drafting?.drafter ?? ({ reads: 'tokens', taps: [] } as const);
     const bytes = sequenceBytes({ promptIds, maxNewTokens: 0 }, model, drafting?.drafter);
     const { engine } = this;
     const read = await engine.run(() => readPrefix(model, reader, promptIds, { engine, signal }), {

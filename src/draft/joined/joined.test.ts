@@ -1,13 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import type { Drafter } from '../drafter.js';
-import { noSuggestion } from '../drafter.js';
+import { splitRows } from '../../core/vector.js';
+import type { Runtime } from '../../runtime/program.js';
+import { allocateHostRows, type RowBuffer } from '../../runtime/row-buffer.js';
+import { type Drafter, noSuggestion, type VerifiedTokens } from '../drafter.js';
 import { ngram } from '../ngram/ngram.js';
 import type { Ask } from '../tree/grow-tree.js';
 import { chainTree } from '../tree/token-tree.js';
 import { joinDrafters } from './joined.js';
 import { joinSources, splitSource } from './sources.js';
+import { statesOf } from './target-states.js';
+
+const runtime = { allocate: allocateHostRows } as unknown as Runtime;
 
 /** Always drafts the token 9 three times, and counts how often it is asked. */
 function countingDrafter(changes: Partial<Drafter> = {}) {
@@ -35,7 +40,7 @@ const lookup = ngram.create('ngram:2,8', { configuration: { vocabularySize: 10 }
 
 async function draft(text: readonly number[], changes: Partial<Ask> = {}) {
   const { asked, drafter } = countingDrafter();
-  const session = joinDrafters([lookup, drafter]).startSession();
+  const session = joinDrafters([lookup, drafter], runtime).startSession();
   session.observe({ tokens: Int32Array.from(text.slice(0, -1)), states: undefined, next: text.at(-1)! });
   const tree = await session.propose({
     ...{ root: text.at(-1)!, policy: { kind: 'chain', length: 3 }, sampling: { temperature: 0 } },
@@ -76,12 +81,48 @@ describe('drafters that draft together', () => {
     expect((await draft(repeating, { depthLimit: 0 })).tokens).toEqual([4]);
   });
 
-  it('are refused where they read different states of the target', () => {
-    const { drafter: features } = countingDrafter({ reads: 'features', name: 'one' });
-    const { drafter: taps } = countingDrafter({ reads: 'taps', taps: [1, 2], name: 'two' });
-    expect(() => joinDrafters([features, taps])).toThrow('one and two read different states');
-    expect(joinDrafters([lookup, features, countingDrafter().drafter])).toMatchObject({
-      ...{ name: 'ngram:2,8+one+nine', reads: 'features', parameterCount: 2 },
+  it('each read their own states of those that the target gives for all', async () => {
+    const seen: Record<string, Promise<Float32Array>> = {};
+    const reader = (name: string, reads: Drafter['reads'], taps: readonly number[]): Drafter => {
+      const { drafter } = countingDrafter({ name, reads, taps });
+      const startSession: Drafter['startSession'] = (scheduler) =>
+        Object.assign(drafter.startSession(scheduler), {
+          observe({ states }: VerifiedTokens) {
+            seen[name] = states!.read();
+          },
+        });
+      return { ...drafter, startSession };
+    };
+    const members = [
+      reader('one', 'features', []),
+      reader('two', 'taps', [4, 1]),
+      reader('three', 'taps', [4]),
+    ];
+    const joined = joinDrafters([lookup, ...members], runtime);
+    expect(joined).toMatchObject({
+      name: 'ngram:2,8+one+two+three',
+      reads: 'both',
+      taps: [1, 4],
+      parameterCount: 3,
+    });
+    const rowsOf = (width: number, values: readonly number[]): RowBuffer => {
+      const rows = runtime.allocate(2, width);
+      rows.write(Float32Array.from(values));
+      return rows;
+    };
+    const states = statesOf(runtime, joined, {
+      features: rowsOf(2, [1, 2, 3, 4]),
+      taps: rowsOf(4, [11, 12, 41, 42, 13, 14, 43, 44]), // layers 1 and 4
+    });
+    const session = joined.startSession();
+    session.observe({ tokens: Int32Array.of(5, 6), states, next: 7 });
+    const rows: Record<string, number[][]> = {};
+    for (const [name, read] of Object.entries(seen))
+      rows[name] = splitRows(await read, 2).map((row) => [...row]);
+    expect(rows).toEqual({
+      one: [[1, 2], [3, 4]], // prettier-ignore
+      two: [[41, 42], [11, 12], [43, 44], [13, 14]], // prettier-ignore
+      three: [[41, 42], [43, 44]], // prettier-ignore
     });
   });
 });

@@ -3,9 +3,10 @@
  * keeps its trials, in the order in which they are written. A lookup costs next to nothing and depends on the text alone,
  * so a suffix that misleads a drafter leaves the lookup as it is.
  */
-import { MistletoeError } from '../../core/errors.js';
+import type { Runtime } from '../../runtime/program.js';
 import { type Drafter, type DraftSession, noSuggestion, type Suggestion } from '../drafter.js';
 import { levelsOf } from '../tree/policy.js';
+import { pickStates, type StateReader } from './target-states.js';
 import { chainTree, joinTrees, type TokenTree } from '../tree/token-tree.js';
 
 /** Less likely tokens of a lookup are not worth a row of the target. */
@@ -16,16 +17,16 @@ export function likelyTokens({ tokens, survival }: Suggestion): readonly number[
 }
 
 /** Audits follow the gradient of the first drafter with weights, and measure all. */
-export function joinDrafters(members: readonly Drafter[]): Drafter {
+export function joinDrafters(members: readonly Drafter[], runtime: Runtime): Drafter {
   const weighty = members.filter(({ parameterCount }) => parameterCount > 0);
   const lead = weighty[0] ?? members[0]!;
-  const reader = findReader(members);
+  const reader = joinReaders(members);
   const minOf = (read: (drafter: Drafter) => number): number => Math.min(...members.map(read));
   return {
     ...lead,
     name: members.map(({ name }) => name).join('+'),
-    reads: reader.reads,
-    taps: reader.taps,
+    ...reader,
+    lead,
     maximumDepth: minOf(({ maximumDepth }) => maximumDepth),
     vocabularySize: minOf(({ vocabularySize }) => vocabularySize),
     isChainOnly: members.every(({ isChainOnly = false }) => isChainOnly),
@@ -35,33 +36,27 @@ export function joinDrafters(members: readonly Drafter[]): Drafter {
       await Promise.all(members.map((member) => member.prepare(drafts)));
     },
     startSession(scheduler) {
-      return new JoinedSession(
-        members,
-        members.map((member) => member.startSession(scheduler)),
-      );
+      const sessions = members.map((member) => member.startSession(scheduler));
+      return new JoinedSession(members, sessions, reader, runtime);
     },
   };
 }
 
-/** All members read the same states of the target, or tokens alone. */
-function findReader(members: readonly Drafter[]): Drafter {
-  const readers = members.filter(({ reads }) => reads !== 'tokens');
-  const [reader = members[0]!] = readers;
-  const other = readers.find(
-    ({ reads, taps }) => reads !== reader.reads || taps.join() !== reader.taps.join(),
-  );
-  if (other === undefined) return reader;
-  throw new MistletoeError(
-    'drafter',
-    `${reader.name} and ${other.name} read different states of the target, so they cannot draft together.`,
-    { hint: 'Join one of them with a draft model or with ngram.' },
-  );
+/** The states that all members read together. */
+function joinReaders(members: readonly Drafter[]): StateReader {
+  const has = (reads: Drafter['reads']): boolean =>
+    members.some((member) => member.reads === reads || (member.reads === 'both' && reads !== 'tokens'));
+  const reads = has('features') ? (has('taps') ? 'both' : 'features') : has('taps') ? 'taps' : 'tokens';
+  const taps = [...new Set(members.flatMap((member) => member.taps))];
+  return { reads, taps: taps.sort((left, right) => left - right) };
 }
 
 class JoinedSession implements DraftSession {
   constructor(
     private readonly members: readonly Drafter[],
     private readonly sessions: readonly DraftSession[],
+    private readonly reader: StateReader,
+    private readonly runtime: Runtime,
   ) {}
 
   get room(): number {
@@ -69,9 +64,13 @@ class JoinedSession implements DraftSession {
   }
 
   observe(...[verified]: Parameters<DraftSession['observe']>): void {
+    const { states } = verified;
     this.sessions.forEach((session, index) => {
-      const readsTokens = this.members[index]!.reads === 'tokens';
-      session.observe(readsTokens ? { ...verified, states: undefined } : verified);
+      const member = this.members[index]!;
+      const isNone = states === undefined || member.reads === 'tokens';
+      const own = isNone ? undefined : pickStates(this.runtime, states, this.reader, member);
+      session.observe({ ...verified, states: own });
+      own?.free();
     });
   }
 
