@@ -9,13 +9,14 @@ import type { ResidentValue, Runtime } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { CacheSizes, LaneContent, LanePiece, PooledCache } from './cache-pool.js';
 import { CachePool, roomFor, SharedPrefix } from './cache-pool.js';
+import type { LayerState } from './layer-state.js';
 
 interface Place {
   readonly pool: CachePool;
   readonly lane: number;
 }
 
-export class KvCache implements PooledCache {
+export class KvCache implements PooledCache, LayerState {
   private filled = 0;
   /** None while all its rows are in the shared prefix. */
   private place: Place | undefined;
