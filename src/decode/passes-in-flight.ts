@@ -66,7 +66,7 @@ export class PassesAhead {
     const { model, cache, scheduler, reader } = this;
     const want = ['argmax' as const, ...outputsFor(reader)];
     const result = await model.forward({ tokens, cache, want, taps: reader.taps, scheduler, into });
-    cache.appendAll(result.rows, 1);
+    cache.append(result.rows, [0]);
     if (result.rows !== into?.rows) result.rows.free();
     return result;
   }

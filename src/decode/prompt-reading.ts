@@ -65,7 +65,7 @@ export class PromptReading implements ReadMember {
     const tokens = Int32Array.from(this.tokenIds.slice(this.start, this.start + chunk));
     const select = Int32Array.of(tokens.length - 1);
     this.result = await model.forward({ tokens, cache, select, want, taps, scheduler });
-    cache.appendAll(this.result.rows, tokens.length);
+    cache.append(this.result.rows, [...tokens.keys()]);
     this.result.rows.free();
     this.start += tokens.length;
     await options.onChunk?.(tokens, this.result);
