@@ -229,7 +229,9 @@ describe('an engine', () => {
     const forks: KvCache[] = [];
     let most = 0;
     const onToken = (): void => {
-      const pools = new Set(forks.flatMap(({ pool, prefix }) => [pool, ...(prefix ? [prefix.pool] : [])]));
+      // A released fork still names its pool, which may be freed.
+      const own = forks.map(({ pool }) => pool).filter(({ owners }) => owners.some((owner) => owner));
+      const pools = new Set([prefix.cache.pool, ...own]);
       most = Math.max(
         most,
         [...pools].reduce((sum, { bytes }) => sum + bytes, 0),
