@@ -3,8 +3,8 @@ import type { RowBuffer } from '../../runtime/row-buffer.js';
 /**
  * What a layer keeps of a sequence's verified tokens: keys and values of all positions (KvCache), or a recurrent state,
  * such as the matrix of linear attention and the last inputs of a convolution.
- * A pass never changes it. It returns rows for all nodes of a draft tree, and those of the accepted path are appended,
- * so a rejected node leaves nothing to undo. A state can therefore be a single matrix, which cannot be truncated.
+ * A pass reads it and returns rows for all nodes of a draft tree; those of the accepted path are appended. Rejected
+ * nodes leave nothing to undo, so a recurrent state need not be truncated, which would be impossible.
  */
 export interface LayerState {
   /** Verified positions. */
