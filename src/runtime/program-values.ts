@@ -14,7 +14,7 @@ import {
   type ResidentValue,
   type TensorValue,
 } from './program.js';
-import { hostDataOf, HostRows } from './row-buffer.js';
+import { givesBackOnce, hostDataOf, HostRows } from './row-buffer.js';
 
 export function listInputs(outputs: NamedTensors): readonly InputDescription[] {
   const inputs = new Map<string, InputDescription>();
@@ -132,7 +132,7 @@ export function deliver(
       continue;
     }
     const values = floatsOf(outputs, name);
-    const giveBack = recycle && once(recycle, values);
+    const giveBack = recycle && givesBackOnce(values, recycle);
     const rows = new HostRows(values, value.shape.at(-1) ?? 1, giveBack);
     if (destination === 'runtime') delivered[name] = resident(rows, value.shape);
     else {
@@ -142,14 +142,6 @@ export function deliver(
     }
   }
   return delivered;
-}
-
-function once<Value>(act: (value: Value) => void, value: Value): () => void {
-  let isDone = false;
-  return () => {
-    if (!isDone) act(value);
-    isDone = true;
-  };
 }
 
 const isList = (wanted: Wanted): wanted is readonly string[] => Array.isArray(wanted);

@@ -3,6 +3,7 @@
  * and write in place; rows move between buffers without passing through the host. Operations take effect in order.
  */
 import { MistletoeError } from '../core/errors.js';
+import { keepArray, takeArray } from './spare-arrays.js';
 
 export interface RowBuffer {
   readonly rowCount: number;
@@ -149,7 +150,17 @@ export function requireRows({ rowCount }: Pick<RowBuffer, 'rowCount'>, from: num
 }
 
 export function allocateHostRows(rowCount: number, width: number): HostRows {
-  return new HostRows(new Float32Array(rowCount * width), width);
+  const data = takeArray(rowCount * width).fill(0);
+  return new HostRows(data, width, givesBackOnce(data));
+}
+
+/** Views are freed, too. */
+export function givesBackOnce(values: Float32Array, giveBack = keepArray): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) giveBack(values);
+    isDone = true;
+  };
 }
 
 /** In place; device buffers have none. */

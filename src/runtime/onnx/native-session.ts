@@ -2,9 +2,10 @@
  * A session of ONNX Runtime's C interface. Inputs are read where they are and outputs written where they belong; small
  * ones pass through memory of the session instead, so that most of its tensors stay the same from run to run.
  */
+import { keepArray } from '../spare-arrays.js';
 import { loadSession } from './load-session.js';
 import type { NativeApi } from './native-api.js';
-import { keepArray, NativeTensors } from './native-tensors.js';
+import { NativeTensors } from './native-tensors.js';
 import type {
   Session,
   SessionOptions,

@@ -2,6 +2,7 @@
  * The tensors of a session, one for each input or output. A tensor points to memory and has a fixed shape, so it is made
  * again when either changes. Small values are copied through memory of their own, whose address does not change.
  */
+import { takeArray } from '../spare-arrays.js';
 import { elementTypes } from './builder.js';
 import type { NativeApi } from './native-api.js';
 import type { SessionData, SessionValue, WantedOutput } from './session.js';
@@ -143,25 +144,6 @@ function areEqual(left: readonly number[], right: readonly number[]): boolean {
 function viewAs(type: SessionValue['type'], block: ArrayBuffer, count: number): SessionData {
   if (type === 'float32') return new Float32Array(block, 0, count);
   return type === 'int32' ? new Int32Array(block, 0, count) : new Uint8Array(block, 0, count);
-}
-
-/** [length] Arrays of former outputs: clearing and collecting new ones costs more than copying the values. */
-const spareArrays = new Map<number, Float32Array[]>();
-/** Limits: different lengths, spares of one length, and values of a spare. */
-const [maxLengths, maxSpares, maxValues] = [32, 4, 2 ** 16];
-
-function takeArray(length: number): Float32Array {
-  return spareArrays.get(length)?.pop() ?? new Float32Array(length);
-}
-
-export function keepArray(values: Float32Array): void {
-  const { length } = values;
-  const spares = spareArrays.get(length) ?? [];
-  if (spares.length === maxSpares || length > maxValues) return;
-  spares.push(values);
-  spareArrays.set(length, spares);
-  const [oldest] = spareArrays.keys();
-  if (spareArrays.size > maxLengths) spareArrays.delete(oldest!);
 }
 
 /** [buffer] Asked for once: finding an address costs more than a run needs for anything else. */
