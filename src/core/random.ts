@@ -164,15 +164,17 @@ export function drawFrom(
 
 /**
  * Up to `count` distinct indexes in the order drawn, each from the distribution without those before it; fewer when the distribution
- * has fewer possible indexes. The distribution itself is left as it was.
+ * has fewer possible indexes. Uses `count` random numbers in any case, because a device gets them before it draws. The
+ * distribution itself is left as it was.
  */
 export function drawWithoutReplacement(distribution: Float32Array, count: number, random: Random): number[] {
   const remaining = count > 1 ? distribution.slice() : distribution;
   const drawn: number[] = [];
-  while (drawn.length < count) {
+  for (let place = 0; place < count; place++) {
+    const uniform = random.next();
     const total = sum(remaining);
-    if (!(total > 0)) break;
-    const index = drawFrom(remaining, random, total);
+    if (!(total > 0)) continue;
+    const index = drawFrom(remaining, { next: () => uniform }, total);
     drawn.push(index);
     if (count > 1) remaining[index] = 0;
   }

@@ -157,4 +157,11 @@ describe('drawFrom', () => {
     expect(drawWithoutReplacement(distribution, 5, createRandom(1)).sort()).toEqual([1, 2]);
     expect([...distribution]).toEqual([0, 0.25, 0.75]);
   });
+
+  it('uses a random number for each sibling asked for, also for those that are not possible', () => {
+    const [random, other] = [createRandom(1), createRandom(1)];
+    drawWithoutReplacement(Float32Array.of(0, 0.25, 0.75), 5, random);
+    for (let place = 0; place < 5; place++) other.next();
+    expect(random.next()).toBe(other.next());
+  });
 });

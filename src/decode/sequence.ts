@@ -102,7 +102,7 @@ export class Sequence implements StepMember {
     const isGreedy = this.request.sampling.temperature === 0;
     await Promise.all([
       this.model.prepare(this.reader.taps),
-      this.onDevice?.draws.prepare(),
+      this.onDevice?.sampler.prepare(),
       this.drafter?.prepare({
         chains: isGreedy ? chainLengths : [],
         drawnChains: isGreedy ? [] : chainLengths,

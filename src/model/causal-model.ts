@@ -29,7 +29,7 @@ import {
   findUnreadTensors,
   requireLayers,
 } from './weights.js';
-import { TokenDraws } from './lanes/token-draws.js';
+import { Sampler } from './lanes/sampler.js';
 
 export interface LoadOptions extends CacheOptions {
   /** Default: a new one, owned by the model; dispose of `model.runtime` at the end. */
@@ -101,7 +101,7 @@ export class CausalModel {
   readonly weights: WeightStore;
   readonly runtime: Runtime;
   readonly rotary: RotaryTable;
-  readonly draws: TokenDraws;
+  readonly sampler: Sampler;
   /** The last has the most taps. */
   private readonly programs: TappedProgram[] = [];
 
@@ -112,7 +112,8 @@ export class CausalModel {
     this.weights = weights;
     this.runtime = runtime;
     this.rotary = createRotary(configuration);
-    this.draws = new TokenDraws(runtime, configuration.vocabularySize);
+    const { vocabularySize } = configuration;
+    this.sampler = new Sampler(runtime, { targetSize: vocabularySize, draftSize: vocabularySize });
   }
 
   createCache(): KvCache {

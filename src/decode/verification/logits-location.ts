@@ -4,12 +4,12 @@ import { isOnDevice, type TokenTree } from '../../draft/tree/token-tree.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { KeptScores } from '../../model/forward.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
-import type { TokenDraws } from '../../model/lanes/token-draws.js';
+import type { Sampler } from '../../model/lanes/sampler.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 
 /** Where logits stay while tokens are drawn: on the host, or in a runtime that draws itself. */
 export interface LogitsOnDevice {
-  readonly draws: TokenDraws;
+  readonly sampler: Sampler;
   readonly scheduler: PassScheduler;
   /** What each node's drawn children were drawn from. [node, vocabulary] */
   lawsByNode(tree: TokenTree): RowBuffer;
@@ -19,7 +19,7 @@ export interface LogitsOnDevice {
 
 /** Undefined: logits go to the host. Likelihoods need whole rows there. */
 export function locateLogits(
-  { runtime, draws, configuration: { vocabularySize } }: CausalModel,
+  { runtime, sampler, configuration: { vocabularySize } }: CausalModel,
   request: { readonly sampling: SamplingOptions; readonly topLikelihoods?: number | undefined },
   scheduler: PassScheduler,
 ): LogitsOnDevice | undefined {
@@ -27,7 +27,7 @@ export function locateLogits(
   if (runtime.drawsInPrograms !== true || sampling.temperature === 0 || topLikelihoods !== undefined)
     return undefined;
   return {
-    draws,
+    sampler,
     scheduler,
     lawsByNode({ tokens, trials, laws }) {
       const lawOf = trials.map((own) => own.find(({ law }) => law !== undefined)?.law);

@@ -5,7 +5,7 @@
 import { drawFrom, type Random } from '../../core/random.js';
 import { sum } from '../../core/vector.js';
 import type { HostLaws, TokenTree, Trial } from '../../draft/tree/token-tree.js';
-import { minResidualMass, type JudgedNodes, type NodesToJudge } from '../../model/lanes/token-draws.js';
+import { minResidualMass, type JudgedNodes, type NodesToJudge } from '../../model/lanes/sampler.js';
 
 /** Trials come in order, each once. */
 export interface NodeChances {

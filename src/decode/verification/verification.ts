@@ -7,7 +7,7 @@
 import { drawFrom, type Random } from '../../core/random.js';
 import { argmax, sum } from '../../core/vector.js';
 import { type HostLaws, pathTo, type TokenTree } from '../../draft/tree/token-tree.js';
-import { minResidualMass } from '../../model/lanes/token-draws.js';
+import { minResidualMass } from '../../model/lanes/sampler.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { ChancesOf, TargetDistribution } from './node-chances.js';
 

@@ -17,11 +17,10 @@ import { type Drafter, type DraftSession, noSuggestion } from '../drafter.js';
 import type { Chains, TokenChooser } from '../programs/chain-program.js';
 import { chainInputs, chainOutputs, createChains } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
-import type { Vocabularies } from '../programs/scores.js';
+import type { Vocabularies } from '../../model/lanes/sampler.js';
 import { readScores, scoreAtOnce, scoreNames, scoreOutputs } from '../programs/scores.js';
-import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { NodeRows } from '../programs/states.js';
-import { draftByLevels, type Expand, type SiblingDrawer } from '../tree/grow-tree.js';
+import { draftByLevels, type Expand } from '../tree/grow-tree.js';
 import type { MarkovHead } from './markov-head.js';
 import {
   draftBlocks,
@@ -70,7 +69,6 @@ export function createBlockDrafter(
     step: compile(() => buildStep(head)),
     chains: createChains(head, (length, choose) => buildChain(head, length, choose)),
   };
-  const siblings = createSiblingDraws(runtime, vocabularies);
   return {
     ...described,
     reads: 'taps',
@@ -96,7 +94,7 @@ export function createBlockDrafter(
         ...(head.markov === undefined ? [] : [programs.step()]),
       ]);
     },
-    startSession: (scheduler = runDirectly) => startSession(head, programs, scheduler, siblings?.(scheduler)),
+    startSession: (scheduler = runDirectly) => startSession(head, programs, scheduler),
   };
 }
 
@@ -134,12 +132,7 @@ function buildStep(head: BlockDrafter): NamedTensors {
   return { ...scoreOutputs(logits, head.runtime), ...(state === undefined ? {} : { features: state }) };
 }
 
-function startSession(
-  head: BlockDrafter,
-  programs: BlockPrograms,
-  scheduler: PassScheduler,
-  siblings: SiblingDrawer | undefined,
-): DraftSession {
+function startSession(head: BlockDrafter, programs: BlockPrograms, scheduler: PassScheduler): DraftSession {
   const { runtime, vocabularies, sizes, slots, threshold, windowEnd } = head;
   const memory = new DraftMemory({ ...head, cache: new KvCache(sizes, runtime), scheduler });
   /** The program runs on the newest rows, which the root follows. */
@@ -164,7 +157,8 @@ function startSession(
       return end < 0 ? logits.length : end;
     },
   };
-  const { chain } = programs.chains.start(
+  const draws = programs.chains.start(
+    scheduler,
     (program, names, _, { drawn } = {}) => run(program, names, drawn),
     cutsChains(head) ? cut : undefined,
   );
@@ -180,7 +174,7 @@ function startSession(
     async catchUp() {
       await memory.catchUp(await programs.reader());
     },
-    ...draftByLevels({ expand: scores.expand, siblings, chain }),
+    ...draftByLevels({ expand: scores.expand, ...draws }),
     suggest: () => noSuggestion,
     close() {
       scores.free();

@@ -78,7 +78,7 @@ class TranslatedSession implements DraftSession {
         chain: (_, length) =>
           sampling.temperature > 0
             ? undefined
-            : this.draftChain(length).then((tokens) => chainTree(root, tokens.slice(0, depthLimit))),
+            : this.draftChain(ask, length).then((tokens) => chainTree(root, tokens.slice(0, depthLimit))),
       },
       ask,
     );
@@ -88,11 +88,13 @@ class TranslatedSession implements DraftSession {
     return noSuggestion;
   }
 
-  private async draftChain(length: number): Promise<readonly number[]> {
+  private async draftChain(ask: Ask, length: number): Promise<readonly number[]> {
     const { target, draft, shared } = this.vocabulary;
     const missing = await this.readText();
     if (this.room < 1) return [];
-    const chain = (await this.inner.draftChain(ownLength(length))).slice(0, this.room);
+    const policy = { kind: 'chain', length: ownLength(length) } as const;
+    const inner = { ...ask, policy, depthLimit: this.room, onPasses: undefined, onTokens: undefined };
+    const chain = Array.from((await this.inner.propose(inner)).tokens.subarray(1));
     const special = chain.findIndex((token) => draft.tokenizer.isSpecial(token));
     const words = special < 0 ? chain : chain.slice(0, special);
     const drafted = words.map((token) => draft.of(token)).join('');

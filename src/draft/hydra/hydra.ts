@@ -22,7 +22,6 @@ import { type DraftedLogits, type Drafter, noSuggestion, type TeacherForcing } f
 import { chainOutputs, createChains, type TokenChooser } from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
-import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
 import { draftByLevels, type Expand, type GrowingDraft } from '../tree/grow-tree.js';
 import { countParameters, prepareDrafterWeights, requireWidth } from '../reading/checks.js';
@@ -141,7 +140,6 @@ async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promi
   const stores = [weights, target.weights];
   const cacheSizes = { ...configuration, layerCount: 1 };
   const vocabularies = { targetSize: vocabularySize, draftSize: vocabularySize };
-  const siblings = createSiblingDraws(runtime, vocabularies);
   const compileHead = lazilyBy((head: number) =>
     compileLanes(runtime, 'draft', buildHydraHead(model, head), stores),
   );
@@ -203,7 +201,7 @@ async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promi
         const inputs = { feature: resident(feature), path: int32(paths, [nodes.length, depth + 1]) };
         return readScores(await scheduler.run(program, { inputs }, scoreNames(want)), want, vocabularies);
       };
-      const { chain } = compiledChains.start(async (program, names, _, { drawn = {} } = {}) => {
+      const draws = compiledChains.start(scheduler, async (program, names, _, { drawn = {} } = {}) => {
         await readFeature();
         const inputs = { feature: resident(feature), root: int32([root]), ...drawn };
         return scheduler.run(program, { inputs }, names);
@@ -218,7 +216,7 @@ async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promi
         async catchUp() {
           if (memory !== undefined) await memory.catchUp(await compilePrefix());
         },
-        ...draftByLevels({ expand, siblings: siblings?.(scheduler), chain }),
+        ...draftByLevels({ expand, ...draws }),
         suggest: () => noSuggestion,
         close() {
           feature.free();

@@ -15,7 +15,6 @@ import { type DrafterOptions, type DraftSystem } from '../draft-system.js';
 import { type Drafter, noSuggestion } from '../drafter.js';
 import { chainOutputs, createChains } from '../programs/chain-program.js';
 import { scoreAtOnce, scoreOutputs } from '../programs/scores.js';
-import { createSiblingDraws } from '../programs/sibling-draws.js';
 import { dropFirst, dropLast, PendingStates } from '../programs/states.js';
 import { draftByLevels } from '../tree/grow-tree.js';
 import { countParameters, prepareDrafterWeights, requireWidth } from '../reading/checks.js';
@@ -59,7 +58,6 @@ async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Prom
   const own = await prepareDrafterWeights(checkpoint, parts, options);
   const weights = [own];
   const vocabularies = { targetSize: vocabularySize, draftSize: vocabularySize };
-  const siblings = createSiblingDraws(runtime, vocabularies);
   const runHeads = (count: number): Tensor[] => {
     const feature = input('feature', [1, lanes, hiddenSize]);
     return Array.from({ length: count }, (_, head) => runHead(feature, head, sizes));
@@ -110,14 +108,13 @@ async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Prom
         return outputs;
       };
       const scores = scoreAtOnce(runtime, vocabularies, async (names) => run(await compile(), names));
-      const { chain } = compiledChains.start(run);
       return {
         room: Infinity,
         catchUp: () => Promise.resolve(),
         observe: (verified) => {
           pending.push(verified);
         },
-        ...draftByLevels({ expand: scores.expand, siblings: siblings?.(scheduler), chain }),
+        ...draftByLevels({ expand: scores.expand, ...compiledChains.start(scheduler, run) }),
         suggest: () => noSuggestion,
         close: () => {
           scores.free();

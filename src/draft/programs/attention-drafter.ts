@@ -11,7 +11,7 @@ import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import { type MixedValues, bufferOf, int32, resident } from '../../runtime/program.js';
 import { type Drafter, type DraftSession, noSuggestion } from '../drafter.js';
-import type { Expand, SiblingDrawer, TreeLevel, TreeSize } from '../tree/grow-tree.js';
+import type { Expand, TreeLevel, TreeSize } from '../tree/grow-tree.js';
 import { draftByLevels } from '../tree/grow-tree.js';
 import { buildChain, buildDynamicTree, buildLevel, feedDrafted, feedVerified } from './attention-graphs.js';
 import type { AttentionHead, FedRows } from './attention-head.js';
@@ -19,7 +19,6 @@ import { chainInputs, createChains, type Chains } from './chain-program.js';
 import { DraftMemory } from './draft-memory.js';
 import { draftAlongText } from './known-text.js';
 import { readScores, scoreNames } from './scores.js';
-import { createSiblingDraws } from './sibling-draws.js';
 import { NodeRows } from './states.js';
 import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
 
@@ -32,8 +31,6 @@ interface HeadPrograms {
 
 export interface AttentionSession extends DraftSession {
   readonly expand: Expand;
-  /** The most likely tokens; may be fewer. */
-  draftChain(length: number): Promise<readonly number[]>;
   /** Keeps the first `kept` tokens of the text and reads these after them; only if it reads tokens alone. */
   replaceText(kept: number, tokens: readonly number[]): void;
 }
@@ -55,7 +52,6 @@ export function createAttentionDrafter(head: AttentionHead): AttentionDrafter {
     chains: createChains(head, (length, choose) => buildChain(head, length, choose)),
     tree: createTreeCompiler(runtime, weights, (size) => buildDynamicTree(head, size)),
   };
-  const siblings = createSiblingDraws(runtime, vocabularies);
   return {
     system,
     name,
@@ -68,7 +64,7 @@ export function createAttentionDrafter(head: AttentionHead): AttentionDrafter {
       const trees = (drafts.trees ?? []).map(programs.tree);
       await Promise.all([verified(), programs.drafted(), programs.chains.prepare(drafts), ...trees]);
     },
-    startSession: (scheduler = runDirectly) => startSession(head, programs, scheduler, siblings?.(scheduler)),
+    startSession: (scheduler = runDirectly) => startSession(head, programs, scheduler),
     graph: {
       weights,
       targetTokens: vocabularies.targetTokens,
@@ -93,7 +89,6 @@ function startSession(
   head: AttentionHead,
   programs: HeadPrograms,
   scheduler: PassScheduler,
-  siblings: SiblingDrawer | undefined,
 ): AttentionSession {
   const { runtime, vocabularies, featureWidth, windowEnd } = head;
   const memory = new DraftMemory({ ...head, cache: new KvCache(head.sizes, runtime), scheduler });
@@ -136,7 +131,8 @@ function startSession(
     keepFeatures(outputs, nodes);
     return readScores(outputs, want, vocabularies);
   };
-  const { chain, draftChain } = programs.chains.start(
+  const draws = programs.chains.start(
+    scheduler,
     async (program, names, length, { drawn = {}, into } = {}) => {
       const behind = (inputs: MixedValues, start: number) => ({
         ...chainInputs(inputs, head, start, length),
@@ -168,8 +164,7 @@ function startSession(
       if (unknown === undefined) await memory.catchUp(await programs.verified()); // else the first draft fails
     },
     expand,
-    draftChain,
-    ...draftByLevels({ expand, siblings, chain, tree }),
+    ...draftByLevels({ expand, ...draws, tree }),
     suggest: () => noSuggestion,
     close() {
       features.clear();

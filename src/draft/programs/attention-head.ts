@@ -9,7 +9,7 @@ import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { Drafter } from '../drafter.js';
-import type { Vocabularies } from './scores.js';
+import type { Vocabularies } from '../../model/lanes/sampler.js';
 
 export interface HeadStep {
   readonly features: Tensor; // [batch, position, hidden] what the next step is fed with

@@ -10,17 +10,27 @@ import { sum } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { AttentionContext } from '../../model/decoder.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
-import { compileLanes, type LaneProgram, type LaneRun } from '../../model/lanes/lane-program.js';
+import {
+  compileLanes,
+  type LaneProgram,
+  type LaneRun,
+  type PassScheduler,
+} from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
-import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/token-draws.js';
+import {
+  declareDistribution,
+  Sampler,
+  samplingInputs,
+  type Vocabularies,
+} from '../../model/lanes/sampler.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { PreparedDrafts } from '../drafter.js';
-import type { Ask, LevelPrograms } from '../tree/grow-tree.js';
+import type { Ask, LevelPrograms, SiblingDrawer } from '../tree/grow-tree.js';
 import { chainTree, type TokenTree } from '../tree/token-tree.js';
-import { requireScore, spreadTokens, type Vocabularies } from './scores.js';
+import { requireScore } from './scores.js';
 
 /** `token` [1, lanes] is the target's id; `total`, the sum of the scores, reveals NaN. */
 interface ChosenToken {
@@ -58,11 +68,11 @@ const chooseBest =
   (logits) => ({ token: toTarget(argmax(logits), targetTokens), score: sumOf(logits) });
 
 function drawTokens(length: number, vocabularies: Vocabularies): TokenChooser {
-  const sampling = declareSampling();
+  const distributionOf = declareDistribution(vocabularies);
   const uniforms = input('uniforms', [length, lanes]);
   let level = 0;
   return (logits) => {
-    const distribution = distributionOf(spreadTokens(logits, vocabularies), sampling);
+    const distribution = distributionOf(logits);
     const uniform = slice(uniforms, 0, level, level + 1);
     level += 1;
     return { token: draw(distribution, uniform), score: sumOf(logits), distribution };
@@ -188,13 +198,7 @@ type RunChain = (
 export interface Chains {
   prepare(drafts: PreparedDrafts): Promise<unknown>;
   /** @param cut shortens a greedy chain by further outputs of its program */
-  start(run: RunChain, cut?: ChainCut): StartedChains;
-}
-
-interface StartedChains {
-  readonly chain: NonNullable<LevelPrograms['chain']>;
-  /** The most likely tokens; may be fewer. */
-  draftChain(length: number, onTokens?: Ask['onTokens']): Promise<readonly number[]>;
+  start(scheduler: PassScheduler, run: RunChain, cut?: ChainCut): Pick<LevelPrograms, 'chain' | 'siblings'>;
 }
 
 interface ChainCut {
@@ -208,7 +212,7 @@ interface ChainDrafter {
   readonly vocabularies: Vocabularies;
 }
 
-/** Greedy and sampled chains; sampled ones only if the runtime draws in programs. */
+/** Greedy and sampled chains, and the sampler of siblings; only greedy ones unless the runtime draws in programs. */
 export function createChains(
   { runtime, weights, vocabularies }: ChainDrafter,
   build: (length: number, choose: TokenChooser) => NamedTensors,
@@ -218,18 +222,20 @@ export function createChains(
   const greedy = compile(() => chooseBest(vocabularies.targetTokens));
   const sampled = compile((length) => drawTokens(length, vocabularies));
   const canDraw = runtime.drawsInPrograms === true;
+  const sampler = new Sampler(runtime, vocabularies);
   return {
     prepare: ({ chains = [], drawnChains = [] }) =>
       Promise.all([...chains.map(greedy), ...(canDraw ? drawnChains.map(sampled) : [])]),
-    start(run, cut) {
-      const draftChain: StartedChains['draftChain'] = async (length, onTokens) => {
+    start(scheduler, run, cut) {
+      const draftChain = async ({ root, depthLimit, onTokens }: Ask, length: number): Promise<TokenTree> => {
         const names = cut === undefined ? chainNames : [...chainNames, cut.output];
         const mayKeep = runtime.keepsTokens === true && cut === undefined && onTokens !== undefined;
         const into = mayKeep ? ({ chain: 'runtime', chainScores: 'runtime' } as const) : undefined;
         const outputs = await run(await greedy(length), names, length, { into });
-        if ('buffer' in outputs.chain!) return readKeptChain(outputs, onTokens!);
-        const tokens = readChain(outputs);
-        return cut === undefined ? tokens : tokens.slice(0, cut.countKept(floatsOf(outputs, cut.output)));
+        const isKept = 'buffer' in outputs.chain!;
+        const tokens = isKept ? await readKeptChain(outputs, onTokens!) : readChain(outputs);
+        const count = cut === undefined ? length : cut.countKept(floatsOf(outputs, cut.output));
+        return chainTree(root, tokens.slice(0, Math.min(count, depthLimit)));
       };
       /** Uses the same random numbers as drawing level by level. */
       const drawChain = async (ask: Ask, length: number): Promise<TokenTree> => {
@@ -244,13 +250,16 @@ export function createChains(
         const laws = bufferOf(outputs, 'distributions').rows(0, levels + 1);
         return chainTree(root, readChain(outputs).slice(0, levels), laws);
       };
+      const drawSiblings: SiblingDrawer['draw'] = async (...given) => {
+        const drawn = await sampler.draw(...given, scheduler);
+        drawn.totals.forEach(requireScore);
+        return drawn;
+      };
       return {
-        draftChain,
+        siblings: canDraw ? { newRows: (count) => sampler.newRows(count), draw: drawSiblings } : undefined,
         chain(ask, length) {
-          if (ask.sampling.temperature > 0) return canDraw ? drawChain(ask, length) : undefined;
-          return draftChain(length, ask.onTokens).then((tokens) =>
-            chainTree(ask.root, tokens.slice(0, ask.depthLimit)),
-          );
+          if (ask.sampling.temperature === 0) return draftChain(ask, length);
+          return canDraw ? drawChain(ask, length) : undefined;
         },
       };
     },

@@ -1,11 +1,10 @@
 /** A drafter's scores of the next token at each frontier node, over the target's vocabulary. */
 import { MistletoeError } from '../../core/errors.js';
 import { logSumExp, topIndices as findTop } from '../../core/vector.js';
-import { countElements } from '../../graph/dimension.js';
-import { gatherRows, topIndices, topValues } from '../../graph/operations/indexing.js';
-import { constant, type Tensor } from '../../graph/tensor.js';
+import { topIndices, topValues } from '../../graph/operations/indexing.js';
+import type { Tensor } from '../../graph/tensor.js';
 import { logSoftmax } from '../../graph/operations/reductions.js';
-import { broadcast, concatenate, reshape, transpose } from '../../graph/operations/shaping.js';
+import type { Vocabularies } from '../../model/lanes/sampler.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, floatsOf, integersOf, pickRows } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
@@ -29,12 +28,6 @@ export function scoreOutputs(
 export function scoreNames(want: ScoreDetail): readonly string[] {
   if (want === 'kept') return ['scores'];
   return want === 'logits' ? ['topScores', 'topTokens', 'logits'] : ['topScores', 'topTokens'];
-}
-
-export interface Vocabularies {
-  readonly targetSize: number;
-  readonly draftSize: number;
-  readonly targetTokens?: Int32Array | undefined; // [draft token]
 }
 
 export function readScores(outputs: MixedValues, want: ScoreDetail, vocabularies: Vocabularies): DraftScores {
@@ -126,18 +119,4 @@ export function requireScore(value: number): void {
       hint: 'Its weights hold NaN or infinite values: the checkpoint is damaged, or overflowed when it was written as float16. Download it again, or take it in bfloat16 or float32.',
     },
   );
-}
-
-/** -Infinity for tokens that cannot be proposed. [..., draft] -> [..., target] */
-export function spreadTokens(logits: Tensor, { targetSize, draftSize, targetTokens }: Vocabularies): Tensor {
-  if (targetTokens === undefined) return logits;
-  const places = new Array<number>(targetSize).fill(draftSize);
-  targetTokens.forEach((token, place) => (places[token] = place));
-  const leading = logits.shape.slice(0, -1);
-  const rows = countElements(leading);
-  const columns = transpose(reshape(logits, [rows, draftSize]), [1, 0]);
-  const nothing = broadcast(constant(-Infinity), [1, rows]);
-  const table = constant(places, [targetSize], 'int32');
-  const spread = gatherRows(concatenate([columns, nothing], 0), table);
-  return reshape(transpose(spread, [1, 0]), [...leading, targetSize]);
 }

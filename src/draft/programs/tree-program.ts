@@ -19,7 +19,8 @@ import type { WeightStore } from '../../runtime/weights.js';
 import type { ChainPlaces, ChainSizes } from './chain-program.js';
 import { chainInputs, declareVerifiedMask, draftedColumns, toTarget } from './chain-program.js';
 import type { TreeLevel, TreeSize } from '../tree/grow-tree.js';
-import { requireScore, type Vocabularies } from './scores.js';
+import type { Vocabularies } from '../../model/lanes/sampler.js';
+import { requireScore } from './scores.js';
 
 export interface TreeRound {
   readonly tokens: Tensor; // [topK, lanes] as the target knows them

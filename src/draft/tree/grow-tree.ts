@@ -7,6 +7,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { drawWithoutReplacement, type Random } from '../../core/random.js';
 import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
 import { topIndices } from '../../core/vector.js';
+import type { DrawnTokens } from '../../model/lanes/sampler.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import { detailFor, type DraftScores, type ScoreDetail } from './draft-scores.js';
 import { createTree, type Laws, type TokenTree } from './token-tree.js';
@@ -192,7 +193,8 @@ function drawInPrograms(
     async choose(draft, nodes, counts) {
       const scores = await expand(draft, nodes, 'kept');
       const rows = scores.kept!(nodes.length);
-      const { tokens, distributions } = await siblings.draw(rows, counts, sampling, random);
+      const uniforms = counts.map((length) => Array.from({ length }, () => random.next()));
+      const { tokens, distributions } = await siblings.draw(rows, uniforms, sampling);
       rows.free();
       kept ??= siblings.newRows(most);
       kept.copyRows(
@@ -296,22 +298,13 @@ async function growDynamicTree(
   return selected.finish();
 }
 
-export interface DrawnSiblings {
-  /** [node] Fewer than requested if no more were possible. */
-  readonly tokens: readonly (readonly number[])[];
-  /** [node, vocabulary] */
-  readonly distributions: RowBuffer;
-}
-
 /** Draws siblings without replacement on the device. */
 export interface SiblingDrawer {
-  /** `counts`: [node] siblings per row. */
   draw(
     scores: RowBuffer, // [node, draft vocabulary]
-    counts: readonly number[],
+    uniforms: readonly (readonly number[])[], // [node][sibling]
     sampling: SamplingOptions,
-    random: Random,
-  ): Promise<DrawnSiblings>;
+  ): Promise<DrawnTokens>;
   /** Zeros. [count, vocabulary] */
   newRows(count: number): RowBuffer;
 }
