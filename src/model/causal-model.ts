@@ -176,7 +176,7 @@ export class CausalModel {
     const tapped = [...new Set([...(current?.tapped ?? []), ...taps])].sort((left, right) => left - right);
     const attendsInPlace = this.runtime.attendsInPlace?.(this.configuration.headSize) === true;
     const build = (form: 'lanes' | 'prefix' | 'alone'): NamedTensors => this.buildGraph(tapped, form);
-    const program = compileLanes(this.runtime, 'verify', build('lanes'), [this.weights], {
+    const program = compileLanes(this.runtime, build('lanes'), [this.weights], {
       afterPrefix: () => build('prefix'),
       alone: attendsInPlace ? () => build('alone') : undefined,
     });

@@ -58,7 +58,7 @@ export function createBlockDrafter(
 ): Drafter {
   const { runtime, weights, sizes, rotary, vocabularies } = head;
   const compile = (build: () => NamedTensors): (() => Promise<LaneProgram>) =>
-    lazily(() => compileLanes(runtime, 'draft', build(), weights));
+    lazily(() => compileLanes(runtime, build(), weights));
   const programs: BlockPrograms = {
     reader: compile(() => ({ rows: lane.stackRows(readVerified(head).rows, sizes) })),
     levels: compile(() => {

@@ -140,13 +140,11 @@ async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promi
   const stores = [weights, target.weights];
   const cacheSizes = { ...configuration, layerCount: 1 };
   const vocabularies = { targetSize: vocabularySize, draftSize: vocabularySize };
-  const compileHead = lazilyBy((head: number) =>
-    compileLanes(runtime, 'draft', buildHydraHead(model, head), stores),
-  );
+  const compileHead = lazilyBy((head: number) => compileLanes(runtime, buildHydraHead(model, head), stores));
   const compiledChains = createChains({ runtime, weights: stores, vocabularies }, (length, choose) =>
     buildHydraChain(model, length, choose),
   );
-  const compilePrefix = lazily(() => compileLanes(runtime, 'draft', buildHydraPrefix(model), [weights]));
+  const compilePrefix = lazily(() => compileLanes(runtime, buildHydraPrefix(model), [weights]));
   const createMemory = (cache: KvCache, scheduler: PassScheduler): DraftMemory =>
     new DraftMemory({
       cache,

@@ -63,7 +63,7 @@ async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Prom
     return Array.from({ length: count }, (_, head) => runHead(feature, head, sizes));
   };
   const compile = lazily(() =>
-    compileLanes(runtime, 'draft', scoreOutputs(concatenate(runHeads(headCount), 0), runtime), weights),
+    compileLanes(runtime, scoreOutputs(concatenate(runHeads(headCount), 0), runtime), weights),
   );
   const compiledChains = createChains({ runtime, weights, vocabularies }, (length, choose) =>
     chainOutputs(runHeads(length).map(choose)),

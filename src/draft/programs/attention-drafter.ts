@@ -43,7 +43,7 @@ export function createAttentionDrafter(head: AttentionHead): AttentionDrafter {
   const { runtime, weights, sizes, rotary, vocabularies, window, windowEnd } = head;
   const { system, name, reads, taps, parameterCount } = head;
   const compile = (feed: (head: AttentionHead) => FedRows): (() => Promise<LaneProgram>) =>
-    lazily(() => compileLanes(runtime, 'draft', buildLevel(head, feed(head)), weights));
+    lazily(() => compileLanes(runtime, buildLevel(head, feed(head)), weights));
   const verified = compile(feedVerified);
   const readsTokens = head.featureWidth === 0 && head.mask === undefined;
   const programs: HeadPrograms = {

@@ -218,7 +218,7 @@ export function createChains(
   build: (length: number, choose: TokenChooser) => NamedTensors,
 ): Chains {
   const compile = (chooserOf: (length: number) => TokenChooser) =>
-    lazilyBy((length: number) => compileLanes(runtime, 'draft', build(length, chooserOf(length)), weights));
+    lazilyBy((length: number) => compileLanes(runtime, build(length, chooserOf(length)), weights));
   const greedy = compile(() => chooseBest(vocabularies.targetTokens));
   const sampled = compile((length) => drawTokens(length, vocabularies));
   const canDraw = runtime.drawsInPrograms === true;

@@ -16,7 +16,7 @@ const rotary = createRotary({ headSize: 2, rotaryBase: 10_000, rotaryScaling: { 
 /** Only handed on: what a run gives is the scheduler's affair. */
 let program: LaneProgram;
 beforeAll(async () => {
-  program = await compileLanes(runtime, 'draft', { rows: input('kept', [2, row, lanes, 1, 2]) }, []);
+  program = await compileLanes(runtime, { rows: input('kept', [2, row, lanes, 1, 2]) }, []);
 });
 
 interface Reading {

@@ -149,7 +149,7 @@ export function createTreeCompiler(
 ): (size: TreeSize) => Promise<LaneProgram> {
   const compile = lazilyBy((key: string) => {
     const [depth, topK] = key.split(' ').map(Number) as [number, number];
-    return compileLanes(runtime, 'draft', build({ depth, topK }), weights);
+    return compileLanes(runtime, build({ depth, topK }), weights);
   });
   return ({ depth, topK }) => compile(`${depth} ${topK}`);
 }

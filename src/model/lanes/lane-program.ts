@@ -67,19 +67,11 @@ export interface LaneRun {
   readonly into?: Readonly<Record<string, RowBuffer | 'runtime'>> | undefined;
 }
 
-/** `draw` and `draft` programs run before the target pass of a step. */
-export type Stage = 'draw' | 'draft' | 'verify';
-
-export const countRows = ({ inputs }: LaneRun): number => inputs.mask?.shape[0] ?? 1;
-
-export const countSelected = ({ inputs }: LaneRun): number => inputs.select?.shape[0] ?? 1;
-
 export class LaneProgram {
   /** [output] Axis of lanes, and the input with as many rows, if any. */
   private readonly outputs: ReadonlyMap<string, { readonly axis: number; readonly like: string | undefined }>;
 
   constructor(
-    readonly stage: Stage,
     private readonly runtime: Runtime,
     graph: NamedTensors,
     private readonly forms: ProgramForms,
@@ -116,7 +108,7 @@ export class LaneProgram {
     const inputs = { ...merged };
     const past = Math.max(...places.pastOf);
     const isAlone = this.forms.alone !== undefined && prefix === undefined && pool?.lanes === 1;
-    if (isAlone) pool.addHeads(inputs, past, countRows(runs[0]!));
+    if (isAlone) pool.addHeads(inputs, past, runs[0]!.inputs.mask!.shape[0]!);
     else pool?.addViews(inputs, 'past', past);
     prefix?.pool.addViews(inputs, 'prefix', Math.max(...places.prefixOf!));
     const form = isAlone ? 'alone' : prefix === undefined ? 'lanes' : 'afterPrefix';
@@ -198,7 +190,6 @@ interface OtherGraphs {
 /** The form that a single sequence uses is compiled now, the others on first use. */
 export async function compileLanes(
   runtime: Runtime,
-  stage: Stage,
   graph: NamedTensors,
   weights: readonly WeightStore[],
   { afterPrefix, alone }: OtherGraphs = {},
@@ -211,7 +202,7 @@ export async function compileLanes(
     alone: alone && compile(alone),
   };
   await (forms.alone ?? forms.lanes)();
-  return new LaneProgram(stage, runtime, graph, forms);
+  return new LaneProgram(runtime, graph, forms);
 }
 
 function placeRuns(

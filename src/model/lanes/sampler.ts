@@ -106,7 +106,7 @@ export class Sampler {
     private readonly runtime: Runtime,
     private readonly vocabularies: Vocabularies,
   ) {
-    this.compile = lazilyBy((key) => compileLanes(runtime, 'draw', this.build(key), []));
+    this.compile = lazilyBy((key) => compileLanes(runtime, this.build(key), []));
   }
 
   /** For judging. */
