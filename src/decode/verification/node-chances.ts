@@ -127,13 +127,15 @@ export function askAbout(
 }
 
 export const judgedChances =
-  ({ most, trials, drawn }: JudgedNodes): ChancesOf =>
+  ({ most, targetProbabilities, draftProbabilities, draftMasses, drawn }: JudgedNodes): ChancesOf =>
   (node) => {
     let place = node * most;
     return {
       accepts(_, random) {
-        const { targetProbability, draftProbability, draftMass } = trials(place++);
-        return random.next() * draftProbability < targetProbability * draftMass;
+        const draftProbability = draftProbabilities[place]!;
+        const likelier = targetProbabilities[place]! * draftMasses[place]!;
+        place += 1;
+        return random.next() * draftProbability < likelier;
       },
       draw: () => drawn[node]!,
     };

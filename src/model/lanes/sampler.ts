@@ -73,17 +73,13 @@ export interface NodesToJudge {
   readonly drafted?: RowBuffer | undefined;
 }
 
-/** A trial in what those before it leave of the target's distribution and of the draft's. */
-export interface JudgedTrial {
-  readonly targetProbability: number;
-  readonly draftProbability: number;
-  readonly draftMass: number;
-}
-
+/** Trials in what those before them leave of the target's distribution and of the draft's. */
 export interface JudgedNodes {
   /** Places of each node. */
   readonly most: number;
-  trials(place: number): JudgedTrial;
+  readonly targetProbabilities: Float32Array; // [node * most]
+  readonly draftProbabilities: Float32Array; // [node * most]
+  readonly draftMasses: Float32Array; // [node * most]
   readonly drawn: Int32Array; // [node]
 }
 
@@ -175,14 +171,11 @@ export class Sampler {
     const outputs = await scheduler.run(await this.compile(key), { inputs }, names);
     scores.release(floatsOf(outputs, 'total'));
     const values = (name: string): Float32Array => (most === 0 ? noValues : floatsOf(outputs, name));
-    const [target, draft, mass] = [values('target'), values('draft'), values('mass')];
     return {
       most,
-      trials: (place) => ({
-        targetProbability: target[place]!,
-        draftProbability: draft[place]!,
-        draftMass: mass[place]!,
-      }),
+      targetProbabilities: values('target'),
+      draftProbabilities: values('draft'),
+      draftMasses: values('mass'),
       drawn: integersOf(outputs, 'drawn'),
     };
   }
