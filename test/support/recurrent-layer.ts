@@ -136,11 +136,7 @@ export class RecurrentLayer {
   ) {}
 
   static async load(runtime: Runtime, keeping: Keeping): Promise<RecurrentLayer> {
-    return new RecurrentLayer(
-      runtime,
-      keeping,
-      await compileLanes(runtime, 'verify', buildGraph(keeping), []),
-    );
+    return new RecurrentLayer(runtime, keeping, await compileLanes(runtime, buildGraph(keeping), []));
   }
 
   open(): RecurrentState {
