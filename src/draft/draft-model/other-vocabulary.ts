@@ -9,7 +9,7 @@
 import type { Drafter, DraftSession, Suggestion, VerifiedTokens } from '../drafter.js';
 import { noSuggestion } from '../drafter.js';
 import type { AttentionDrafter, AttentionSession } from '../programs/attention-drafter.js';
-import { type Ask, type Expand, growTree } from '../tree/grow-tree.js';
+import { type Ask, type Expand, growTree, type LevelPrograms } from '../tree/grow-tree.js';
 import { chainTree, type TokenTree } from '../tree/token-tree.js';
 import { rankRow } from '../programs/scores.js';
 import { type DraftScores } from '../tree/draft-scores.js';
@@ -42,6 +42,10 @@ export function translateDrafter(inner: AttentionDrafter, vocabulary: OtherVocab
 const ownLength = (length: number): number => length + 1;
 
 class TranslatedSession implements DraftSession {
+  readonly levels: LevelPrograms = {
+    expand: (...given) => this.expand(...given),
+    chain: (ask, length) => (ask.sampling.temperature > 0 ? undefined : this.draftChain(ask, length)),
+  };
   private readonly text: DraftText;
   private readonly seen: number[] = [];
   private read: readonly number[] = [];
@@ -71,37 +75,28 @@ class TranslatedSession implements DraftSession {
   }
 
   propose(ask: Ask): Promise<TokenTree> {
-    const { root, sampling, depthLimit } = ask;
-    return growTree(
-      {
-        expand: (...given) => this.expand(...given),
-        chain: (_, length) =>
-          sampling.temperature > 0
-            ? undefined
-            : this.draftChain(ask, length).then((tokens) => chainTree(root, tokens.slice(0, depthLimit))),
-      },
-      ask,
-    );
+    return growTree(this.levels, ask);
   }
 
   suggest(): Suggestion {
     return noSuggestion;
   }
 
-  private async draftChain(ask: Ask, length: number): Promise<readonly number[]> {
+  private async draftChain(ask: Ask, length: number): Promise<TokenTree> {
     const { target, draft, shared } = this.vocabulary;
     const missing = await this.readText();
-    if (this.room < 1) return [];
+    if (this.room < 1) return chainTree(ask.root, []);
     const policy = { kind: 'chain', length: ownLength(length) } as const;
     const inner = { ...ask, policy, depthLimit: this.room, onPasses: undefined, onTokens: undefined };
     const chain = Array.from((await this.inner.propose(inner)).tokens.subarray(1));
     const special = chain.findIndex((token) => draft.tokenizer.isSpecial(token));
     const words = special < 0 ? chain : chain.slice(0, special);
     const drafted = words.map((token) => draft.of(token)).join('');
-    if (!drafted.startsWith(missing)) return [];
+    if (!drafted.startsWith(missing)) return chainTree(ask.root, []);
     const end = special < 0 ? -1 : shared.targetTokens[chain[special]!]!;
     const tokens = await encodeDraft(target, this.seen, drafted.slice(missing.length), end >= 0);
-    return [...tokens, ...(end < 0 ? [] : [end])].slice(0, length);
+    const drafts = [...tokens, ...(end < 0 ? [] : [end])];
+    return chainTree(ask.root, drafts.slice(0, Math.min(length, ask.depthLimit)));
   }
 
   private async expand(...[draft, nodes]: Parameters<Expand>): Promise<DraftScores> {
