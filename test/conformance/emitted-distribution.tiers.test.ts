@@ -10,12 +10,13 @@ import type { Random } from '../../src/core/random.js';
 import { createRandom, drawFrom, drawWithoutReplacement } from '../../src/core/random.js';
 import { topIndices } from '../../src/core/vector.js';
 import type { HostLaws, TokenTree } from '../../src/draft/tree/token-tree.js';
-import { chainTree, createTree } from '../../src/draft/tree/token-tree.js';
+import { chainTree, createTree, joinTrees } from '../../src/draft/tree/token-tree.js';
 import type { TreeShape } from '../../src/draft/tree/tree-shapes.js';
 import { namedShape, shapeFromPaths } from '../../src/draft/tree/tree-shapes.js';
 import type { TargetDistribution } from '../../src/decode/verification/node-chances.js';
 import { hostChances } from '../../src/decode/verification/node-chances.js';
 import type { Verification } from '../../src/decode/verification/verification.js';
+import { createVerifier } from '../../src/decode/verification/verifier.js';
 import { verifyBlock, verifyRejection, verifyTypical } from '../../src/decode/verification/verification.js';
 
 const VOCABULARY = 8;
@@ -24,12 +25,23 @@ const START = 0;
 type MarkovDistributions = readonly Float32Array[]; // [last token] -> [vocabulary]
 type HostTree = TokenTree<HostLaws>;
 type Drafter = (root: number, random: Random) => HostTree;
-type Rule = (tree: HostTree, targetDistribution: TargetDistribution, random: Random) => Verification;
+type Rule = (
+  tree: HostTree,
+  targetDistribution: TargetDistribution,
+  random: Random,
+) => Verification | Promise<Verification>;
 
 const onHost =
-  (rule: typeof verifyRejection): Rule =>
+  (rule: typeof verifyRejection): typeof verifyBlock =>
   (tree, targetDistribution, random) =>
     rule(tree, hostChances(tree, targetDistribution), random);
+
+/** As decoding does, which has logits. */
+const asBlock: Rule = (tree, targetDistribution, random) => {
+  const rows = Array.from(tree.tokens, (_, node) => Array.from(targetDistribution(node), Math.log));
+  const verifier = createVerifier('block', { sampling: { temperature: 1 } }, random);
+  return verifier.judge(tree, { logits: Float32Array.from(rows.flat()) }, 1);
+};
 
 /** Distributions of uneven weights, with a few impossible tokens. */
 function randomDistributions(name: string): MarkovDistributions {
@@ -46,6 +58,10 @@ const draft = randomDistributions('draft');
 /** Most of the way to the target, so that long paths are accepted and long paths are tested. */
 const closeDraft = draft.map((distribution, token) =>
   distribution.map((value, next) => 0.3 * value + 0.7 * target[token]![next]!),
+);
+/** Drafters that are often sure of the same token, so that merging matters. */
+const sureDraft = draft.map((distribution, token) =>
+  distribution.map((value, next) => 0.3 * value + (next === (token + 1) % VOCABULARY ? 0.7 : 0)),
 );
 
 function draftTree(
@@ -94,12 +110,28 @@ function draftChain(length: number, distributions: MarkovDistributions): Drafter
   };
 }
 
+/** Drafters that propose into one tree, in this order. */
+function join(...drafters: readonly Drafter[]): Drafter {
+  return (root, random) => joinTrees(drafters.map((drafter) => drafter(root, random))) as HostTree;
+}
+
+/** The wrong merge: a node that two drafters proposed is tried once. */
+function tryOnce(drafter: Drafter): Drafter {
+  return (root, random) => {
+    const tree = drafter(root, random);
+    const trials = tree.trials.map((own) =>
+      own.filter(({ node }, place) => own.findIndex((other) => other.node === node) === place),
+    );
+    return { ...tree, trials };
+  };
+}
+
 /** How far the first token, and the first two together, are from the target's distribution. */
-function measureExcess(
+async function measureExcess(
   drafter: Drafter,
   rule: Rule,
   { seed, answers }: { seed: string; answers: number },
-): { first: number; joint: number } {
+): Promise<{ first: number; joint: number }> {
   const random = createRandom(seed);
   const first = new Int32Array(VOCABULARY);
   const joint = new Int32Array(VOCABULARY * VOCABULARY);
@@ -107,7 +139,7 @@ function measureExcess(
     const emitted = [START];
     while (emitted.length < 3) {
       const tree = drafter(emitted.at(-1)!, random);
-      const { path, nextToken } = rule(tree, (node) => target[tree.tokens[node]!]!, random);
+      const { path, nextToken } = await rule(tree, (node) => target[tree.tokens[node]!]!, random);
       for (const node of path) emitted.push(tree.tokens[node]!);
       emitted.push(nextToken);
     }
@@ -137,6 +169,18 @@ const bushy = shapeFromPaths('bushy', [
   [0, 0, 1],
 ]);
 const siblings = shapeFromPaths('siblings', [[0], [1], [2], [3]]);
+const bestChain = draftTree(shapeFromPaths('best', [[0], [0, 0], [0, 0, 0]]), draft, 'deterministic');
+const bestToken = draftTree(shapeFromPaths('best token', [[0]]), draft, 'deterministic');
+const joinedDrafters: readonly [string, Drafter][] = [
+  ['a certain token and a drawn one', join(bestToken, draftChain(1, draft))],
+  ['a certain chain and a drawn one', join(bestChain, draftChain(3, closeDraft))],
+  ['two drawn tokens', join(draftChain(1, sureDraft), draftChain(1, sureDraft))],
+  ['three drawn chains', join(draftChain(3, sureDraft), draftChain(3, sureDraft), draftChain(3, closeDraft))],
+  [
+    'a certain chain, a drawn tree, and a drawn chain',
+    join(bestChain, draftTree(bushy, draft, 'sampled'), draftChain(3, closeDraft)),
+  ],
+];
 
 // (1 - rate^(length + 1)) / (1 - rate), Leviathan et al., arXiv 2211.17192, equation 1.
 const expectedLengths: Record<number, readonly number[]> = {
@@ -161,15 +205,13 @@ describe('the distribution of what is emitted', () => {
     ['a drawn tree', draftTree(bushy, draft, 'sampled')],
     ['a drawn tree, close to the target', draftTree(bushy, closeDraft, 'sampled')],
     ['a drawn tree of the shape of EAGLE', draftTree(namedShape('eagle_25'), closeDraft, 'sampled')],
-    [
-      'the best chain of 3',
-      draftTree(shapeFromPaths('best', [[0], [0, 0], [0, 0, 0]]), draft, 'deterministic'),
-    ],
+    ['the best chain of 3', bestChain],
     ['the four best siblings', draftTree(siblings, draft, 'deterministic')],
     ['a tree of the best', draftTree(bushy, draft, 'deterministic')],
     ['a tree of the best, close to the target', draftTree(bushy, closeDraft, 'deterministic')],
-  ])('is the target distribution after %s', (name, drafter) => {
-    const excess = measureExcess(drafter, onHost(verifyRejection), { seed: name, answers });
+    ...joinedDrafters,
+  ])('is the target distribution after %s', async (name, drafter) => {
+    const excess = await measureExcess(drafter, onHost(verifyRejection), { seed: name, answers });
     expect(excess.first).toBeLessThan(1);
     expect(excess.joint).toBeLessThan(1);
   });
@@ -179,14 +221,30 @@ describe('the distribution of what is emitted', () => {
     ['a chain of 2', draftChain(2, draft)],
     ['a chain of 4, close to the target', draftChain(4, closeDraft)],
     ['a chain of 3 that equals the target', draftChain(3, target)],
-  ])('is the target distribution after %s judged as a block', (name, drafter) => {
-    const excess = measureExcess(drafter, verifyBlock, { seed: name, answers });
+  ])('is the target distribution after %s judged as a block', async (name, drafter) => {
+    const excess = await measureExcess(drafter, verifyBlock, { seed: name, answers });
     expect(excess.first).toBeLessThan(1);
     expect(excess.joint).toBeLessThan(1);
   });
 
-  it('is another distribution under typical acceptance, which is why that is marked lossy', () => {
-    const excess = measureExcess(
+  it.each(joinedDrafters)(
+    'is another distribution when equal tokens of %s are tried once',
+    async (name, drafter) => {
+      const excess = await measureExcess(tryOnce(drafter), onHost(verifyRejection), { seed: name, answers });
+      expect(excess.joint).toBeGreaterThan(wrong);
+    },
+  );
+
+  it.each(joinedDrafters)(
+    'is the target distribution after %s by the verifier of blocks',
+    async (name, drafter) => {
+      const excess = await measureExcess(drafter, asBlock, { seed: name, answers });
+      expect(excess.joint).toBeLessThan(1);
+    },
+  );
+
+  it('is another distribution under typical acceptance, which is why that is marked lossy', async () => {
+    const excess = await measureExcess(
       draftTree(bushy, draft, 'sampled'),
       (tree, distribution) => verifyTypical(tree, distribution),
       { seed: 'typical', answers },
@@ -195,16 +253,15 @@ describe('the distribution of what is emitted', () => {
     expect(excess.joint).toBeGreaterThan(wrong);
   });
 
-  it('is another distribution when the tree lies about what its tokens were drawn from', () => {
+  it('is another distribution when the tree lies about what its tokens were drawn from', async () => {
     const honest = draftTree(siblings, draft, 'sampled');
     const lying: Drafter = (root, random) => {
       const tree = honest(root, random);
       const laws = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
       return { ...tree, laws };
     };
-    expect(measureExcess(lying, onHost(verifyRejection), { seed: 'lying', answers }).first).toBeGreaterThan(
-      wrong,
-    );
+    const excess = await measureExcess(lying, onHost(verifyRejection), { seed: 'lying', answers });
+    expect(excess.first).toBeGreaterThan(wrong);
   });
 });
 
@@ -246,13 +303,14 @@ describe('judging a chain as one block', () => {
   it('keeps 11/9 draft tokens where rejection keeps 10/9, and nothing more of certain drafts', () => {
     const targetDistribution = Float32Array.of(1 / 3, 2 / 3);
     const draftDistribution = Float32Array.of(2 / 3, 1 / 3);
-    const countKept = (rule: Rule, q: Float32Array): { mean: number; error: number } => {
+    const countKept = (rule: typeof verifyBlock, q: Float32Array): { mean: number; error: number } => {
       const random = createRandom('block');
       const steps = answers / 2;
       let [total, squares] = [0, 0];
       for (let step = 0; step < steps; step++) {
         const tree = chainTree(0, [drawFrom(q, random), drawFrom(q, random)], [q, q]);
-        const kept = rule(tree, () => targetDistribution, random).path.length;
+        const { path } = rule(tree, () => targetDistribution, random);
+        const kept = path.length;
         total += kept;
         squares += kept * kept;
       }

@@ -78,9 +78,7 @@ export function createVerifier(
     const distributions = distributionsOf(tree, logits, sampling);
     if (rule === 'typical') return verifyTypical(tree, distributions);
     const onHost = await bringToHost(tree);
-    // Siblings and drafts that were not drawn have no block form: rejection is the best there is.
-    const isChain = tree.parents.every((parent, node) => parent === node - 1);
-    return rule === 'block' && isDrawn(tree) && isChain
+    return rule === 'block' && isOneDrawnChain(tree)
       ? verifyBlock(onHost, distributions, random)
       : verifyRejection(tree, hostChances(onHost, distributions), random, uniform);
   };
@@ -104,6 +102,13 @@ export function createVerifier(
     },
   };
 }
+
+/**
+ * Siblings and drafts that were not drawn have no block form: rejection is the best there is. Neither have joined
+ * drafts, even where all agree: the rule must not depend on what was drawn.
+ */
+const isOneDrawnChain = (tree: TokenTree): boolean =>
+  isDrawn(tree) && tree.trials.every(({ length }, node) => length === Number(node < tree.tokens.length - 1));
 
 /** The tree with the laws of its tokens, which a runtime may have kept. */
 async function bringToHost(tree: TokenTree): Promise<TokenTree<HostLaws>> {
