@@ -15,7 +15,7 @@ import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { byTier, casesOfTier } from '../support/tier.js';
 import { tiniest } from '../support/tiny-checkpoints.js';
-import { drafterVariants, hybridVariant, ngramVariant } from '../support/tiny-drafters.js';
+import { drafterVariants, drawnVariant, hybridVariant, ngramVariant } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { resolveText, TinyModels } from '../support/tiny-pair.js';
 
@@ -106,7 +106,7 @@ const quick = [
   'draft model chain:2',
   `EAGLE-3 with d2t ${gappedTree}`,
   'ngram chain:1',
-  'ngram+eagle3 chain:2',
+  'ngram+EAGLE-3 with d2t chain:2',
 ];
 
 /** Every system and every shape of drafts, in few of their combinations. */
@@ -161,11 +161,15 @@ const systems = [
     ],
   },
   {
-    name: 'ngram+eagle3',
+    name: 'ngram+EAGLE-3 with d2t',
     cases: [
       { policyText: 'chain:2', sampling: whole },
       { policyText: smallTree, sampling: cut },
     ],
+  },
+  {
+    name: 'draft model+EAGLE-3 with d2t',
+    cases: [{ policyText: 'chain:2', sampling: whole }],
   },
 ].map(({ name, cases }) => ({
   name,
@@ -176,7 +180,9 @@ describe.each(systems.filter(({ cases }) => cases.length > 0))('$name', ({ name,
   const promptIds = name.startsWith('ngram') ? repeatingPrompt : shortPrompt;
   let pair: TinyPair;
   beforeAll(async () => {
-    const variant = [...drafterVariants, ngramVariant, hybridVariant].find((other) => other.name === name)!;
+    const variant = [...drafterVariants, ngramVariant, hybridVariant, drawnVariant].find(
+      (other) => other.name === name,
+    )!;
     pair = await models.load(variant.write(models.freshFolder(), tiniest));
   });
 

@@ -470,17 +470,22 @@ export const ngramVariant: DrafterVariant = {
   write: () => 'ngram:1,3',
 };
 
-/** A lookup in front of a head. Matches may be short, so that both of them draft. */
-export const hybridVariant: DrafterVariant = {
-  name: 'ngram+eagle3',
-  kind: 'eagle3',
+/** Drafters that propose into one tree. */
+export const joinVariants = (...variants: readonly DrafterVariant[]): DrafterVariant => ({
+  name: variants.map(({ name }) => name).join('+'),
+  kind: variants.at(-1)!.kind,
   layout: 'none',
-  maximumDepth: Infinity,
-  write: (folder, sizes) => {
-    const head = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
-    return `ngram:1,3+${head.write(folder, sizes)}`;
-  },
-};
+  maximumDepth: Math.min(...variants.map(({ maximumDepth }) => maximumDepth)),
+  write: (folder, sizes) =>
+    variants.map((variant, index) => variant.write(`${folder}-${index}`, sizes)).join('+'),
+});
+
+const variantOf = (name: string): DrafterVariant => drafterVariants.find((variant) => variant.name === name)!;
+
+/** Matches of the lookup may be short, so that both of them draft. */
+export const hybridVariant = joinVariants(ngramVariant, variantOf('EAGLE-3 with d2t'));
+/** Two that draw above temperature 0. */
+export const drawnVariant = joinVariants(variantOf('draft model'), variantOf('EAGLE-3 with d2t'));
 
 const plainestLayouts = ['draft model', 'PARD', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t', 'P-EAGLE', 'MTP', 'DFlash', 'DSpark']; // prettier-ignore
 

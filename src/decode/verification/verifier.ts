@@ -2,8 +2,13 @@
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import { toDistribution, type SamplingOptions } from '../../core/sampling.js';
-import { splitRows } from '../../core/vector.js';
-import { type HostLaws, isDrawn, isOnDevice, type TokenTree } from '../../draft/tree/token-tree.js';
+import {
+  bringLaws,
+  type HostLaws,
+  isDrawn,
+  isOnDevice,
+  type TokenTree,
+} from '../../draft/tree/token-tree.js';
 import type { ForwardResult } from '../../model/forward.js';
 import type { LogitsOnDevice } from './logits-location.js';
 import type { TargetDistribution } from './node-chances.js';
@@ -77,7 +82,7 @@ export function createVerifier(
   ): Promise<Verification> => {
     const distributions = distributionsOf(tree, logits, sampling);
     if (rule === 'typical') return verifyTypical(tree, distributions);
-    const onHost = await bringToHost(tree);
+    const onHost = await bringLaws(tree);
     return rule === 'block' && isOneDrawnChain(tree)
       ? verifyBlock(onHost, distributions, random)
       : verifyRejection(tree, hostChances(onHost, distributions), random, uniform);
@@ -109,16 +114,6 @@ export function createVerifier(
  */
 const isOneDrawnChain = (tree: TokenTree): boolean =>
   isDrawn(tree) && tree.trials.every(({ length }, node) => length === Number(node < tree.tokens.length - 1));
-
-/** The tree with the laws of its tokens, which a runtime may have kept. */
-async function bringToHost(tree: TokenTree): Promise<TokenTree<HostLaws>> {
-  const { laws } = tree;
-  if (!isOnDevice(laws)) return { ...tree, laws };
-  const rows = await laws.read();
-  const { width } = laws;
-  laws.free();
-  return { ...tree, laws: splitRows(rows, width) };
-}
 
 /** Judges drafts along a given answer, so that two prompts can be compared along the same answer. */
 function createHeldVerifier(answer: readonly number[], sampling: SamplingOptions, random: Random): Verifier {

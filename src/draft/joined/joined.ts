@@ -7,7 +7,7 @@ import type { Runtime } from '../../runtime/program.js';
 import { type Drafter, type DraftSession, noSuggestion, type Suggestion } from '../drafter.js';
 import { levelsOf } from '../tree/policy.js';
 import { pickStates, type StateReader } from './target-states.js';
-import { chainTree, joinTrees, type TokenTree } from '../tree/token-tree.js';
+import { bringLaws, chainTree, isDrawn, joinTrees, type TokenTree } from '../tree/token-tree.js';
 
 /** Less likely tokens of a lookup are not worth a row of the target. */
 const minSurvival = 0.3;
@@ -101,7 +101,9 @@ class JoinedSession implements DraftSession {
         trees.push(await session.propose({ ...own, onTokens: isFirst ? ask.onTokens : undefined }));
       }
     }
-    return joinTrees(trees.length === 0 ? [chainTree(root, [])] : trees);
+    // A device judges one law per node, so laws of several drafters are judged on the host.
+    const joinable = trees.filter(isDrawn).length > 1 ? await Promise.all(trees.map(bringLaws)) : trees;
+    return joinTrees(joinable.length === 0 ? [chainTree(root, [])] : joinable);
   }
 
   private isLast(index: number): boolean {

@@ -3,6 +3,7 @@
  * token that was certain to be proposed, or one drawn from a law. Above temperature 0 a node's trials are judged in
  * order, each with its own law.
  */
+import { splitRows } from '../../core/vector.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 
 export interface Trial {
@@ -61,6 +62,17 @@ export function chainTree<Own extends Laws = HostLaws>(
 
 export const isDrawn = ({ trials }: TokenTree): boolean =>
   trials.some((own) => own.some(({ law }) => law !== undefined));
+
+/** The tree with laws that a runtime may have kept; these are freed. */
+export async function bringLaws<Tree extends TokenTree>(tree: Tree): Promise<Tree & TokenTree<HostLaws>> {
+  const { laws } = tree;
+  if (!isOnDevice(laws)) return { ...tree, laws };
+  try {
+    return { ...tree, laws: splitRows(await laws.read(), laws.width) };
+  } finally {
+    laws.free();
+  }
+}
 
 /**
  * One tree of all. Equal paths share nodes, and so the rows that the target reads, but never a trial: trying what two
