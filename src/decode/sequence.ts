@@ -6,11 +6,11 @@
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { createRandom, type Random } from '../core/random.js';
 import { sum } from '../core/vector.js';
-import type { Drafter, DraftSession } from '../draft/drafter.js';
+import type { Drafter, DraftSession, VerifiedTokens } from '../draft/drafter.js';
 import { outputsFor, type StateReader, statesOf } from '../draft/joined/target-states.js';
 import { isGrownAtOnce } from '../draft/tree/grow-tree.js';
 import { levelsOf } from '../draft/tree/policy.js';
-import { chainTree, type TokenTree } from '../draft/tree/token-tree.js';
+import { chainTree, isOnDevice, type TokenTree } from '../draft/tree/token-tree.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
@@ -59,6 +59,8 @@ export class Sequence implements StepMember {
   private isForced = false;
   private preparedRuns: number | undefined;
   private isDrafterFull = false;
+  /** Buffers of the step in progress. */
+  private readonly buffers: RowBuffer[] = [];
   private readonly steps: StepOutcome[] = [];
   private drafterPasses = 0;
   private readonly clock: GenerationClock;
@@ -113,20 +115,21 @@ export class Sequence implements StepMember {
   }
 
   private readPrompt(): PromptReading {
-    const { model, cache, reader, session } = this;
+    const { model, cache, reader } = this;
     const { promptIds, prefix, held, signal } = this.request;
     let readCount = cache.length;
-    if (prefix !== undefined) session?.observe({ ...prefix, next: promptIds[readCount]! });
+    if (prefix !== undefined) this.observe({ ...prefix, next: promptIds[readCount]! });
     return new PromptReading(model, cache, promptIds.slice(readCount), {
       want: this.outputs,
       taps: reader.taps,
       signal,
       onChunk: async (tokens, result) => {
         readCount += tokens.length;
+        this.ownOutputs(result);
         const next = promptIds[readCount] ?? held?.[0] ?? (await this.choose(tokens.at(-1)!, result));
-        const states = statesOf(model.runtime, reader, result);
-        session?.observe({ tokens, states, next });
-        states?.free();
+        const states = this.own(statesOf(model.runtime, reader, result));
+        this.observe({ tokens, states, next });
+        this.freeBuffers();
         if (readCount === promptIds.length)
           this.root = { token: next, origin: 'target', likelihood: this.likelihoods.read(result, 0, next) };
       },
@@ -144,7 +147,10 @@ export class Sequence implements StepMember {
     const { answer, request, clock, root } = this;
     if (root === undefined) answer.end('aborted');
     // A drafter that is about to draft reads the prompt as part of the prefill.
-    else if (this.nextChoice().policy !== undefined && this.session!.room > 0) await this.session!.catchUp();
+    else if (this.nextChoice().policy !== undefined && this.session!.room > 0)
+      await this.session!.catchUp().catch((cause: unknown) => {
+        this.loseDrafter(cause);
+      });
     clock.endPrefill();
     request.policy?.begin?.(clock.prefillMs);
     if (root !== undefined) this.push(root);
@@ -163,7 +169,10 @@ export class Sequence implements StepMember {
     const choice = this.nextChoice();
     // The pass over the root was started in the belief that there would be no draft.
     this.isForced = choice.policy !== undefined && this.passesAhead?.isAhead === true;
-    return choice.policy === undefined || this.isForced ? chainTree(root, []) : this.draft(root, choice);
+    if (choice.policy === undefined || this.isForced) return chainTree(root, []);
+    const tree = await this.draft(root, choice);
+    if (isOnDevice(tree.laws)) this.own(tree.laws);
+    return tree;
   }
 
   private async draft(root: number, { policy, source }: DraftChoice): Promise<TokenTree> {
@@ -192,23 +201,54 @@ export class Sequence implements StepMember {
       return await session!.propose({ ...drafting, onTokens: mayStart ? onTokens : undefined });
     } catch (cause) {
       await this.chainAhead.drop();
-      const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
-      if (!isDrafters || request.mustDraft === true) throw cause;
-      this.session!.close();
-      this.session = undefined;
-      onNotice?.(`${describeCause(cause)} The answer continues with plain decoding.`);
+      this.loseDrafter(cause);
       return chainTree(root, []);
     }
+  }
+
+  private observe(verified: VerifiedTokens): void {
+    try {
+      this.session?.observe(verified);
+    } catch (cause) {
+      this.loseDrafter(cause);
+    }
+  }
+
+  /** Continues without it, unless something else failed or the request must draft. */
+  private loseDrafter(cause: unknown): void {
+    const { mustDraft, onNotice } = this.request;
+    if (!(cause instanceof MistletoeError) || cause.code !== 'drafter' || mustDraft === true) throw cause;
+    this.session?.close();
+    this.session = undefined;
+    this.choice = plainChoice;
+    onNotice?.(`${describeCause(cause)} The answer continues with plain decoding.`);
   }
 
   async read({ tokens, parents }: TokenTree): Promise<TreePass> {
     const { passesAhead, chainAhead, isForced, answer } = this;
     if (passesAhead !== undefined && (isForced || this.choice!.policy === undefined)) {
       const mayGoOn = !isForced && answer.remaining > 1;
-      return { result: await passesAhead.next(tokens[0]!, mayGoOn), rows: undefined };
+      const result = await passesAhead.next(tokens[0]!, mayGoOn);
+      this.ownOutputs(result);
+      return { result, rows: undefined };
     }
     const result = await (chainAhead.take() ?? this.forward(tokens, parents));
-    return { result, rows: result.rows };
+    this.ownOutputs(result);
+    return { result, rows: this.own(result.rows) };
+  }
+
+  /** Until the step ends or fails. */
+  private own(buffer: RowBuffer | undefined): RowBuffer | undefined {
+    if (buffer !== undefined) this.buffers.push(buffer);
+    return buffer;
+  }
+
+  private ownOutputs({ features, taps, scores }: TreePass['result']): void {
+    for (const buffer of [features, taps, scores?.rows]) this.own(buffer);
+  }
+
+  private freeBuffers(): void {
+    for (const buffer of this.buffers.splice(0)) buffer.free();
   }
 
   private forward(tokens: Int32Array | RowBuffer, parents?: Int32Array): Promise<ForwardResult> {
@@ -227,20 +267,18 @@ export class Sequence implements StepMember {
 
   /** Keeps the accepted path and emits its tokens. False at the end of the answer. */
   accept({ tree, pass, verdict }: Turn, times: StepTimes, batch: BatchStep): boolean {
-    const { model, cache, likelihoods, reader, session, request } = this;
+    const { model, cache, likelihoods, reader, request, choice } = this;
     const { path, nextToken } = verdict;
     const accepted = [0, ...path];
     if (pass.rows !== undefined) cache.append(pass.rows, accepted);
-    pass.rows?.free();
-    const states = statesOf(model.runtime, reader, pass.result);
-    const kept = states && pickRows(model.runtime, states, accepted);
-    session?.observe({
+    const states = this.own(statesOf(model.runtime, reader, pass.result));
+    const kept = this.own(states && pickRows(model.runtime, states, accepted));
+    this.observe({
       tokens: Int32Array.from(accepted, (node) => tree.tokens[node]!),
       states: kept,
       next: nextToken,
     });
-    kept?.free();
-    states?.free();
+    this.freeBuffers();
     const outcome: StepOutcome = {
       proposed: tree.tokens.length - 1,
       accepted: path.length,
@@ -253,7 +291,7 @@ export class Sequence implements StepMember {
     };
     // The choice before a forced step is still to be made.
     if (!this.isForced) {
-      if (session !== undefined) request.policy!.learn(this.choice!, outcome);
+      if (this.session !== undefined) request.policy!.learn(choice!, outcome);
       this.choice = undefined;
     }
     this.steps.push(outcome);
@@ -326,5 +364,6 @@ export class Sequence implements StepMember {
     this.passesAhead?.free();
     this.session?.close();
     this.cache.release();
+    this.freeBuffers();
   }
 }

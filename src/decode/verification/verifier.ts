@@ -96,14 +96,17 @@ export function createVerifier(
       const asked = askAbout(tree, uniform);
       if (asked === undefined) return judgeOnHost(tree, await onDevice.bringToHost(scores!), uniform);
       const drafted = isDrawn(tree) ? onDevice.lawsByNode(tree) : undefined;
-      const judged = await onDevice.sampler.judge(
-        scores!,
-        sampling,
-        { ...asked, drafted },
-        onDevice.scheduler,
-      );
-      drafted?.free();
-      return verifyRejection(tree, judgedChances(judged), random, uniform);
+      try {
+        const judged = await onDevice.sampler.judge(
+          scores!,
+          sampling,
+          { ...asked, drafted },
+          onDevice.scheduler,
+        );
+        return verifyRejection(tree, judgedChances(judged), random, uniform);
+      } finally {
+        drafted?.free();
+      }
     },
   };
 }

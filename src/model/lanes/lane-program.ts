@@ -119,7 +119,9 @@ export class LaneProgram {
       name,
       into?.[name] ?? (residentOutputs.has(name) ? 'runtime' : 'host'),
     ]);
-    const outputs = await program.run(inputs, Object.fromEntries(destinations));
+    const outputs = await program
+      .run(inputs, Object.fromEntries(destinations))
+      .finally(() => freeMerged(merged, runs));
     if (isAlone && outputs.rows !== undefined) pool.noteHeads(bufferOf(outputs, 'rows'), past);
     const handedOut = new Set<RowBuffer>();
     const results = runs.map((run, index) => {
@@ -140,7 +142,6 @@ export class LaneProgram {
     });
     for (const value of Object.values(outputs))
       if ('buffer' in value && !handedOut.has(value.buffer)) value.buffer.free();
-    freeMerged(merged, runs);
     return results;
   }
 
