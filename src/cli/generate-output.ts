@@ -3,13 +3,14 @@ import { countText, durationText } from '../core/number-text.js';
 import type { FinishReason, TokenOrigin } from '../decode/answer.js';
 import type { Generation } from '../decode/request.js';
 import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
-import type { GenerateOptions } from '../decode/generate.js';
+import type { GenerateOptions, SpeculativeOptions } from '../decode/generate.js';
 import { isSpeculative, type SpeculativeGeneration } from '../decode/request.js';
 import type { Target } from '../decode/target.js';
 import type { VerificationRule } from '../decode/verification/verification.js';
 import type { Drafter } from '../draft/drafter.js';
 import { type DraftPolicy, formatDraftPolicy } from '../draft/tree/policy.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
+import { formatStep, serializeStep } from './step-trace.js';
 import { asOneLine, colorsFor, type Colors, type Terminal } from './terminal.js';
 
 /** Shared by all prompts, so `auto` keeps what it learned. */
@@ -23,6 +24,8 @@ export interface Speculation {
 export interface Printer {
   begin(prompt: Prompt): void;
   readonly token: NonNullable<GenerateOptions['onToken']>;
+  /** Undefined without --trace. */
+  readonly step: SpeculativeOptions['onStep'];
   end(prompt: Prompt, generation: Generation): void;
 }
 
@@ -31,6 +34,7 @@ interface PrinterParts {
     readonly format: 'text' | 'json';
     readonly prompts: string | undefined;
     readonly showDrafts: true | undefined;
+    readonly trace: true | undefined;
   };
   readonly terminal: Terminal;
   readonly target: Target;
@@ -47,9 +51,14 @@ function createTextPrinter({ flags, terminal, target, speculation }: PrinterPart
   const summaryColors = colorsFor(stderr, terminal);
   const marker = createTokenMarker(colors, flags.showDrafts === true);
   let isAtStart = true;
+  let steps = 0;
+  /** With a trace, the text follows at the end. */
+  let heldBack = '';
   return {
     begin({ id, text }) {
       isAtStart = true;
+      steps = 0;
+      heldBack = '';
       if (flags.prompts === undefined) return;
       const [line = ''] = text.trim().split('\n');
       const shown = line.length > 90 ? `${line.slice(0, 90)}...` : line;
@@ -59,10 +68,17 @@ function createTextPrinter({ flags, terminal, target, speculation }: PrinterPart
       // An answer to a template's "ASSISTANT:" starts with a space that readers do not need.
       const shown = isAtStart && target.template !== undefined ? text.trimStart() : text;
       if (shown !== '') isAtStart = false;
-      stdout.writeData(marker.mark(shown, origin));
+      const marked = marker.mark(shown, origin);
+      if (flags.trace === true) heldBack += marked;
+      else stdout.writeData(marked);
     },
+    step:
+      flags.trace &&
+      ((_, trace) => {
+        stderr.write(formatStep((steps += 1), trace, target.tokenizer));
+      }),
     end(_, generation) {
-      stdout.writeData(`${marker.finish()}${generation.text.endsWith('\n') ? '' : '\n'}`);
+      stdout.writeData(`${heldBack}${marker.finish()}${generation.text.endsWith('\n') ? '' : '\n'}`);
       stderr.write(`${summaryColors.dim(summarize(generation, speculation))}\n`);
       if (flags.prompts !== undefined) stdout.write('\n');
     },
@@ -70,14 +86,27 @@ function createTextPrinter({ flags, terminal, target, speculation }: PrinterPart
 }
 
 /** One object per line: an interrupted run leaves complete lines. */
-function createJsonPrinter({ flags, terminal: { stdout }, speculation }: PrinterParts): Printer {
+function createJsonPrinter({ flags, terminal, target, speculation }: PrinterParts): Printer {
+  const { stdout, stderr } = terminal;
+  const idOf = ({ id }: Pick<Prompt, 'id'>): string | undefined =>
+    flags.prompts === undefined ? undefined : id;
+  let current: string | undefined;
+  let steps = 0;
   return {
-    begin: () => undefined,
+    begin(prompt) {
+      current = idOf(prompt);
+      steps = 0;
+    },
     token: () => undefined,
-    end({ id }, generation) {
+    step:
+      flags.trace &&
+      ((_, trace) => {
+        stderr.writeData(serializeStep(current, (steps += 1), trace, target.tokenizer));
+      }),
+    end(prompt, generation) {
       const { promptTokenIds, tokenIds, text, finishReason, preparationMs, prefillMs, decodeMs } = generation;
       const result = {
-        id: flags.prompts === undefined ? undefined : id,
+        id: idOf(prompt),
         promptTokenIds,
         tokenIds,
         text,

@@ -68,6 +68,9 @@ const flags = {
       { was: ['--verify'], rare: true, shownDefault: 'greedy; rejection with a temperature' },
     ),
     ...common.tapsFlag,
+    trace: toggle('print each step to stderr: draft, verdict, times; the text follows at the end', {
+      rare: true,
+    }),
     showDrafts: toggle('put accepted draft tokens between \u27e8 and \u27e9, for terminals without color'),
   }),
   ...group('Output and machine', {
@@ -190,6 +193,7 @@ async function answerAll(
               onNotice: createNotice(terminal),
               policy: speculation.policy,
               rule: speculation.rule,
+              onStep: printer.step,
             });
       printer.end(prompt, generation);
       if (signal.aborted) break;
@@ -202,12 +206,13 @@ async function answerAll(
 function checkDrafting(
   flags: GenerateFlags,
 ): { readonly source: string; readonly draftPolicy: DraftPolicy | undefined } | undefined {
-  const { drafter, draft, verificationRule, taps, showDrafts, format } = flags;
+  const { drafter, draft, verificationRule, taps, trace, showDrafts, format } = flags;
   if (drafter === undefined) {
     const given = {
       '--draft': draft,
       '--verification-rule': verificationRule,
       '--taps': taps,
+      '--trace': trace,
       '--show-drafts': showDrafts,
     };
     const stray = Object.entries(given).find(([, value]) => value !== undefined)?.[0];

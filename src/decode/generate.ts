@@ -113,6 +113,8 @@ export interface SpeculativeOptions extends GenerateOptions {
   readonly rule?: VerificationRule | undefined;
   /** Called if the drafter fails and the answer continues without it. */
   readonly onNotice?: ((message: string) => void) | undefined;
+  /** Called before the step's tokens. */
+  readonly onStep?: SpeculativeRequest['onStep'] | undefined;
 }
 
 /**
@@ -127,11 +129,11 @@ export async function generateSpeculatively(
   prompt: string | readonly ChatMessage[],
   options: SpeculativeOptions = {},
 ): Promise<SpeculativeGeneration> {
-  const { policy, rule, onNotice, ...rest } = options;
+  const { policy, rule, onNotice, onStep, ...rest } = options;
   const chooser =
     typeof policy === 'object' ? policy : choosePolicy(policy, drafter, target.model.runtime, rest);
   const request = await requestFor(target, prompt, rest);
-  return decodeSpeculative(target.model, drafter, { ...request, policy: chooser, rule, onNotice });
+  return decodeSpeculative(target.model, drafter, { ...request, policy: chooser, rule, onNotice, onStep });
 }
 
 export function choosePolicy(

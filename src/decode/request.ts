@@ -4,7 +4,7 @@ import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import type { GenerationTimes } from './generation-clock.js';
 import type { PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
 import type { ReadPrefix } from './prompt-reading.js';
-import type { Steps } from './step.js';
+import type { Steps, StepTimes, Turn } from './step.js';
 import type { VerificationRule } from './verification/verification.js';
 
 export interface GenerationRequest extends AnswerOptions {
@@ -32,8 +32,11 @@ export interface SpeculativeRequest extends GenerationRequest {
   readonly mustDraft?: boolean | undefined;
   readonly onNotice?: ((message: string) => void) | undefined;
   /** Called before the step's tokens. */
-  readonly onStep?: ((step: StepOutcome) => void) | undefined;
+  readonly onStep?: ((step: StepOutcome, trace: StepTrace) => void) | undefined;
 }
+
+/** A step with its draft, for people. */
+export type StepTrace = Pick<Turn, 'tree' | 'verdict'> & StepTimes;
 
 export interface Generation extends GenerationTimes {
   readonly promptTokenIds: readonly number[];

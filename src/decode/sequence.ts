@@ -295,7 +295,7 @@ export class Sequence implements StepMember {
       this.choice = undefined;
     }
     this.steps.push(outcome);
-    request.onStep?.(outcome);
+    request.onStep?.(outcome, { tree, verdict, ...times });
     const isOpen = path.every((node) => {
       const token = tree.tokens[node]!;
       const likelihood = likelihoods.read(pass.result, tree.parents[node]!, token);

@@ -44,7 +44,10 @@ describe('mistletoe generate --drafter', () => {
     const marked = await generate([...drafted, '--show-drafts']);
     expect(marked.out).toMatch(/⟨[^⟨⟩]+⟩/);
     expect(marked.out.replace(/[⟨⟩]/g, '')).toBe(plain.out);
+    const traced = await generate([...drafted, '--trace']);
+    expect(traced.out).toBe(plain.out);
     const [counted] = await generateJson(drafted);
+    expect(traced.err.match(/^step \d+ /gm)).toHaveLength(counted!.acceptedLengths.length);
     const draftedSteps = counted!.acceptedLengths.filter((length) => length > 1).length;
     expect(marked.out.split('⟨').length - 1).toBeLessThanOrEqual(draftedSteps);
   });
@@ -176,6 +179,7 @@ describe('mistletoe generate --drafter refuses', () => {
     [['--draft', 'chain:4'], /--draft was given without a drafter/, /eagle3/],
     [['--verification-rule', 'greedy'], /--verification-rule was given without a drafter/],
     [['--show-drafts'], /--show-drafts was given without a drafter/],
+    [['--trace'], /--trace was given without a drafter/],
     [
       ['-d', 'eagle-3'],
       /no bundled drafter "eagle-3"/,
