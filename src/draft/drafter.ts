@@ -1,6 +1,6 @@
 /**
  * The drafter interface. A drafter observes the tokens that the target has verified, proposes trees of tokens that may
- * follow them (tree/grow-tree.ts), and gives logits along known texts, for gradients and training.
+ * follow them (tree/grow-tree.ts), and gives teacher-forced logits for gradients and training.
  */
 import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
@@ -78,7 +78,7 @@ export interface DraftGraph {
   /** Undefined for heads without attention. */
   readonly attention: GraphAttention | undefined;
   /**
-   * Logits along known tokens: element d, row t belongs to token t + 2 + d, drafted from the target's state at t and
+   * Teacher-forced logits: element d, row t belongs to token t + 2 + d, drafted from the target's state at t and
    * tokens t + 1 .. t + 1 + d. Rows before `firstRow` are not scored; rows beyond the end are cut.
    */
   draftLogits(teacher: TeacherForcing, depth: number): DraftedLogits;

@@ -83,7 +83,7 @@ export interface AttentionMemory {
   /** Between the past and the new rows; included in the mask. */
   readonly earlier?: KeyValueRows | undefined; // [batch, earlier, keyValueHead, headSize]
   /**
-   * For drafts along known tokens: row t sees the given rows up to t, and of each earlier depth only row t.
+   * For teacher-forced drafts: row t sees the given rows up to t, and of each earlier depth only row t.
    */
   readonly drafted?: DraftedRows | undefined;
 }

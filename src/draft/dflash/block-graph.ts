@@ -152,7 +152,7 @@ function slotMask(slots: number, isCausal: boolean): Tensor {
 }
 
 /**
- * Blocks behind every root of a known text at once. The slots lie one behind another along the position axis; a root's
+ * Teacher-forced blocks behind every root of a text at once. The slots lie one behind another along the position axis; a root's
  * slots see the true rows up to the root, and of each other slot only the row of the same root.
  */
 export function draftBlocks(head: BlockHead, teacher: TeacherForcing, depth: number): DraftedLogits {
@@ -209,7 +209,7 @@ export function draftBlocks(head: BlockHead, teacher: TeacherForcing, depth: num
   };
 }
 
-interface KnownText {
+interface TeacherForcedBlocks {
   readonly angles: Angles; // [slot * root, headSize / 2]
   readonly mask: Tensor; // [root, past + position]
   readonly roots: Dimension;
@@ -225,7 +225,7 @@ function attendBlocks(
   { scope, sizes, slots, isCausal }: BlockHead,
   x: Tensor,
   layer: number,
-  { angles, mask, roots, past, rows }: KnownText,
+  { angles, mask, roots, past, rows }: TeacherForcedBlocks,
 ): Tensor {
   const { headCount, keyValueHeadCount, headSize, hiddenSize, cacheType } = sizes;
   const name = `${scope}layers.${layer}.self_attn`;

@@ -17,7 +17,7 @@ import { buildChain, buildDynamicTree, buildLevel, feedDrafted, feedVerified } f
 import type { AttentionHead, FedRows } from './attention-head.js';
 import { chainInputs, createChains, type Chains } from './chain-program.js';
 import { DraftMemory } from './draft-memory.js';
-import { draftAlongText } from './known-text.js';
+import { draftTeacherForced } from './teacher-forcing.js';
 import { readScores, scoreNames } from './scores.js';
 import { NodeRows } from './states.js';
 import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
@@ -80,7 +80,7 @@ export function createAttentionDrafter(head: AttentionHead): AttentionDrafter {
           await new DraftMemory({ ...head, cache }).readPrefix(known, await verified());
         },
       },
-      draftLogits: (teacher, depth) => draftAlongText(head, teacher, depth),
+      draftLogits: (teacher, depth) => draftTeacherForced(head, teacher, depth),
     },
   };
 }

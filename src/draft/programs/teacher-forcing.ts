@@ -1,5 +1,5 @@
 /**
- * Drafts along known tokens, for gradients and training. A row sees the true rows up to its root and its own earlier
+ * Teacher-forced drafts, for gradients and training. A row sees the true rows up to its root and its own earlier
  * levels: what a chain drafted there would see (the "training-time test" of EAGLE-3, arXiv 2503.01840).
  */
 import { subtractDimensions } from '../../graph/dimension.js';
@@ -15,7 +15,11 @@ import { dropFirst, dropLast } from './states.js';
  * Level 0 reads the true rows. Further levels read the features predicted one level before, or masks. A head of states
  * pairs the state at t with token t + 1, so the last state has no row; in one of tokens alone, the root is the row t + 1.
  */
-export function draftAlongText(head: AttentionHead, teacher: TeacherForcing, depth: number): DraftedLogits {
+export function draftTeacherForced(
+  head: AttentionHead,
+  teacher: TeacherForcing,
+  depth: number,
+): DraftedLogits {
   const { context, past, firstRow } = teacher;
   const { mask, window } = head;
   const states = statesOf(head, teacher);
