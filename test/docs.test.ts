@@ -71,6 +71,16 @@ describe('files and scripts', () => {
   });
 });
 
+describe('the step', () => {
+  it('is shown as it is in code', () => {
+    const page = readFileSync(join(root, 'docs/architecture.md'), 'utf8');
+    const [, shown] = /^## The step$[^]*?^```ts\n([^]*?)^```$/m.exec(page)!;
+    const code = readFileSync(join(root, 'src/decode/engine.ts'), 'utf8').replace(/^ {2}/gm, '');
+    expect(shown).toMatch(/^private async step\(\)/);
+    expect(code).toContain(shown);
+  });
+});
+
 describe('commands', () => {
   const helps = new Map<string, Promise<string>>();
   const helpOf = (words: readonly string[]): Promise<string> => {

@@ -29,7 +29,7 @@ const flags = {
   ...group('What to measure', {
     ...common.targetFlag,
     drafter: list(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or both, as in ngram+eagle3`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or several joined by +, as in ngram+eagle3`,
       text,
       'model',
       { short: 'd', shownDefault: 'the bundled drafters, ngram, and ngram+eagle3' },

@@ -55,7 +55,7 @@ const flags = {
   }),
   ...group('Speculative decoding', {
     drafter: flag(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); ngram[:MIN,MAX], which works with any model; or both, as in ngram+eagle3`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); ngram[:MIN,MAX], which works with any model; or several joined by +, as in ngram+eagle3`,
       text,
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },

@@ -22,7 +22,7 @@ const flags = {
   ...group('What to run', {
     ...common.targetFlag,
     drafter: list(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or both, as in ngram+eagle3; requests may name another than the first`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or several joined by +, as in ngram+eagle3; requests may name another than the first`,
       text,
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },

@@ -8,7 +8,7 @@ import { ngram } from '../draft/ngram/ngram.js';
 import { findWeightless } from '../draft/systems.js';
 
 /**
- * Resolves a folder, a bundled name, a system without weights such as `ngram:1,4`, or both as in `ngram+eagle3`. Names
+ * Resolves a folder, a bundled name, a system without weights such as `ngram:1,4`, or several as in `ngram+eagle3`. Names
  * take precedence; write `./eagle3` for a folder of that name.
  */
 export function findDrafter(given: string): string {
