@@ -20,7 +20,7 @@ export function formatStep(step: number, trace: StepTrace, tokenizer: Pick<Token
     children.forEach((child, place) => {
       if (node === 0 || place > 0) lines.push('  '.repeat(tree.depths[child]!).slice(1));
       const mark = `${accepted.has(child) ? '+' : '-'}${show(tree.tokens[child]!)}${drawn.has(child) ? '~' : ''}`;
-      lines[lines.length - 1] += ` ${mark}`;
+      lines.push(`${lines.pop()!} ${mark}`);
       visit(child);
     });
   };

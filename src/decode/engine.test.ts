@@ -17,7 +17,7 @@ import { always } from './policies/policy-chooser.js';
 import type { GenerationRequest, SpeculativeRequest } from './request.js';
 
 /** Throws in place of passes while there are failures left. */
-const failures = { left: 0, create: (): unknown => new Error('The device is gone.') };
+const failures = { left: 0, create: () => new Error('The device is gone.') };
 
 function failOnRequest(runtime: Runtime): Runtime {
   const compile: Runtime['compile'] = async (...given) => {
@@ -25,7 +25,7 @@ function failOnRequest(runtime: Runtime): Runtime {
     const run = (...asked: Parameters<Program['run']>) => {
       if (failures.left === 0) return program.run(...asked);
       failures.left -= 1;
-      return Promise.reject(failures.create() as Error);
+      return Promise.reject(failures.create());
     };
     return Object.create(program, { run: { value: run } }) as Program;
   };

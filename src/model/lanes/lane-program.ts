@@ -119,9 +119,9 @@ export class LaneProgram {
       name,
       into?.[name] ?? (residentOutputs.has(name) ? 'runtime' : 'host'),
     ]);
-    const outputs = await program
-      .run(inputs, Object.fromEntries(destinations))
-      .finally(() => freeMerged(merged, runs));
+    const outputs = await program.run(inputs, Object.fromEntries(destinations)).finally(() => {
+      freeMerged(merged, runs);
+    });
     if (isAlone && outputs.rows !== undefined) pool.noteHeads(bufferOf(outputs, 'rows'), past);
     const handedOut = new Set<RowBuffer>();
     const results = runs.map((run, index) => {
