@@ -51,6 +51,8 @@ interface Outcome {
 }
 
 export const defaultConcurrency = 8;
+/** Of all engines: requests that follow each other may share a policy, which tells passes apart by it. */
+let newestPass = 0;
 
 export class Engine implements Steps {
   readonly passes: PassScheduler;
@@ -98,12 +100,13 @@ export class Engine implements Steps {
     });
     const times = { draftMs: draftedMs - startMs, readMs: readMs - draftedMs, judgeMs: now() - readMs };
     const shared = {
-      pass: this.steps++,
+      pass: (newestPass += 1),
       batchSize: read.length,
       rows: Math.max(0, ...read.map(({ tree }) => tree.tokens.length)),
       stepMs: readMs - (this.lastPassMs ?? startMs) - promptMs,
     };
     this.lastPassMs = readMs;
+    this.steps += 1;
     for (const { sequence, ...turn } of judged)
       this.settle(sequence, () => sequence.accept(turn, times, shared));
   }

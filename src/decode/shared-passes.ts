@@ -44,18 +44,20 @@ export class SharedPasses implements PassScheduler {
     onFailure: (turn: Turn, cause: unknown) => void,
   ): Promise<readonly Next[]> {
     this.acting = turns.length;
-    const results = turns.map(async (turn): Promise<readonly Next[]> => {
+    const results: Next[] = [];
+    const actFor = async (turn: Turn, place: number): Promise<void> => {
       try {
-        return [await act(turn)];
+        results[place] = await act(turn);
       } catch (cause) {
         onFailure(turn, cause);
-        return [];
       } finally {
         this.acting -= 1;
         this.runIfAllWait();
       }
-    });
-    return (await Promise.all(results)).flat();
+    };
+    if (turns.length === 1) await actFor(turns[0]!, 0);
+    else await Promise.all(turns.map(actFor));
+    return results.filter(() => true); // without the places of those that failed
   }
 
   private runIfAllWait(): void {

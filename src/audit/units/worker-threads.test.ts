@@ -1,9 +1,9 @@
 import { join } from 'node:path';
-import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { bundledTarget } from '../../core/package-files.js';
 import { identifyModel, readVersion } from '../../runs/identity.js';
 import type { RunNotice } from '../../runs/queue/queue-messages.js';
-import type { PoolOptions } from '../../runs/unit-pool.js';
+import { type PoolOptions, UnitPool } from '../../runs/unit-pool.js';
 import { briefSettings, TinyAudits } from '../../../test/support/tiny-audit.js';
 import { shallow } from '../../../test/support/tiny-checkpoints.js';
 import { createRequest } from '../audit-request.js';
@@ -11,33 +11,25 @@ import type { WorkerSetup } from './audit-worker.js';
 import { openBackend } from './executors.js';
 import { openAuditPool } from './queue-audits.js';
 
-const pools = vi.hoisted((): PoolOptions[] => []);
-vi.mock('../../runs/unit-pool.js', () => ({
-  UnitPool: class {
-    constructor(options: PoolOptions) {
-      pools.push(options);
-    }
-    ask = (): Promise<unknown> => Promise.resolve({ expectedMs: 1 });
-    close = (): Promise<void> => Promise.resolve();
-  },
-}));
-
 const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
-beforeEach(() => {
-  pools.length = 0;
-});
+afterEach(() => void vi.restoreAllMocks());
 
-const threadsOf = (): readonly number[] =>
-  pools.flatMap(({ workers }) => workers.map(({ setup }) => (setup as WorkerSetup).threads));
+interface Pool {
+  readonly options: PoolOptions;
+}
+
+const threadsOf = (pool: unknown): readonly number[] =>
+  (pool as Pool).options.workers.map(({ setup }) => (setup as WorkerSetup).threads);
 
 describe('workers have the threads of their run', () => {
   it.each([2, 3])('%i on this machine', async (count) => {
     const drafter = audits.writeDrafter('Medusa, torch file');
     const plan = audits.plan([drafter], ['abcdefgh'], { settings: briefSettings, threads: 5 });
+    vi.spyOn(UnitPool.prototype, 'ask').mockResolvedValue({ expectedMs: 1 });
     const backend = await openBackend(await createRequest(plan), { workers: { count } });
+    expect(threadsOf(backend.executor)).toEqual(Array.from({ length: count }, () => 5));
     await backend.close();
-    expect(threadsOf()).toEqual(Array.from({ length: count }, () => 5));
   });
 
   it('on the machines of a queue', async () => {
@@ -50,7 +42,6 @@ describe('workers have the threads of their run', () => {
     };
     const devices = [{ kind: 'cpu' }, { kind: 'cpu' }] as const;
     const own = { modelFolders: [], devices, cacheFolder: audits.cacheFolder, onNotice: () => undefined };
-    await openAuditPool(notice, own);
-    expect(threadsOf()).toEqual([5, 5]);
+    expect(threadsOf(await openAuditPool(notice, own))).toEqual([5, 5]);
   });
 });
