@@ -44,10 +44,10 @@ export class SharedPasses implements PassScheduler {
     onFailure: (turn: Turn, cause: unknown) => void,
   ): Promise<readonly Next[]> {
     this.acting = turns.length;
-    const results: Next[] = [];
-    const actFor = async (turn: Turn, place: number): Promise<void> => {
+    const results = new Map<Turn, Next>();
+    const actFor = async (turn: Turn): Promise<void> => {
       try {
-        results[place] = await act(turn);
+        results.set(turn, await act(turn));
       } catch (cause) {
         onFailure(turn, cause);
       } finally {
@@ -55,9 +55,9 @@ export class SharedPasses implements PassScheduler {
         this.runIfAllWait();
       }
     };
-    if (turns.length === 1) await actFor(turns[0]!, 0);
+    if (turns.length === 1) await actFor(turns[0]!);
     else await Promise.all(turns.map(actFor));
-    return results.filter(() => true); // without the places of those that failed
+    return turns.flatMap((turn) => (results.has(turn) ? [results.get(turn)!] : []));
   }
 
   private runIfAllWait(): void {

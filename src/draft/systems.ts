@@ -26,7 +26,7 @@ export async function loadDrafter(source: string, options: DrafterOptions): Prom
 
 /** The same drafters with other folders: paths, bundled names, or names on the hub. Lookups stay. */
 export function mapFolders(source: string, find: (folder: string) => Promise<string>): Promise<string> {
-  return mapSource(source, (part) => (findWeightless(part) === undefined ? find(part) : part));
+  return mapSource(source, async (part) => (findWeightless(part) === undefined ? find(part) : part));
 }
 
 /** Of the drafters with weights. */

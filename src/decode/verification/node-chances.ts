@@ -108,7 +108,8 @@ export function subtractDistribution(
 function renormalize(weights: Float32Array, mass: number): Float32Array | undefined {
   if (!(mass > minResidualMass)) return undefined;
   const scale = 1 / mass;
-  for (let token = 0; token < weights.length; token++) weights[token]! *= scale;
+  const { length } = weights;
+  for (let token = 0; token < length; token++) weights[token]! *= scale;
   return weights;
 }
 

@@ -18,9 +18,6 @@ export const joinSources = (parts: readonly string[]): string => parts.join('+')
 const isLookup = (part: string): boolean => part === 'ngram' || part.startsWith('ngram:');
 
 /** Each drafter of a source changed. */
-export async function mapSource(
-  source: string,
-  change: (part: string) => Promise<string> | string,
-): Promise<string> {
+export async function mapSource(source: string, change: (part: string) => Promise<string>): Promise<string> {
   return joinSources(await Promise.all(splitSource(source).map(change)));
 }

@@ -116,9 +116,9 @@ export async function growTree(programs: LevelPrograms, ask: Ask): Promise<Token
   };
   if (along !== undefined && policy.kind !== 'chain') throw notAChain(policy);
   if (policy.kind === 'dynamic') {
-    const isAtOnce = isGrownAtOnce(policy) && programs.tree !== undefined;
-    if (isAtOnce) onPasses(policy.depth + 1);
-    return growDynamicTree(expand, isAtOnce ? await programs.tree!(policy) : undefined, policy, ask);
+    const growAtOnce = isGrownAtOnce(policy) ? programs.tree : undefined;
+    if (growAtOnce !== undefined) onPasses(policy.depth + 1);
+    return growDynamicTree(expand, await growAtOnce?.(policy), policy, ask);
   }
   if (policy.kind === 'tree') return growStaticTree(programs, expand, ask, policy.shape);
   const chain = along === undefined ? programs.chain?.(ask, policy.length) : undefined;
