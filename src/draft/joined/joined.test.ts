@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { maxDraftNodes } from '../../core/limits.js';
 import { createRandom } from '../../core/random.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { splitRows } from '../../core/vector.js';
@@ -7,7 +8,8 @@ import { allocateHostRows, type RowBuffer } from '../../runtime/row-buffer.js';
 import { type Drafter, noSuggestion, type VerifiedTokens } from '../drafter.js';
 import { ngram } from '../ngram/ngram.js';
 import type { Ask } from '../tree/grow-tree.js';
-import { chainTree } from '../tree/token-tree.js';
+import { countDraftNodes } from '../tree/policy.js';
+import { chainTree, createTree } from '../tree/token-tree.js';
 import { joinDrafters } from './joined.js';
 import { joinSources, splitSource } from './sources.js';
 import { statesOf } from './target-states.js';
@@ -79,6 +81,28 @@ describe('drafters that draft together', () => {
   it('are only as deep as there is room', async () => {
     expect((await draft(repeating, { depthLimit: 1 })).tokens).toEqual([4, 5, 9]);
     expect((await draft(repeating, { depthLimit: 0 })).tokens).toEqual([4]);
+  });
+
+  it('have smaller shapes where they would have too many nodes together', async () => {
+    const asked: Ask[] = [];
+    const member = (): Drafter => {
+      const { drafter } = countingDrafter();
+      const startSession: Drafter['startSession'] = (scheduler) =>
+        Object.assign(drafter.startSession(scheduler), {
+          propose(ask: Ask) {
+            asked.push(ask);
+            const count = countDraftNodes(ask.policy);
+            const parents = Int32Array.from({ length: count + 1 }, (_, node) => Math.min(node - 1, 0));
+            return Promise.resolve(createTree({ tokens: parents.map((_, node) => node), parents }));
+          },
+        });
+      return { ...drafter, startSession };
+    };
+    const session = joinDrafters([member(), member(), member()], runtime).startSession();
+    const policy = { kind: 'dynamic', total: 700, depth: 2, topK: 2 } as const;
+    const sampling = { temperature: 0 };
+    await session.propose({ root: 0, policy, sampling, random: createRandom(1), depthLimit: 8 });
+    expect(asked.map((ask) => countDraftNodes(ask.policy))).toEqual([699, maxDraftNodes - 1 - 699]);
   });
 
   it('each read their own states of those that the target gives for all', async () => {

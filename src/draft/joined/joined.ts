@@ -3,9 +3,10 @@
  * keeps its trials, in the order in which they are written. A lookup costs next to nothing and depends on the text alone,
  * so a suffix that misleads a drafter leaves the lookup as it is.
  */
+import { maxDraftNodes } from '../../core/limits.js';
 import type { Runtime } from '../../runtime/program.js';
 import { type Drafter, type DraftSession, noSuggestion, type Suggestion } from '../drafter.js';
-import { levelsOf } from '../tree/policy.js';
+import { fitPolicy, levelsOf } from '../tree/policy.js';
 import { pickStates, type StateReader } from './target-states.js';
 import { bringLaws, chainTree, isDrawn, joinTrees, type TokenTree } from '../tree/token-tree.js';
 
@@ -51,6 +52,9 @@ function joinReaders(members: readonly Drafter[]): StateReader {
   return { reads, taps: taps.sort((left, right) => left - right) };
 }
 
+const countNodes = (trees: readonly TokenTree[]): number =>
+  trees.reduce((sum, { tokens }) => sum + tokens.length - 1, 0);
+
 class JoinedSession implements DraftSession {
   constructor(
     private readonly members: readonly Drafter[],
@@ -91,13 +95,18 @@ class JoinedSession implements DraftSession {
     const length = Math.min(levelsOf(policy), depthLimit);
     const trees: TokenTree[] = [];
     for (const [index, session] of this.sessions.entries()) {
+      const left = maxDraftNodes - 1 - countNodes(trees);
+      if (left < 1) break;
       if (this.members[index]!.parameterCount === 0) {
         const suggestion = session.suggest(length);
         trees.push(chainTree(root, source === 'lookup' ? suggestion.tokens : likelyTokens(suggestion)));
       } else if (source !== 'lookup' && session.room > 0) {
         // A pass over a chain may start early only if the chain is the whole tree.
         const isFirst = trees.every(({ tokens }) => tokens.length === 1) && this.isLast(index);
-        const own = { ...ask, depthLimit: Math.min(depthLimit, session.room) };
+        const own = {
+          ...{ ...ask, policy: fitPolicy(policy, left) },
+          depthLimit: Math.min(depthLimit, session.room),
+        };
         trees.push(await session.propose({ ...own, onTokens: isFirst ? ask.onTokens : undefined }));
       }
     }

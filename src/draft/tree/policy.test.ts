@@ -3,7 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
-import { formatDraftPolicy, loadTreeShape, parseDraftPolicy } from './policy.js';
+import {
+  countDraftNodes,
+  fitPolicy,
+  formatDraftPolicy,
+  levelsOf,
+  loadTreeShape,
+  parseDraftPolicy,
+} from './policy.js';
+import { shapeFromPaths } from './tree-shapes.js';
 
 describe('parseDraftPolicy', () => {
   it.each([
@@ -67,5 +75,19 @@ describe('loadTreeShape', () => {
     } finally {
       rmSync(folder, { recursive: true });
     }
+  });
+});
+
+describe('fitPolicy', () => {
+  it('cuts chains, shapes, and dynamic trees to a number of nodes', () => {
+    const chain = { kind: 'chain', length: 5 } as const;
+    expect(fitPolicy(chain, 5)).toBe(chain);
+    expect(fitPolicy(chain, 3)).toEqual({ kind: 'chain', length: 3 });
+    const dynamic = { kind: 'dynamic', total: 60, depth: 5, topK: 10 } as const;
+    expect(countDraftNodes(fitPolicy(dynamic, 7))).toBe(7);
+    const shape = shapeFromPaths('mine', [[0], [1], [0, 0], [0, 1], [0, 0, 0]]);
+    const cut = fitPolicy({ kind: 'tree', shape }, 3);
+    expect(cut).toEqual({ kind: 'tree', shape: { ...shapeFromPaths('mine', [[0], [1], [0, 0]]) } });
+    expect(levelsOf(cut)).toBe(2);
   });
 });

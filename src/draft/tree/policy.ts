@@ -168,3 +168,18 @@ export function levelsOf(policy: ResolvedPolicy): number {
   if (policy.kind === 'tree') return policy.shape.depths.at(-1)!;
   return policy.kind === 'chain' ? policy.length : policy.depth + 1;
 }
+
+export function countDraftNodes(policy: ResolvedPolicy): number {
+  if (policy.kind === 'chain') return policy.length;
+  return policy.kind === 'tree' ? policy.shape.parents.length - 1 : policy.total - 1;
+}
+
+/** A smaller shape if there would be more nodes. Shapes are cut before tokens are drawn, which keeps drafts lossless. */
+export function fitPolicy(policy: ResolvedPolicy, nodes: number): ResolvedPolicy {
+  if (countDraftNodes(policy) <= nodes) return policy;
+  if (policy.kind === 'chain') return { kind: 'chain', length: nodes };
+  if (policy.kind === 'dynamic') return { ...policy, total: nodes + 1 };
+  const { name, parents, ranks, depths } = policy.shape;
+  const cut = (values: Int32Array): Int32Array => values.subarray(0, nodes + 1); // parents come first
+  return { kind: 'tree', shape: { name, parents: cut(parents), ranks: cut(ranks), depths: cut(depths) } };
+}
