@@ -31,7 +31,8 @@ export function locateLogits(
     scheduler,
     lawsByNode({ tokens, trials, laws }) {
       const lawOf = trials.map((own) => own.find(({ law }) => law !== undefined)?.law);
-      if (isOnDevice(laws) && lawOf.every((law, node) => law === undefined || law === node)) return laws;
+      const isByNode = lawOf.every((law, node) => law === undefined || law === node);
+      if (isOnDevice(laws) && isByNode && laws.rowCount === tokens.length) return laws;
       const rows = runtime.allocate(tokens.length, vocabularySize);
       lawOf.forEach((law, node) => {
         if (law === undefined) return;
