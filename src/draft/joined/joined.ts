@@ -72,9 +72,14 @@ class JoinedSession implements DraftSession {
     this.sessions.forEach((session, index) => {
       const member = this.members[index]!;
       const isNone = states === undefined || member.reads === 'tokens';
-      const own = isNone ? undefined : pickStates(this.runtime, states, this.reader, member);
+      const isAll = member.reads === this.reader.reads && member.taps.join() === this.reader.taps.join();
+      if (isNone || isAll) {
+        session.observe({ ...verified, states: isNone ? undefined : states });
+        return;
+      }
+      const own = pickStates(this.runtime, states, this.reader, member);
       session.observe({ ...verified, states: own });
-      own?.free();
+      own.free();
     });
   }
 
